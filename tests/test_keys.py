@@ -269,6 +269,8 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "length_penalty": "power",
     "max_length_ratio": 0.0,
     "max_length_offset": 2,
+    "no_repeat_ngram": 1,
+    "length": "forced",
     "precision": "bfloat16",
     "max_source": 5,
     "too_long": "refuse",
@@ -276,12 +278,14 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "target_length": "predicted",
 }
 DECODING_REFUSED = {  # key -> what is said of its other value
+    "length": "column length: this model reads it with the text",
     "too_long": "split them, or choose decode.too_long=split",
     "position_scale": "positions cannot be scaled, because it knows whole positions only",
     "target_length": "this model cannot tell a length",
 }
 ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",
+    "decode.min_length_ratio": "tests/decode/test_restrictions.py",
     "decode.temperature": "tests/decode/test_sampling.py",
     "decode.top_k": "tests/decode/test_sampling.py",
     "decode.top_p": "tests/decode/test_sampling.py",

@@ -21,6 +21,7 @@ from nmt.config.data import Files as Files
 from nmt.config.data import Toy as Toy
 from nmt.config.data import columns_of as columns_of
 from nmt.config.decode import BEAM as BEAM
+from nmt.config.decode import RESTRICTIONS as RESTRICTIONS
 from nmt.config.decode import SAMPLING as SAMPLING
 from nmt.config.decode import Decode as Decode
 from nmt.errors import UserError

@@ -7,6 +7,7 @@ from nmt.schema import knob
 
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
 BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
+RESTRICTIONS = {"length": "free", "min_length_ratio": 0.0, "no_repeat_ngram": 0}  # key -> none
 
 MANY = 1000  # candidates of a line, whose number of comparisons by decode.mbr is the square
 
@@ -33,6 +34,17 @@ class Decode:
     )
     max_length_ratio: float = knob("longest output = ratio x source + offset", least=0, most=1000)
     max_length_offset: int = knob("see max_length_ratio", least=1, most=10_000)
+    min_length_ratio: float = knob(
+        "shortest output = ratio x source; 0: any", least=0, most=1000, absent=0.0
+    )
+    length: str = knob(
+        "forced: each output has as many pieces as --columns length=FILE says",
+        choices=("free", "forced"),
+        absent="free",
+    )
+    no_repeat_ngram: int = knob(
+        "no sequence of so many pieces occurs twice in an output; 0: any may", least=0, absent=0
+    )
     batch_tokens: int = knob("size of a batch: source tokens x hypotheses of each", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
     position_scale: float = knob(
@@ -85,6 +97,16 @@ class Decode:
                 f"decode.mbr={self.mbr}: the beam holds {self.beam_size}; raise decode.beam_size, "
                 "or choose decode.method=sample"
             )
+        if self.min_length_ratio and self.length == "forced":
+            raise UserError(
+                f"decode.min_length_ratio={self.min_length_ratio}: no effect with "
+                "decode.length=forced; leave one of them out"
+            )
+        if self.min_length_ratio > self.max_length_ratio:
+            raise UserError(
+                f"decode.min_length_ratio={self.min_length_ratio}: above "
+                f"decode.max_length_ratio={self.max_length_ratio}, which decides then; raise that"
+            )
         if self.method == "sample":
             return
         for key, neutral in SAMPLING.items():
@@ -93,6 +115,11 @@ class Decode:
                     f"decode.{key}={value}: no effect without sampling; add decode.method=sample, "
                     f"or leave it at {neutral}"
                 )
+
+    @property
+    def reads_lengths(self) -> bool:
+        """Whether a column says how many pieces each output shall have."""
+        return self.length == "forced" or self.target_length == "given"
 
     def by_beam(self) -> "Decode":
         """The same, without sampling and choosing among samples."""

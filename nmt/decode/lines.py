@@ -10,7 +10,7 @@ from nmt.data.side import Side
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.sources import LENGTH, Source, SourceReader
 from nmt.decode.streams import ParallelLine
 from nmt.modeldir import USUAL_LENGTH
 
@@ -45,8 +45,7 @@ class LineReader(SourceReader):
     """Makes sources of lines, and counts the unusual ones."""
 
     def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
-        given_lengths = decode.target_length == "given"
-        super().__init__(sides.source.segmenter, sides.settings, engine, given_lengths)
+        super().__init__(sides.source.segmenter, sides.settings, engine, decode.reads_lengths)
         self.side, self.target, self.decode, self.engine = (
             sides.source,
             sides.target,
@@ -66,6 +65,9 @@ class LineReader(SourceReader):
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
+        return self._in_table(limit)
+
+    def _in_table(self, limit: int) -> int:
         table = self.engine.target_limit  # bos, or eos, and the pieces
         return limit if table is None else min(limit, table - 1)
 
@@ -84,9 +86,24 @@ class LineReader(SourceReader):
             return []
         sources = self._sources(line, ids, bool(prefix), notes)
         return [
-            source._replace(part=part, prefix=prefix, limit=self.limit(len(source.ids) - 1))
+            self._with_limits(source._replace(part=part, prefix=prefix))
             for part, source in enumerate(sources)
         ]
+
+    def _with_limits(self, source: Source) -> Source:
+        """A source with the limits of its output, which holds the prefix in any case.
+
+        A forced length beyond the position table is a limit as any other: the output need not end.
+        """
+        pieces = len(source.ids) - 1
+        if self.decode.length != "forced":
+            limit = self.limit(pieces)
+            return source._replace(
+                limit=limit, least=min(limit, int(self.decode.min_length_ratio * pieces))
+            )
+        length = max(*source.columns[LENGTH], len(source.prefix))
+        limit = self._in_table(length)
+        return source._replace(limit=limit, least=limit, forced=limit == length)
 
     def _sources(
         self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes

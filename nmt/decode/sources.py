@@ -14,7 +14,7 @@ from nmt.data.vocab import PAD
 from nmt.errors import UserError
 from nmt.machine.device import to_device
 
-LENGTH = "length"  # the column of desired lengths in pieces, for decode.target_length=given
+LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
 
 
 class Source(NamedTuple):
@@ -26,6 +26,8 @@ class Source(NamedTuple):
     part: int = 0  # of a line that is translated in parts, from 0
     prefix: Sequence[int] = ()  # ids with which the output begins, without eos
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
+    least: int = 0  # ids of its output at least, likewise
+    forced: bool = False  # its output has `least` ids exactly
 
 
 class ColumnRequirements(Protocol):

@@ -15,6 +15,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.engine import out_of_memory_message, within_memory
 from nmt.decode.quantised import quantised
+from nmt.decode.restrictions import with_lengths, with_new_ngrams
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source, as_tensors
@@ -144,7 +145,15 @@ class TorchEngine:
         with within_memory(message), no_gradients, autocast:
             prefixes = [source.prefix for source in sources]
             step = with_prefixes(self._step(sources), prefixes, self.device)
-            return search(step, self._strategy(sources, n_best), BOS, self.device)
+            return search(
+                self._restricted(step, sources), self._strategy(sources, n_best), BOS, self.device
+            )
+
+    def _restricted(self, step: Step, sources: Sequence[Source]) -> Step:
+        """The step without what the settings forbid."""
+        least, forced = [s.least for s in sources], [s.forced for s in sources]
+        step = with_lengths(step, least, forced, EOS, self.device)
+        return with_new_ngrams(step, self.decode.no_repeat_ngram, FORBIDDEN[self.decode.unknown])
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""

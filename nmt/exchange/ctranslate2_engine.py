@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from nmt import config
-from nmt.config import Decode, Settings
+from nmt.config import RESTRICTIONS, Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.beam import length_penalty
 from nmt.decode.engine import out_of_memory_message, within_memory
@@ -35,6 +35,7 @@ from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 
+NOT_THERE = "its search is not restricted so"
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 
 
@@ -220,6 +221,7 @@ def _refuse(decode: Decode) -> None:
         ("method", decode.method != "beam", "it draws otherwise, without a seed for each line"),
         ("position_scale", decode.position_scale != 1, "its positions are fixed"),
         ("target_length", decode.target_length != "ratio", "no such model asks for a length"),
+        *((key, getattr(decode, key) != free, NOT_THERE) for key, free in RESTRICTIONS.items()),
     ):
         if wrong:
             raise UserError(

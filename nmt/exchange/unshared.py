@@ -1,6 +1,6 @@
 """Features that no other engine has, refused before anything is written for one."""
 
-from nmt.config import Settings
+from nmt.config import RESTRICTIONS, Settings
 from nmt.data.segmenter import Segmenter
 from nmt.data.unigram import Unigram
 from nmt.errors import UserError
@@ -25,8 +25,9 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
             raise UserError(
                 f"model.{key}: cannot be exported to {engine}, because {why}; train without it"
             )
-    if (factor := settings.decode.position_scale) != 1:
-        raise UserError(f"decode.position_scale={factor}: cannot be exported; choose 1")
+    for key, neutral in {"position_scale": 1, **RESTRICTIONS}.items():
+        if (value := getattr(settings.decode, key)) != neutral:
+            raise UserError(f"decode.{key}={value}: cannot be exported; choose {neutral}")
     for e in model.cross_encodings:
         hooks = [hook for hook in NEAREST if hook in e.hooks]
         if hooks or e.facts.scale is not None:

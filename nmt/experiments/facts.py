@@ -16,7 +16,7 @@ def facts_of(system: System) -> ModelFacts | None:
         return None
     first, *others = members = [facts_at(path) for path in system.models[0].paths]
     columns = first.columns.union(*(other.columns for other in others))
-    if system.models[0].settings.decode.target_length == "given":
+    if system.models[0].settings.decode.reads_lengths:
         columns |= {LENGTH}
     return first._replace(
         columns=columns,

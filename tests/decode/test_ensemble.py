@@ -53,7 +53,11 @@ def translations(*members: Trained, n_best: int = 1, **changes: Any) -> list[lis
     return list(Translator.of(first, short(**changes), *others).translate(LINES, n_best))
 
 
-@pytest.mark.parametrize("changes", [{"beam_size": 4}, {"method": "sample", "seed": 3}], ids=str)
+@pytest.mark.parametrize(
+    "changes",
+    [{"beam_size": 4}, {"method": "sample", "seed": 3}, {"beam_size": 4, "no_repeat_ngram": 1}],
+    ids=str,
+)
 def test_a_model_beside_itself_is_the_model(member: Make, changes: dict[str, Any]) -> None:
     one = member("encoding=relative")
     alone, twice = (translations(*[one] * n, n_best=3, **changes) for n in (1, 2))

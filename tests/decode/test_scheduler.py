@@ -57,6 +57,7 @@ def outcome(
         pytest.param({"window": 1}, marks=pytest.mark.slow),
         pytest.param({"method": "sample", "temperature": 2.0, "seed": 3}, marks=pytest.mark.slow),
         {"method": "sample", "mbr": 4},
+        {"no_repeat_ngram": 1, "min_length_ratio": 0.5},
         pytest.param({"precision": "int8"}, marks=pytest.mark.slow),
     ],
 )

@@ -210,6 +210,9 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     ("changes", "message"),
     [
         ({"method": "sample"}, "decode.method=sample: not with CTranslate2, because it draws"),
+        ({"no_repeat_ngram": 3}, "decode.no_repeat_ngram=3: not with CTranslate2"),
+        ({"length": "forced"}, "decode.length=forced: not with CTranslate2"),
+        ({"min_length_ratio": 0.5}, "decode.min_length_ratio=0.5: not with CTranslate2"),
         ({"position_scale": 0.5}, "decode.position_scale=0.5: not with CTranslate2"),
         ({"target_length": "given"}, "decode.target_length=given: not with CTranslate2"),
     ],

@@ -136,6 +136,7 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
         (["encoding=absolute", "model.drop_residual=[1]"], r"model.drop_residual=\[1\]: cannot"),
         (["encoding=absolute", "model.share_layers=true", "model.halting=true"], "halting=true"),
         (["encoding=absolute", "decode.position_scale=0.5"], "decode.position_scale=0.5"),
+        (["encoding=absolute", "decode.no_repeat_ngram=3"], "decode.no_repeat_ngram=3"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_expressed_is_refused(

@@ -1,0 +1,211 @@
+"""Outputs of a least or an exact length, and without repeated n-grams, against plain loops."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.config import Settings, with_decode
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import EOS as EOS_ID
+from nmt.data.vocab import Vocabulary
+from nmt.decode.restrictions import with_lengths, with_new_ngrams
+from nmt.decode.sampling import Sampling, random_numbers
+from nmt.decode.search import NEVER, Step, search, with_prefixes
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests.decode.copying import decode
+from tests.decode.test_beam import BOS, EOS, Table, by_lists, whole
+
+CPU = torch.device("cpu")
+LINES = ["c a d", "b", "", "a e i b f e", "c", "e h i g i"]
+
+
+def prefixes_of(table: Table, length: int) -> list[tuple[int, ...]]:
+    """The outputs of so many ids in the order of the table's rows."""
+    outputs: list[tuple[int, ...]] = [()]
+    for _ in range(length):
+        outputs = [(*ids, token) for ids in outputs for token in range(table.vocab)]
+    return outputs
+
+
+def restricted(
+    table: Table, banned: Callable[[int, tuple[int, ...], int], bool], fallback: bool
+) -> Table:
+    """The table where `banned(sentence, ids, token)` have no probability.
+
+    With `fallback`, a row that would have none left stays as it is.
+    """
+    tables = [t.clone() for t in table.tables]
+    for length, t in enumerate(tables):
+        for sentence in range(table.batch):
+            for row, ids in enumerate(prefixes_of(table, length)):
+                kept = t[sentence, row].tolist()
+                left = [
+                    NEVER if banned(sentence, ids, token) else value
+                    for token, value in enumerate(kept)
+                ]
+                possible = any(value > NEVER for token, value in enumerate(left) if token != BOS)
+                if possible or not fallback:
+                    t[sentence, row] = torch.tensor(left)
+    return Table(tables)
+
+
+def repeats(n: int, ids: Sequence[int], token: int) -> bool:
+    grams = [tuple(ids[i : i + n]) for i in range(len(ids) - n + 1)]
+    return len(ids) >= n - 1 and (*ids[len(ids) - n + 1 :], token) in grams
+
+
+def same(step: Step, expected: Table, limits: list[int], beam: int) -> None:
+    oracle = [by_lists(expected, s, limit, beam, 0.6, (BOS,)) for s, limit in enumerate(limits)]
+    assert whole(step, limits, beam, 0.6) == [found.hypotheses for found in oracle]
+
+
+LIMITS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3)
+
+
+@given(st.integers(0, 2**31), LIMITS, st.integers(1, 4), st.booleans())
+def test_lengths_are_those_of_a_table_without_the_ends(
+    seed: int, lengths: list[tuple[int, int]], beam: int, forced: bool
+) -> None:
+    limits = [max(pair) for pair in lengths]
+    least = limits if forced else [min(pair) for pair in lengths]
+    table = Table.random(seed, len(limits), 4, 4, levels=9)
+
+    def banned(sentence: int, ids: tuple[int, ...], token: int) -> bool:
+        early = len(ids) < least[sentence]
+        return early if token == EOS else forced and not early
+
+    exactly = [forced] * len(limits)
+    step = with_lengths(table.again(), least, exactly, EOS, CPU)
+    same(step, restricted(table, banned, False), limits, beam)
+    step = with_lengths(table.again(), least, exactly, EOS, CPU)
+    for hypotheses, low, high in zip(whole(step, limits, beam, 0.6), least, limits, strict=True):
+        assert all(low <= len(h.ids) <= high for h in hypotheses)
+        assert all(h.finished for h in hypotheses) or not forced
+
+
+@given(st.integers(0, 2**31), st.integers(1, 3), st.integers(1, 3), st.integers(1, 4))
+def test_ngrams_are_those_of_a_table_without_repetitions(
+    seed: int, batch: int, n: int, beam: int
+) -> None:
+    table = Table.random(seed, batch, 4, 4, levels=9)
+    for t in table.tables:
+        t[..., EOS] -= 3  # outputs are long
+    expected = restricted(table, lambda _, ids, token: repeats(n, ids, token), True)
+    same(with_new_ngrams(table.again(), n, (BOS,)), expected, [4] * batch, beam)
+
+
+def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> None:
+    table, count = Table.random(3, 2, 4, 4), 200
+    numbers = random_numbers(1, [(1, 0), (2, 0)], count, 5)
+    step = with_new_ngrams(with_lengths(table.again(), [2, 0], [True, False], EOS, CPU), 1, (BOS,))
+    first, second = search(
+        step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS, forbidden=(BOS,)), BOS
+    )
+    assert {tuple(h.ids) for h in first} == {(2, 3), (3, 2)}
+    assert {len(h.ids) for h in second} <= {0, 1, 2}
+    for sentence, samples in enumerate((first, second)):
+        for h in samples[:20]:
+            each = [table.after(sentence, tuple(h.ids[:t])) for t in range(len(h.ids) + 1)]
+            total = sum(row[i] for row, i in zip(each, [*h.ids, EOS], strict=True))
+            assert h.finished and h.log_prob == pytest.approx(total, abs=1e-5)
+
+
+def test_a_prefix_may_repeat_itself() -> None:
+    table = Table.random(5, 1, 4, 4)
+    step = with_new_ngrams(with_prefixes(table, [[2, 2, 2]], CPU), 1, (BOS,))
+    (found,) = whole(step, [4], 3, 0.6)
+    assert {tuple(h.ids) for h in found} == {(2, 2, 2), (2, 2, 2, 3)}
+
+
+@pytest.fixture
+def model(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
+    letters = list("abcdefghi")
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], letters), Vocabulary(letters))
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    with torch.no_grad():
+        model.output.bias[EOS_ID] += 1.5  # outputs end early, or repeat a letter
+        model.output.bias[side.vocabulary.ids(["a"])[0]] += 1.5
+    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+
+
+def translations(some: Trained, columns: Any = None, **changes: Any) -> list[Translation]:
+    options = decode(**{"max_length_ratio": 1.0, "max_length_offset": 6, **changes})
+    return [best for (best,) in Translator.of(some, options).translate(LINES, columns=columns)]
+
+
+WAYS: list[dict[str, Any]] = [{"beam_size": 3}, {"method": "sample"}]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+def test_translations_have_the_lengths_that_the_column_says(
+    model: Trained, way: dict[str, Any]
+) -> None:
+    lengths = [5, 0, 7, 12, 1, -2]
+    columns = {"length": [str(n) for n in lengths]}
+    found = translations(model, columns, length="forced", **way)
+    assert [len(t.ids) for t in found] == [5, 0, 0, 12, 1, 0]  # of the empty line none
+    assert all(t.finished for t in found)
+    for changes in ({"batch_tokens": 1}, {"window": 2}):
+        other = translations(model, columns, length="forced", **way, **changes)
+        assert [t.ids for t in other] == [t.ids for t in found]
+    with pytest.raises(UserError, match="column length: this model reads it"):
+        translations(model, length="forced")
+
+
+def test_a_forced_length_beyond_the_table_is_a_limit(
+    model: Trained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    some = Translator.of(model, decode(length="forced"))
+    monkeypatch.setattr(type(some.engine), "target_limit", 4)
+    found = list(some.translate(["a b"], columns={"length": ["9"]}))
+    assert len(found[0][0].ids) == 3 and "cut at the limit" in caplog.text
+
+
+def test_a_least_length_is_a_ratio_of_the_source_within_the_limit(model: Trained) -> None:
+    free, long = translations(model), translations(model, min_length_ratio=1.0)
+    pieces = [len(line.split()) for line in LINES]
+    assert all(len(t.ids) >= n for t, n in zip(long, pieces, strict=True))
+    assert any(len(t.ids) < n for t, n in zip(free, pieces, strict=True))
+    tables = translations(model, min_length_ratio=1.0, max_length_ratio=1.0, max_length_offset=1)
+    assert all(n <= len(t.ids) <= n + 1 for t, n in zip(tables, pieces, strict=True) if n)
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_no_translation_repeats_an_ngram(model: Trained, n: int) -> None:
+    def repeated(found: list[Translation]) -> bool:
+        return any(repeats(n, t.ids[:i], token) for t in found for i, token in enumerate(t.ids))
+
+    assert repeated(translations(model, min_length_ratio=1.0))
+    for way in WAYS:
+        assert not repeated(translations(model, min_length_ratio=1.0, no_repeat_ngram=n, **way))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"length": "forced", "min_length_ratio": 0.5}, "no effect with decode.length=forced"),
+        ({"min_length_ratio": 3.0}, "above decode.max_length_ratio=2.0, which decides then"),
+    ],
+)
+def test_what_has_no_effect_is_refused(
+    changes: dict[str, Any], message: str, settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(UserError, match=message):
+        with_decode(settings_of(), changes)
+
+
+def test_no_number_stays_no_number() -> None:
+    table = Table.random(1, 1, 4, 3)
+    table.tables[2].fill_(math.nan)
+    (found,) = whole(with_new_ngrams(table, 1, (BOS,)), [3], 2, 0.6)
+    assert not any(h.finished for h in found if len(h.ids) == 2)
