@@ -1,8 +1,8 @@
 """The interface of positional encodings to attention: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores`, `normalise` and `values`, the fused attention kernel serves it. `distance_vectors` has
-the inputs of a kernel that computes scores and values.
+`scores`, `normalise` and `outputs`, the fused attention kernel serves it. `distance_vectors` has
+the inputs of a kernel that computes scores and outputs.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -20,7 +20,7 @@ from nmt.encodings.facts import Dims as Dims
 from nmt.encodings.facts import Facts as Facts
 from nmt.encodings.weights import softmax
 
-HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "values", "readout")
+HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
@@ -50,7 +50,7 @@ class Encoding(nn.Module):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.hooks = tuple(h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h))
-        changed = {"scores", "normalise", "values"} & vars(cls).keys()
+        changed = {"scores", "normalise", "outputs"} & vars(cls).keys()
         if changed and "distance_vectors" not in vars(cls):  # those of a parent are not its own
             cls.distance_vectors = Encoding.distance_vectors  # type: ignore[method-assign]
 
@@ -90,22 +90,25 @@ class Encoding(nn.Module):
         """
         return softmax(e, context.allowed)
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        """Add [batch | 1, heads | 1, query | 1, head_dim | 1] to the output of probabilities p.
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        """Change the heads' outputs o = p v [batch, heads, query, head_dim].
 
-        p [batch, heads, query, key] is after dropout.
+        Queries are projected from x [batch, query, dim]; probabilities p [batch, heads, query, key]
+        after dropout are None only for Facts(reads_probabilities=False), which kernels serve.
         """
-        return None
+        return o
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """Change the top of the stack [batch, query, dim], once."""
         return x
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """The vectors that `scores` and `values` add, if there is one for each clipped distance.
+        """The vectors that `scores` and `outputs` add, if there is one for each clipped distance.
 
         Query i and key j must be j - i apart. A fused kernel then computes both terms; None: only
-        `scores` and `values` can. A subclass that overrides one of these inherits None.
+        `scores` and `outputs` can. A subclass that overrides one of these inherits None.
         """
         return None
 

@@ -161,15 +161,21 @@ class Encodings(nn.Module):
             weights = p if weights is None else parts.with_heads(e, weights, p)
         return softmax(s, context.allowed) if weights is None else weights
 
-    def outputs(self, p: Tensor, v: Tensor, layer: int, context: Context) -> Tensor:
-        """The heads' outputs: p v, and the terms of all entries (`Encoding.values`)."""
-        o = p @ v
-        for e, n, c in self._entries_with("values", context, layer):
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        """The heads' outputs o = p v, changed by each entry (`Encoding.outputs`).
+
+        p is None where a kernel computed o: then only entries that do without p change it.
+        """
+        for e, n, c in self._entries_with("outputs", context, layer):
+            if p is None and e.facts.reads_probabilities:
+                continue
             own = parts.of_heads(e, o)
-            if (term := e.values(parts.of_heads(e, p), n, c)) is not None:
-                axes = "[batch | 1, heads | 1, query | 1, head_dim | 1]"
-                _check_broadcast(e, "values", term, own.shape, axes)
-                o = parts.with_heads(e, o, own + term)
+            weights = None if p is None else parts.of_heads(e, p)
+            changed = e.outputs(own, x, weights, n, c)
+            axes = "[batch, heads, query, head_dim]"
+            o = parts.with_heads(e, o, _checked(e, "outputs", changed, own.shape, axes))
         return o
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
@@ -258,4 +264,6 @@ def _shape_error(
 
 def _changes_attention(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
-    return not {"scores", "normalise", "values"}.isdisjoint(e.hooks)
+    if "outputs" in e.hooks and e.facts.reads_probabilities:
+        return True
+    return not {"scores", "normalise"}.isdisjoint(e.hooks)

@@ -109,7 +109,7 @@ class Context:
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
-    state: dict[str, Tensor] | None = None  # of recurrent decoders; None: not decoding, or cross
+    state: dict[str, Tensor] | None = None  # [row, ...] of hypotheses; None: not decoding
     training: bool = False
     positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
     # for the model, and what it spares a GPU (see passes.py)
@@ -166,6 +166,24 @@ class Context:
                 "pass; call context.remember in `project`, which comes first, at every step"
             )
         return cast(Tensor, self._memo[key])
+
+    def attended_before(self, name: str, layer: int, weights: Tensor) -> Tensor:
+        """Sum weights [batch, any, query, key] over the queries before each, of all steps so far.
+
+        For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
+        """
+        beams = 1 if self.extent is None else self.extent.beams
+        streams = 1 if self._without_streams is None else self.rows // self._without_streams.rows
+        by_beam = weights.unflatten(2, (beams, -1)).transpose(1, 2)  # [batch, beam, any, new, key]
+        sums = by_beam.cumsum(3)
+        before = sums - by_beam
+        if self.state is not None:
+            key, total = f"{self.site}.{name}.{layer}", sums[:, :, :, -1]
+            if key in self.state:  # [row, stream, any, key], rows as the search orders them
+                earlier = self.state[key].view_as(total)
+                before, total = before + earlier[:, :, :, None], total + earlier
+            self.state[key] = total.flatten(0, 1).unflatten(0, (-1, streams))
+        return before.transpose(1, 2).flatten(2, 3)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
         """Compute what is equal in every layer only once per pass."""

@@ -56,6 +56,7 @@ class Facts:
     # the two then know the distance alone.
     rotation_planes: frozenset[frozenset[int]] = frozenset()
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
+    reads_probabilities: bool = True  # False: `outputs` does without p
     streams: int = 1  # adjacent rows that `embed` makes of each row
 
     # Inputs and training

@@ -81,11 +81,13 @@ class Irpe(Encoding):
             return None
         return self.pick(table, layer)[:, :, 0][:, self._index(context)].transpose(0, 1)
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
         """Add the vector of each group, weighted by the attention that the group got."""
-        if self.value_table is None:
-            return None
-        return row_sums(p, self.pick(self.value_table, layer), self._index(context))
+        if self.value_table is None or p is None:
+            return o
+        return o + row_sums(p, self.pick(self.value_table, layer), self._index(context))
 
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
         """Vectors of the groups that the distances fall into, of each contextual table."""

@@ -61,10 +61,14 @@ class Relative(Encoding):
             return s
         return s.add_(query_products(q, *self._rows(self.key_table, layer, context)))
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
         """Add r^V of each distance, weighted by the attention that the distance got."""
         table = self._values
-        return None if table is None else row_sums(p, *self._rows(table, layer, context))
+        if table is None or p is None:
+            return o
+        return o + row_sums(p, *self._rows(table, layer, context))
 
     @property
     def _values(self) -> Tensor | None:

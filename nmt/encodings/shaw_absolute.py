@@ -47,14 +47,16 @@ class ShawAbsolute(Encoding):
             return s + torch.einsum("bhqd,qkd->bhqk", q, a[0])
         return s + torch.einsum("bhqd,bqkd->bhqk", q, a)
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
         """Add sum_j p_ij A^V[i, j]."""
-        if self.value_table is None:
-            return None
+        if self.value_table is None or p is None:
+            return o
         a = self._vectors(self.value_table, layer, context).to(p.dtype)
         if len(a) == 1:
-            return torch.einsum("bhqk,qkd->bhqd", p, a[0])
-        return torch.einsum("bhqk,bqkd->bhqd", p, a)
+            return o + torch.einsum("bhqk,qkd->bhqd", p, a[0])
+        return o + torch.einsum("bhqk,bqkd->bhqd", p, a)
 
     def _vectors(self, table: Tensor, layer: int, context: Context) -> Tensor:
         """A[i, j] of each query i and key j: [batch | 1, query, key, head_dim]."""

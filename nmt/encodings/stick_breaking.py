@@ -53,16 +53,21 @@ class StickBreaking(Encoding):
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Shares of the sticks of scores e [batch, heads, query, key]; they add up to 1 at most."""
         p = self._weights(e, context)
-        if self.vector is not None:  # kept for `values`, whose p is after dropout
+        if self.vector is not None:  # kept for `outputs`, whose p is after dropout
             context.once(self._rest_key(layer), lambda: 1 - p.sum(-1, keepdim=True))
         return p
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        """The rest of each stick times the layer's vectors: [batch, heads, query, head_dim]."""
-        if self.vector is None:
-            return None
-        left: Tensor = context.once(self._rest_key(layer), lambda: 1 - p.sum(-1, keepdim=True))
-        return left.to(p.dtype) * self.vector[layer].to(p.dtype)
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        """Add the rest of each stick times the layer's vectors [heads, 1, head_dim]."""
+        if self.vector is None or p is None:
+            return o
+        dropped = p  # for who gives p alone, as pictures do
+        left: Tensor = context.once(
+            self._rest_key(layer), lambda: 1 - dropped.sum(-1, keepdim=True)
+        )
+        return o + left.to(p.dtype) * self.vector[layer].to(p.dtype)
 
     def _rest_key(self, layer: int) -> tuple[str, str, int]:
         return "left of the sticks", self.name, layer

@@ -57,10 +57,13 @@ class Structural(Encoding):
         asked = q @ self.pick(self.key, layer)
         return s + torch.einsum("bhid,bijd->bhij", asked, self._relations(context).to(asked.dtype))
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor:
-        """Sum W_F r_ij, weighted by p [batch, heads, query, key]."""
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        """Add the sum of W_F r_ij, weighted by p [batch, heads, query, key]."""
+        assert p is not None  # as it reads probabilities
         summed = torch.einsum("bhij,bijd->bhid", p, self._relations(context).to(p.dtype))
-        return summed @ self.pick(self.value, layer).mT
+        return o + summed @ self.pick(self.value, layer).mT
 
     def _relations(self, context: Context) -> Tensor:
         """r_ij [batch, query, key, head_dim], the same in all layers."""

@@ -25,11 +25,12 @@ HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is
 CHECKED = 21  # tokens of a sentence in which all pairs are compared with the tables
 ROWS = 64  # of a batch in which single components are asked for
 KINDS = {
-    "embed": "input", "scores": "vectors", "values": "vectors", "bias": "bias", "project": "turned",
+    "embed": "input", "scores": "vectors", "outputs": "vectors", "bias": "bias",
+    "project": "turned",
 }  # hook -> form of positions  # fmt: skip
 NEAREST = {
     **dict.fromkeys(("embed", "layer", "readout"), "encoding=absolute"),
-    **dict.fromkeys(("scores", "values"), "encoding=relative"),
+    **dict.fromkeys(("scores", "outputs"), "encoding=relative"),
     "bias": "encoding=t5",
     "normalise": "encoding=none",
     "project": "encoding=rotary",
@@ -158,6 +159,7 @@ def _refuse_needs(probe: _Probe) -> None:
             ("layer" in e.hooks, "it changes the input of every layer", "layer"),
             ("readout" in e.hooks, "it changes the top of the stack", "readout"),
             (e.facts.changes_width, "it makes queries and keys wider", "project"),
+            (not e.facts.reads_probabilities, "it gates what attention gives", "outputs"),
             ("normalise" in e.hooks, "it takes the place of softmax", "normalise"),
             (_remembers(probe, e), why_remembers, "bias"),
             (e.positions.distances_only, "its distances are counted along edges", "scores"),
@@ -290,9 +292,8 @@ def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context:
 
 def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
     total = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
-    for e in probe.having("values"):
-        more = e.values(p, layer, with_positions(context, e.positions))
-        total = total if more is None else total + more
+    for e in probe.having("outputs"):
+        total = e.outputs(total, total, p, layer, with_positions(context, e.positions))
     return total
 
 

@@ -18,8 +18,8 @@ from nmt.inspect.specimen import Specimen, entries
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
-IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "normalise", "values"}
-IN_ATTENTION = {"scores", "bias", "normalise", "values"}
+IN_EVERY_LAYER = {"layer", "project", "scores", "bias", "normalise", "outputs"}
+IN_ATTENTION = {"scores", "bias", "normalise", "outputs"}
 
 
 class SurveyFacts(NamedTuple):

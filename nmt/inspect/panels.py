@@ -62,11 +62,11 @@ def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
             panels += _positions(vectors)
         elif "embed" in hooks and site != "cross":
             panels.append(portrait.embeddings())
-    if hooks & {"project", "scores", "bias"} or not hooks:
+    if hooks & {"project", "scores", "bias"} or not hooks - {"outputs"}:
         panels += portrait.logits()
     if "normalise" in hooks:
         panels.append(portrait.weights())
-    if "values" in hooks:
+    if "outputs" in hooks:
         panels += portrait.values()
     return panels
 
@@ -182,14 +182,16 @@ class _EncodingPanels:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        if "values" not in self.e.hooks:
+        if "outputs" not in self.e.hooks or not self.e.facts.reads_probabilities:
             return []
         n, context = self.n, self.context(self.n)  # row j attends to key j alone
         p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
         with torch.inference_mode():
             apply_hooks(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
-            added = self.e.values(p, 0, with_positions(context, self.e.positions))
-        if added is None:
+            nothing = torch.zeros(n, self.e.dims.heads, n, self.e.dims.head_dim)
+            x = self.x[:1].expand(n, *self.x.shape[1:])
+            added = self.e.outputs(nothing, x, p, 0, with_positions(context, self.e.positions))
+        if not added.any():
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
         return [self.panel("Vector added to values", "length of the vector", norms)]

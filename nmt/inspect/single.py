@@ -39,7 +39,7 @@ class HookOutputs(NamedTuple):
 
 
 def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
-    """Call every hook but `values` and `readout`, with projections that only split into heads.
+    """Call every hook but `outputs` and `readout`, with projections that only split into heads.
 
     Between the stacks there is nothing to embed, as in the model.
     """

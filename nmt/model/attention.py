@@ -55,7 +55,8 @@ class Attention(nn.Module):
         """
         queries = x.reshape(len(memory), -1, x.shape[-1])
         q, k, v = self._project(queries, memory, layer, encodings, context)
-        o = self._attend(q, k, v, layer, encodings, context)
+        o, p = self._attend(q, k, v, layer, encodings, context)
+        o = encodings.outputs(o, queries, p, layer, context)
         return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
 
     def _project(
@@ -90,8 +91,8 @@ class Attention(nn.Module):
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
-    ) -> Tensor:
-        """The heads' outputs [batch, heads, query, head_dim]."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """p v [batch, heads, query, head_dim], and p after dropout; None where a kernel has it."""
         rate = self.dropout if self.training else 0.0
         scale = encodings.scale(layer) or self.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
@@ -99,9 +100,10 @@ class Attention(nn.Module):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)
-            return F.scaled_dot_product_attention(
+            o = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
             )
+            return o, None
         if (
             self.watcher is None
             and bias is None
@@ -113,16 +115,17 @@ class Attention(nn.Module):
 
                 causal = context.causal
                 allowed = None if causal else context.allowed
-                return relative.attention(
+                o = relative.attention(
                     q, k, v, *vectors, scale=scale, allowed=allowed, causal=causal, rate=rate
                 )
+                return o, None
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
         e = at_least_float32(s) * scale
         p = encodings.normalise(e if bias is None else e + bias, layer, context)
         if self.watcher is not None:
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
-        return encodings.outputs(p, v, layer, context)
+        return p @ v, p
 
 
 def at_least_float32(x: Tensor) -> Tensor:

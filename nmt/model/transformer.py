@@ -302,6 +302,7 @@ class Transformer(nn.Module):
             rows=len(state.allowed),
             allowed=state.allowed,
             lengths=state.lengths,
+            state=state.recurrent,
             key_caches=state.cross_caches,
         )
         state.length += n

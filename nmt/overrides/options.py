@@ -40,7 +40,7 @@ FAMILIES = (  # of encodings, in the order of every list
     "distances, as a bias or a factor",
     "distances, from changed queries and keys",
     "order by recurrence or convolution",
-    "softmax and its replacements",
+    "softmax, gates and coverage",
     "positions from columns beside the text",
     "several of these",
 )

@@ -75,4 +75,4 @@ def attend(
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
     p = both.normalise(e, layer, context)
-    return e, p, both.outputs(p, v, layer, context)
+    return e, p, both.outputs(p @ v, x, p, layer, context)

@@ -29,20 +29,23 @@ def test_two_with_scores_and_values_answer_both(order: int) -> None:
     assert all(t.abs().max() > 0.1 for t in terms)
     torch.testing.assert_close(both.scores(q, k, 0, context), plain + sum(terms))
     p = torch.rand(2, 2, 7, 7, dtype=torch.float64)
-    extra = [e.values(p, 0, context) for e in (one, other)]
-    wanted = p @ v + sum(t for t in extra if t is not None)
-    torch.testing.assert_close(both.outputs(p, v, 0, context), wanted)
+    o, x = p @ v, q.transpose(1, 2).flatten(2)
+    wanted = o + sum(e.outputs(torch.zeros_like(o), x, p, 0, context) for e in (one, other))
+    torch.testing.assert_close(both.outputs(o, x, p, 0, context), wanted)
 
 
-class OnValues(Encoding):
+class OnOutputs(Encoding):
     """Adds to the output alone, which the fused kernel would not do."""
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor | None:
-        return p @ p.new_ones(p.shape[-1], self.dims.head_dim)
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        assert p is not None
+        return o + p @ p.new_ones(p.shape[-1], self.dims.head_dim)
 
 
-def test_who_adds_to_values_alone_keeps_the_kernel_away() -> None:
-    assert not Encodings([OnValues(dims())]).fusible(0)
+def test_who_changes_outputs_alone_keeps_the_kernel_away() -> None:
+    assert not Encodings([OnOutputs(dims())]).fusible(0)
     assert Encodings([Encoding(dims())]).fusible(0)
 
 
@@ -50,7 +53,7 @@ def test_without_entries_attention_is_plain() -> None:
     context, (q, k, v) = pass_over(7), qkv(7, dims())
     torch.testing.assert_close(Encodings([]).scores(q, k, 0, context), q @ k.mT)
     p = torch.rand(2, 2, 7, 7, dtype=torch.float64)
-    torch.testing.assert_close(Encodings([]).outputs(p, v, 0, context), p @ v)
+    assert Encodings([]).outputs(v, v, p, 0, context) is v
 
 
 class Misshapen(Encoding):
@@ -78,8 +81,10 @@ class Misshapen(Encoding):
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         return self.returns(e)
 
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor:
-        return self.returns(p[..., :4])
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        return self.returns(o)
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         return self.returns(x)
@@ -97,7 +102,7 @@ def ask(hook: str, returns: Callable[..., Any]) -> Any:
         "scores": (q, k, 0, context),
         "bias": (0, context),
         "normalise": (s, 0, context),
-        "outputs": (s, torch.zeros(2, 2, 7, 4), 0, context),
+        "outputs": (torch.zeros(2, 2, 7, 4), x, s, 0, context),
         "readout": (x, context),
     }
     return getattr(site, hook)(*arguments[hook])
@@ -116,7 +121,7 @@ WRONG: list[tuple[str, Callable[..., Any], str]] = [
      r"key \| 1\] = \[2, 2, 7, 7\]"),
     ("bias", lambda d: d[:, None, 0], r"`bias` returns \[2, 1, 7\]"),
     ("bias", lambda d: d[:, None, :, :3], r"`bias` returns \[2, 1, 7, 3\]"),
-    ("outputs", lambda t: t[0], rf"`values` returns \[2, 7, 4\] .*{BROADCAST}head_dim"),
+    ("outputs", lambda t: t[0], r"`outputs` returns \[2, 7, 4\] .* = \[2, 2, 7, 4\]"),
     ("project", lambda q, k, v: (q[:, :, :3], k, v), r"`project` returns \[2, 2, 3, 4\] .*query"),
     ("project", lambda q, k, v: (q, k[:, :1], v), r"`project` returns \[2, 1, 7, 4\] .*key, width"),
     ("project", lambda q, k, v: (q, k[..., :3], v), r"\[2, 2, 7, 3\] .* = \[2, 2, 7, 4\]"),
@@ -137,7 +142,6 @@ def test_what_a_hook_returns_has_the_documented_shape(
     [
         ("bias", lambda d: d[:1, None]),
         ("bias", lambda d: d[:, None, :1]),
-        ("outputs", lambda t: t[:1, :, :, :1]),
         ("project", lambda q, k, v: (torch.cat([q, q], -1), torch.cat([k, k], -1), v)),
     ],
 )

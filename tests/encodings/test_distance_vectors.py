@@ -51,7 +51,7 @@ def test_vectors_give_the_scores_and_outputs(option: str, tiny: Make) -> None:
         if told.values is not None:
             o = o + torch.einsum("bhqk,hqkd->bhqd", p, pairs(told.values, rows, sizes.heads))
         torch.testing.assert_close(encodings.scores(q, k, 1, context), s)
-        torch.testing.assert_close(encodings.outputs(p, v, 1, context), o)
+        torch.testing.assert_close(encodings.outputs(p @ v, q, p, 1, context), o)
 
 
 def pairs(table: Tensor, rows: Tensor, heads: int) -> Tensor:

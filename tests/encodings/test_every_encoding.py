@@ -15,7 +15,7 @@ from tests.composing import representatives
 
 OPTIONS = options_of("encoding")
 # A permuted sentence has the same states, permuted
-ORDERLESS = {"none", "sigmoid_attention", "ssmax"}
+ORDERLESS = {"none", "sigmoid_attention", "ssmax", "gated_attention", "coverage"}
 COMPOSED = [
     *(*OPTIONS, "[absolute,relative]", "[lstm,relative]"),
     *("[rotary,alibi,relative_key]", "[lstm,alibi,relative]"),

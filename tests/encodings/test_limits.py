@@ -74,7 +74,7 @@ def run(e: Encoding, length: int, training: bool) -> None:
     site.embed(x, c)
     site.scores(q, q, 0, c)
     site.bias(0, c)
-    site.outputs(q @ q.mT, q, 0, c)
+    site.outputs(q, x, q @ q.mT, 0, c)
 
 
 @pytest.mark.parametrize(("name", "place"), PAIRS)

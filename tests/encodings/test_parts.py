@@ -48,7 +48,9 @@ def test_only_its_heads_change_and_tables_have_rows_for_its_layers_alone() -> No
         changed = (relative.scores(q, k, layer, context) != plain).any(-1).any(-1).any(0).tolist()
         assert changed == [layer in (1, 3), False, layer in (1, 3), False]
         p = plain.softmax(-1)
-        moved = (relative.outputs(p, k, layer, context) != p @ k).any(-1).any(-1).any(0).tolist()
+        moved = (
+            (relative.outputs(p @ k, k, p, layer, context) != p @ k).any(-1).any(-1).any(0).tolist()
+        )
         assert moved == changed
         assert relative.fusible(layer) == (layer not in (1, 3))
     row = entry.key_table[1, 1, 16 + 2]  # of layer 3, head 2, a key two places to the right

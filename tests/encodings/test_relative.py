@@ -29,8 +29,7 @@ def context(n: int, queries: int | None = None) -> Context:
 
 def attend(e: Relative, q: Tensor, k: Tensor, v: Tensor, layer: int, c: Context) -> Tensor:
     p = (e.scores(q @ k.mT, q, k, layer, c) * q.shape[-1] ** -0.5).softmax(-1)
-    o, extra = p @ v, e.values(p, layer, c)
-    return o if extra is None else o + extra
+    return e.outputs(p @ v, q, p, layer, c)
 
 
 def loops(e: Relative, q: Tensor, k: Tensor, v: Tensor, layer: int) -> Tensor:

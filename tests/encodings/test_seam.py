@@ -51,5 +51,5 @@ def test_a_class_knows_its_hooks() -> None:
         def bias(self, layer: int, context: Any) -> None:
             return None
 
-    assert Relative.hooks == ("scores", "values") and Encoding.hooks == ()
-    assert Child.hooks == ("scores", "bias", "values")
+    assert Relative.hooks == ("scores", "outputs") and Encoding.hooks == ()
+    assert Child.hooks == ("scores", "bias", "outputs")

@@ -77,8 +77,8 @@ def test_what_is_left_is_that_of_before_dropout() -> None:
     torch.nn.init.ones_(e.vector)
     context = pass_over(7, "cross")
     p = e.normalise(q @ k.mT, 0, context)
-    term = e.values(torch.zeros_like(p), 0, context)
-    torch.testing.assert_close(term, (1 - p.sum(-1, keepdim=True)).expand_as(v))
+    o = e.outputs(v, q, torch.zeros_like(p), 0, context)
+    torch.testing.assert_close(o - v, (1 - p.sum(-1, keepdim=True)).expand_as(v))
 
 
 def test_what_is_left_goes_to_one_place() -> None:

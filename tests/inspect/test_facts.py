@@ -18,7 +18,7 @@ SHOWN = {  # by family, the reference points and injections that running an opti
     "distances, as a bias or a factor": ({"R"}, {"mam"}),
     "distances, from changed queries and keys": ({"R"}, {"mam"}),
     "order by recurrence or convolution": ({"R"}, {"-"}),
-    "softmax and its replacements": ({"R"}, {"mam"}),
+    "softmax, gates and coverage": ({"R"}, {"mam"}),
 }
 SEVERAL = FAMILIES[-1]
 

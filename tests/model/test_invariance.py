@@ -89,9 +89,12 @@ class Sigmoid(Gated):
         return softmax(e, context.allowed) + self.gate * e.sigmoid()
 
 
-class Values(Gated):
-    def values(self, p: Tensor, layer: int, context: Context) -> Tensor:
-        return self.gate * p[..., :1].mean(2, keepdim=True)
+class Outputs(Gated):
+    def outputs(
+        self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
+    ) -> Tensor:
+        assert p is not None
+        return o + self.gate * p[..., :1].mean(2, keepdim=True)
 
 
 class Readout(Gated):
@@ -144,7 +147,7 @@ def refusal(settings: Settings) -> str:
 
 @pytest.mark.parametrize("words", [("encoding=none",), ("encoding=[absolute,rotary]",)], ids=str)
 @pytest.mark.parametrize(
-    "cls", [Embed, Layer, Project, Scores, Bias, Lengths, Normalise, Sigmoid, Values, Readout]
+    "cls", [Embed, Layer, Project, Scores, Bias, Lengths, Normalise, Sigmoid, Outputs, Readout]
 )
 def test_a_hook_that_sees_the_future_is_named(
     cls: type[Encoding], words: tuple[str], plug: Plug
@@ -157,13 +160,13 @@ def test_a_hook_that_sees_the_future_is_named(
     assert message == f"encoding.mine: its `{hook}` (decoder) {FUTURE}; {advice}"
 
 
-@pytest.mark.parametrize("cls", [Embed, Layer, Project, Normalise, Sigmoid, Values, Lengths])
+@pytest.mark.parametrize("cls", [Embed, Layer, Project, Normalise, Sigmoid, Outputs, Lengths])
 def test_a_hook_that_sees_padding_is_named(cls: type[Encoding], plug: Plug) -> None:
     assert f"(encoder) {PADDING}; " in refusal(plug(cls, where="encoder"))
 
 
 def test_attention_to_the_source_is_tried_too(plug: Plug) -> None:
-    assert f"its `values` (cross) {FUTURE}; " in refusal(plug(Values, where="cross"))
+    assert f"its `outputs` (cross) {FUTURE}; " in refusal(plug(Outputs, where="cross"))
     message = refusal(plug(Normalise, where="cross"))
     assert f"encoding.mine: its `normalise` (cross) {PADDING}; give no weight" in message
 

@@ -1,0 +1,46 @@
+"""Tu et al. (2016), Modeling Coverage for Neural Machine Translation, as a term of the scores.
+
+    C_ij = sum_{i' < i} a_i'j / Phi_j;    e_ij = q_i . k_j / sqrt(head_dim) + w_h C_ij
+
+with a the weights by the scores before the term: what the head has attended to in the words before,
+so that it may turn to what was not translated yet. Phi_j = 2 sigmoid(u_h . k_j) is the fertility
+of a source word, how much attention it takes (their eq. 11, N = 2), and 1 without `fertility`.
+
+Theirs sums the weights after the term, through a layer with tanh, word after word; with weights
+before the term all target words are computed in one pass, and decoding step by step is the same.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.weights import softmax
+
+
+class Coverage(Encoding):
+    """Learns a number per head and layer, and with `fertility` a vector of head_dim."""
+
+    facts = Facts(relative=True, position_type="none")
+
+    def __init__(self, dims: Dims, fertility: bool = True) -> None:
+        super().__init__(dims)
+        if dims.site != "cross":
+            raise ValueError(f"where={dims.site}: only of a source can all be covered; where=cross")
+        shape = (dims.layers, dims.heads, 1, 1)
+        self.weight = nn.Parameter(torch.zeros(shape))
+        vectors = torch.zeros(*shape[:2], dims.head_dim, 1)
+        self.fertility = nn.Parameter(vectors) if fertility else None
+
+    def zero_initialise(self) -> bool:
+        """It starts so: w = 0."""
+        return zeroed(self.weight)
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        """Add sqrt(head_dim) w C, which becomes w C by the scaling."""
+        scale = self.dims.head_dim**-0.5
+        precise = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many weights
+        weights = softmax(precise * scale, context.allowed)
+        covered = context.attended_before(self.name, layer, weights)
+        if self.fertility is not None:
+            covered = covered / (2 * (k.to(covered.dtype) @ self.fertility[layer]).sigmoid().mT)
+        return s + self.weight[layer] * covered / scale

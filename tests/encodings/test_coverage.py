@@ -1,0 +1,103 @@
+"""Coverage of the source as a term of the scores, and gates on what attention gives."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context, Extent
+from nmt.encodings.coverage import Coverage
+from nmt.encodings.fox import Fox
+from nmt.encodings.gated_attention import GatedAttention
+from nmt.encodings.relative import Relative
+from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+
+N = 6
+
+
+def covered(e: Coverage, q: Tensor, k: Tensor, layer: int) -> Tensor:
+    """The scores with the term, in loops over target words and source words."""
+    s = torch.zeros(*q.shape[:3], k.shape[2], dtype=q.dtype)
+    for b in range(len(q)):
+        for h in range(q.shape[1]):
+            total = [0.0] * k.shape[2]
+            for i in range(q.shape[2]):
+                plain = [float(q[b, h, i] @ k[b, h, j]) / 2 for j in range(k.shape[2])]
+                for j, score in enumerate(plain):
+                    phi = 1.0
+                    if e.fertility is not None:
+                        u = e.fertility[layer, h, :, 0]
+                        phi = 2 / (1 + math.exp(-float((u @ k[b, h, j]).detach())))
+                    s[b, h, i, j] = score + float(e.weight[layer, h].detach()) * total[j] / phi
+                parts = [math.exp(score) for score in plain]
+                total = [t + part / sum(parts) for t, part in zip(total, parts, strict=True)]
+    return s
+
+
+@pytest.mark.parametrize("fertility", [True, False])
+def test_scores_equal_loops(fertility: bool) -> None:
+    e = drawn(Coverage(dims("cross"), fertility))
+    q, k, v = qkv(N, dims())
+    scores, _, _ = attend(e, q, k, v, pass_over(N, "cross"), layer=1)
+    torch.testing.assert_close(scores, covered(e, q, k, 1))
+
+
+def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:
+    """Two sources of two hypotheses; after two words of each, hypotheses change places."""
+    e, (q, k, v) = drawn(Coverage(dims("cross"))), qkv(N, dims(), rows=4)
+    k, v = k[::2], v[::2]  # of the two sources
+    state: dict[str, Tensor] = {}
+    site = Encodings([e])
+
+    def step(q: Tensor) -> Tensor:
+        """Scores for q [hypothesis, heads, new, head_dim], hypotheses of a source adjacent."""
+        beams = q.unflatten(0, (2, 2)).transpose(1, 2).flatten(2, 3)
+        at, source = torch.arange(beams.shape[2])[None], torch.arange(N)[None]
+        context = Context(
+            "cross", at, source, source, rows=2, state=state, extent=Extent(9, N, beams=2)
+        )
+        s = site.scores(beams, k, 0, context)
+        return s.unflatten(2, (2, -1)).transpose(1, 2).flatten(0, 1)
+
+    step(q[:, :, :2])
+    order = torch.tensor([1, 0, 3, 3])
+    state = {name: value[order] for name, value in state.items()}
+    got = step(q[order][:, :, 2:4])[:, :, 1] / 2  # the second of two words at once
+    whole = covered(e, q, k.repeat_interleave(2, 0), 0)[order][:, :, 3]
+    torch.testing.assert_close(got, whole)
+
+
+def test_only_a_source_is_covered() -> None:
+    with pytest.raises(ValueError, match="where=encoder: only of a source"):
+        Coverage(dims("encoder"))
+
+
+@pytest.mark.parametrize("per", ["component", "head"])
+@pytest.mark.parametrize("norm", [True, False])
+def test_gates_equal_loops(per: str, norm: bool) -> None:
+    e = drawn(GatedAttention(dims(), per=per, norm=norm))  # type: ignore[arg-type]
+    q, k, v = qkv(N, dims())
+    _, p, o = attend(e, q, k, v, pass_over(N), layer=1)
+    x = q.transpose(1, 2).flatten(2)
+    for h in range(2):
+        for i in range(N):
+            given = sum(p[0, h, i, j] * v[0, h, j] for j in range(N))
+            assert isinstance(given, Tensor)
+            if norm:
+                given = given / (given.square().mean() + torch.finfo(given.dtype).eps).sqrt()
+            for d in range(4):
+                row = e.weight[1, h * 4 + d if per == "component" else h]
+                gate = 1 / (1 + math.exp(-float(row @ x[0, i])))
+                torch.testing.assert_close(o[0, h, i, d], gate * given[d])
+
+
+def test_a_kernel_serves_gates_with_what_else_it_serves() -> None:
+    gate = drawn(GatedAttention(dims()))
+    assert Encodings([Fox(dims()), gate]).fusible(0)
+    assert not Encodings([Relative(dims()), gate]).fusible(0)
+    o, x = torch.rand(2, 2, 3, 4).double(), torch.rand(2, 3, 8).double()
+    with_values = Encodings([drawn(Relative(dims())), gate])
+    by_kernel = with_values.outputs(o, x, None, 0, pass_over(3))  # it has added the values
+    torch.testing.assert_close(by_kernel, gate.outputs(o, x, None, 0, pass_over(3)))
