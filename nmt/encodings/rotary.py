@@ -70,11 +70,13 @@ class Rotary(Encoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Rotate q and k after their projection; v stays as it is."""
         q, k, v = project(xq, xk, xv)
-        return self._rotate(q, "queries", context), self._rotate(k, "new_keys", context), v
+        dtype = torch.promote_types(q.dtype, torch.float32)  # whatever the model's type
+        at_queries = self.cosines_and_sines("queries", dtype, context)
+        at_keys = self.cosines_and_sines("new_keys", dtype, context)
+        return self.rotated(q, *at_queries), self.rotated(k, *at_keys), v
 
-    def _rotate(self, x: Tensor, which: str, context: Context) -> Tensor:
-        dtype = torch.promote_types(x.dtype, torch.float32)  # whatever the model's type
-        cos, sin = self._cosines_and_sines(which, dtype, context)
+    def rotated(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+        """Rotate pairs of x [batch, heads, n, head_dim] by angles [.., n, rotary_dim / 2]."""
         rest = x[..., self.rotary_dim :]
         a, b = paired(x[..., : self.rotary_dim], self.layout)
         rotated = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
@@ -86,10 +88,10 @@ class Rotary(Encoding):
             return torch.stack((a, b), dim=-1).flatten(-2)
         return torch.cat((a, b), dim=-1)
 
-    def _cosines_and_sines(
+    def cosines_and_sines(
         self, which: str, dtype: torch.dtype, context: Context
     ) -> tuple[Tensor, Tensor]:
-        """Cosines and sines of positions x w: [batch | 1, 1, length, rotary_dim / 2] each."""
+        """Cosines and sines of positions x w: [batch | 1, heads | 1, n, rotary_dim / 2] each."""
 
         def make() -> tuple[Tensor, Tensor]:
             at = getattr(context, which)

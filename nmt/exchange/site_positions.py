@@ -329,7 +329,9 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
 def _rotations(probe: _Probe) -> Rotations:
     """The rotations of queries and keys."""
     (e, *more) = probe.having("project")
-    plain = isinstance(e, Rotary) and type(e).project is Rotary.project and e.magnitude == 1
+    methods = ("project", "cosines_and_sines")
+    plain = isinstance(e, Rotary) and e.magnitude == 1
+    plain = plain and all(getattr(type(e), m) is getattr(Rotary, m) for m in methods)
     few = min(probe.length, CHECKED)
     at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0

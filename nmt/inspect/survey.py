@@ -70,6 +70,8 @@ Rosendahl et al. (2019)   | | | lstm, relative_sinusoidal
 PNAT (Bao et al. 2019)    | | | {PREDICTED}
 You et al. (2020)         | | | gaussian
 Beltagy et al. (2020)     | | | sliding_window
+Tay et al. (2021)         | | | \
+synthesizer, synthesizer_random, synthesizer_factorised
 Artetxe et al. (2020)     | | | per_language
 XL PE (Ding et al. 2020)  | | | xl_pe
 Liu et al. (2021a)        | | | absolute model.drop_residual=[3]

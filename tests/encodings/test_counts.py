@@ -10,10 +10,22 @@ NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
     *("position_infused", "relative_sinusoidal", "relative_sinusoidal_returnn", "rotary"),
     *("rotary_partial", "xpos", "alibi", "alibi_directional", "sandwich", "disan", "graph_bert"),
-    *("stick_breaking", "sigmoid_attention", "wavelet", "yarn", "sliding_window", "gaussian"),
+    *(
+        "stick_breaking",
+        "sigmoid_attention",
+        "wavelet",
+        "yarn",
+        "sliding_window",
+        "gaussian",
+        "p_rope",
+        "fope",
+    ),
 )
 COUNTS = {
     **dict.fromkeys(NOTHING, 0),
+    "synthesizer": 1_597_440,
+    "synthesizer_random": 6_291_456,
+    "synthesizer_factorised": 393_216,
     "learned": 1_048_576,
     "axial": 32_768,
     "floater": 1_071_104,

@@ -44,11 +44,14 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
         ("conv_spe", "cope", "da_transformer", "dape", "irpe_qkv"), "more than products"
     ),
     **dict.fromkeys(("huang_1", "huang_2", "huang_3", "huang_4"), "more than products"),
-    "shaw_absolute": "more than products",
+    **dict.fromkeys(
+        ("shaw_absolute", "synthesizer", "synthesizer_factorised"), "more than products"
+    ),
+    "synthesizer_random": "more than products",
     **dict.fromkeys(("diet_absolute", "fire", "scalar_absolute"), "depends on more than"),
     **dict.fromkeys(("tupe_absolute", "tupe_relative"), "depends on more than"),
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
-    **dict.fromkeys(("position_infused", "ssmax", "xpos", "yarn"), "more than a rotation"),
+    **dict.fromkeys(("position_infused", "ssmax", "xpos", "yarn", "fope"), "more than a rotation"),
     **dict.fromkeys(("gaussian", "sigmoid_attention", "stick_breaking"), "the place of softmax"),
     "fox": "something else of each word",
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
@@ -59,6 +62,7 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     "graph_bert": "the column depth",
     "per_language": "the column language",
     "xl_pe": "the column order",
+    "p_rope": "not the powers of one base",
     "universal": "the input of every layer",
     "complex_order": "no complex maps",
     "floater_cross": "attention to the source",

@@ -1,0 +1,115 @@
+"""Rotary without slow pairs, and with several frequencies in each, in plain loops."""
+
+import math
+from itertools import product
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.encodings.context import Context
+from nmt.encodings.fope import Fope
+from nmt.encodings.p_rope import PRope
+from nmt.encodings.rotary import Rotary
+from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.test_rotary import scores_in_loops
+
+N = 7
+Pairs = list[tuple[Tensor, Tensor]]
+
+
+def gradients(found: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(found.square().sum(), inputs, retain_graph=True)
+
+
+@pytest.mark.parametrize(("p", "w"), [(0.75, [1, 0.1, 0.01, 0]), (0.25, [1, 0, 0, 0])])
+def test_slow_pairs_do_not_turn(p: float, w: list[float]) -> None:
+    e = PRope(dims("decoder", head_dim=8), p=p).double()
+    q, k, v = (t.requires_grad_() for t in qkv(N, e.dims))
+    found, _, _ = attend(e, q, k, v, pass_over(N))
+    wanted = scores_in_loops(q, k, w, [1.0] * 4, 0.0) / math.sqrt(8)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradients(found, q, k), gradients(wanted, q, k))
+
+
+def test_of_a_share_of_one_comes_rotary_and_of_none_nothing() -> None:
+    q, k, v = qkv(N, dims(head_dim=8))
+    every, rotary = (
+        attend(cls(dims(head_dim=8)), q, k, v, pass_over(N))[0]
+        for cls in (lambda d: PRope(d, p=1.0), Rotary)
+    )
+    assert torch.equal(every, rotary)
+    for p in (0.1, 1.5):
+        with pytest.raises(ValueError, match=f"p={p}: must let 1 to 4 pairs rotate"):
+            PRope(dims(head_dim=8), p=p)
+
+
+def in_pairs(x: Tensor, layout: str) -> Pairs:
+    half = x.shape[-1] // 2
+    if layout == "interleaved":
+        return [(x[..., 2 * b], x[..., 2 * b + 1]) for b in range(half)]
+    return [(x[..., b], x[..., b + half]) for b in range(half)]
+
+
+def series(e: Fope, head: int, b: int, t: int, w: list[float]) -> tuple[float, float]:
+    """c_b(t) and s_b(t) of a pair that turns."""
+    c, s = math.cos(w[b] * t), math.sin(w[b] * t)
+    for a in range(len(w)):
+        c += (float(e.coefficients[0, head, a, b]) - (a == b)) * math.cos(w[a] * t)
+        s += (float(e.coefficients[1, head, a, b]) - (a == b)) * math.sin(w[a] * t)
+    return c, s
+
+
+def fourier_scores(e: Fope, q: Tensor, k: Tensor, w: list[float], layout: str) -> Tensor:
+    """q'_i . k'_j / sqrt(head_dim); pairs after those of w do not turn."""
+    scores = torch.zeros(q.shape[0], 2, N, N, dtype=torch.float64)
+    for head, i, j in product(range(2), range(N), range(N)):
+        pairs = zip(in_pairs(q[:, head, i], layout), in_pairs(k[:, head, j], layout), strict=True)
+        for b, ((x, y), (u, v)) in enumerate(pairs):
+            (c, s), (d, r) = (
+                series(e, head, b, t, w) if b < len(w) else (1.0, 0.0) for t in (i, j)
+            )
+            product_of_pair = (x * c - y * s) * (u * d - v * r) + (x * s + y * c) * (u * r + v * d)
+            scores[:, head, i, j] += product_of_pair / math.sqrt(q.shape[-1])
+    return scores
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+@pytest.mark.parametrize(
+    ("original", "w"), [(64, [1, 0.1]), (7, [1]), (7000, [1, 0.1, 0.01, 1e-3])]
+)
+def test_pairs_turn_at_series_of_frequencies(layout: Any, original: int, w: list[float]) -> None:
+    torch.manual_seed(1)
+    e = Fope(dims(head_dim=8), layout=layout, original=original, gain=0.8).double()
+    q, k, v = (t.requires_grad_() for t in qkv(N, e.dims))
+    found, _, _ = attend(e, q, k, v, pass_over(N), layer=1)
+    wanted = fourier_scores(e, q, k, w, layout)
+    torch.testing.assert_close(found, wanted)
+    torch.testing.assert_close(gradients(found, q, k), gradients(wanted, q, k))
+    assert [*e.state_dict()] == ["coefficients"] and not [*e.parameters()]
+
+
+def test_of_no_gain_comes_rotary() -> None:
+    q, k, v = qkv(N, dims(head_dim=8))
+    still, slow = (
+        attend(e, q, k, v, pass_over(N))[0]
+        for e in (Fope(dims(head_dim=8), gain=0.0), PRope(dims(head_dim=8), p=0.5))
+    )
+    torch.testing.assert_close(still, slow)
+    with pytest.raises(ValueError, match="original=6: no pair turns once"):
+        Fope(dims(), original=6)
+
+
+@pytest.mark.parametrize("cls", [PRope, Fope])
+def test_one_query_at_a_time(cls: type[Rotary]) -> None:
+    e, (q, k, v) = cls(dims("decoder", head_dim=8)), qkv(N, dims(head_dim=8))
+    whole, _, _ = attend(e, q, k, v, pass_over(N, "decoder"))
+    at = torch.arange(N)[None]
+    keys = torch.zeros_like(k[:, :, :0])
+    for i in range(N):
+        step = Context("decoder", at[:, i : i + 1], at[:, : i + 1], at[:, i : i + 1], rows=2)
+        one, new = q[:, :, i : i + 1], k[:, :, i : i + 1]
+        turned, key, _ = e.project(lambda *x: x, one, new, new, 0, step)
+        keys = torch.cat([keys, key], 2)
+        torch.testing.assert_close(turned @ keys.mT / math.sqrt(8), whole[:, :, i : i + 1, : i + 1])
