@@ -21,7 +21,7 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
     segmenter, columns = trained.source.segmenter, frozenset(trained.model.columns)
     if not hasattr(segmenter, "to_json"):
         patch.setattr(type(segmenter), "to_json", lambda self: {"kind": "spaces"}, raising=False)
-    known = ModelFacts(1, 0, trained.facts["longest_source"], segmenter, columns)
+    known = ModelFacts(1, 0, trained.facts["longest_source"], segmenter, columns, None, segmenter)
     patch.setattr(modeldir, "load", load)
     patch.setattr(modeldir, "settings", lambda path: trained.settings)
     patch.setattr(modeldir, "sides", lambda path: (trained.source, trained.target))

@@ -180,6 +180,12 @@ def _add_scores(parser: Parser) -> None:
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
     add(
+        "--lost",
+        action="store_true",
+        help="why text beyond the trained length is lost: end sign, place or content; translates "
+        "again, with lengths forced to those of the references",
+    )
+    add(
         "--attention",
         action=argparse.BooleanOptionalAction,
         help="what the models attend to; takes as long as translating (default: with --html)",

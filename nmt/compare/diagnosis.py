@@ -16,7 +16,7 @@ def diagnose(test: TranslatedTest, bootstrap: Bootstrap) -> ScoredTest:
     examples = [] if test.sources is None else [SENTENCE]
     counts = scoring.count(test, bootstrap, [*(scorer.name for scorer in used), *examples])
     scored = scoring.score_counts(test, bootstrap, used, counts)
-    scored = with_signs(scored, test, bootstrap.jobs)
+    scored = with_signs(scored, test, bootstrap)
     if not examples:
         return scored
     (sentence,) = scoring.scorers_of(test._replace(metrics=examples), bootstrap)

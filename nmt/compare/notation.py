@@ -4,7 +4,14 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
-from nmt.compare.report import BucketScores, ComparedSystem, Score, SystemScores
+from nmt.compare.report import (
+    BucketScores,
+    ComparedSystem,
+    PartShares,
+    Score,
+    Share,
+    SystemScores,
+)
 
 STAR, BEYOND, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
 
@@ -12,6 +19,18 @@ SIGNS = {  # of under-translation, each a share
     "repeated": "repeated 4-grams",
     "unattended": "source never attended",
     "dropped_half": "second half dropped",
+}
+OF_PARTS = {  # of joined lines, each a share
+    "arrived": "own n-grams that arrived",
+    "omitted": "lines in which it was left out",
+    "repeated": "own n-grams too many",
+}
+OF_LOSSES = {  # the parts of what is lost beyond the trained length, each a share
+    "within": "lost within",
+    "beyond": "lost beyond",
+    "end": "end sign",
+    "place": "place",
+    "content": "content",
 }
 REPEATED_IN_REFERENCES = f"{SIGNS['repeated']} of the references"
 
@@ -42,6 +61,13 @@ def percent(share: float | None) -> str:
     return EMPTY if share is None else f"{100 * share:.1f}"
 
 
+def share(value: Share | None) -> str:
+    """`3.4 [2.9, 4.1]`, in percent."""
+    if value is None:
+        return EMPTY
+    return f"{percent(value.mean)} [{percent(value.low)}, {percent(value.high)}]"
+
+
 def p_value(p: float | None) -> str:
     """`0.017`, or `<.001`."""
     return "<.001" if p is not None and p < 0.001 else number(p, 3)
@@ -60,6 +86,12 @@ def beyond(cell: SystemScores) -> str:
 def sign(cell: SystemScores, name: str) -> float | None:
     """A sign of under-translation, a share; None where it is not known."""
     return None if cell.signs is None else getattr(cell.signs, name)
+
+
+def of_part(cell: PartShares, name: str) -> float | None:
+    """A share of a part of joined lines; None where it is not known."""
+    value = getattr(cell, name)
+    return value.mean if isinstance(value, Share) else value
 
 
 def further_figures(cell: SystemScores) -> dict[str, float | None]:

@@ -1,4 +1,7 @@
-"""A report as a picture: BLEU with intervals by source length, and the length ratio below."""
+"""A report as a picture: BLEU with intervals by source length, and the length ratio below.
+
+Of joined lines, what arrived of their parts stands beside it, by place.
+"""
 
 from pathlib import Path
 from typing import Any
@@ -23,7 +26,11 @@ def draw(report: Report, path: Path) -> None:
     test = report.tests[0]
     rows = test.buckets or test.rows
     with drawn(path, SIZE, font=9) as figure:
-        top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
+        scores = figure
+        if test.places:
+            scores, parts = figure.subfigures(1, 2, width_ratios=[3, 2])
+            _places(parts.subplots(), report, test)
+        top, below = scores.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
         for s in range(len(report.systems)):
             _system(top, below, report, rows, s)
         _training_limits(top, below, report, test)
@@ -61,6 +68,35 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
 
 
+def _places(axes: Any, report: Report, test: ScoredTest) -> None:
+    """The share of each part that arrived, by its place; a line for each number of parts."""
+    places = [row.name for row in test.places]
+    for s in range(len(report.systems)):
+        for size in {row.parts: None for row in test.places}:
+            shares = [
+                (at, share)
+                for at, row in enumerate(test.places)
+                if row.parts == size and (share := row.cells[s].arrived) is not None
+            ]
+            axes.errorbar(
+                [at for at, _ in shares],
+                [100 * share.mean for _, share in shares],
+                yerr=[
+                    [100 * max(0.0, share.mean - share.low) for _, share in shares],
+                    [100 * max(0.0, share.high - share.mean) for _, share in shares],
+                ],
+                color=COLOURS[s % len(COLOURS)],
+                marker=MARKERS[s % len(MARKERS)],
+                markersize=5,
+                linewidth=1,
+                capsize=3,
+            )
+    axes.set_xticks(range(len(places)), [name.replace(" ", "\n") for name in places])
+    axes.set_ylim(bottom=0)
+    axes.set_title("% of each part that arrived, by place", fontsize=9, loc="left")
+    _plain(axes)
+
+
 def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
     """A line where the sources get longer than any in training; one for each such length."""
     limits = report.trained_limits
@@ -87,10 +123,14 @@ def _axes(top: Any, below: Any, test: ScoredTest, rows: list[BucketScores]) -> N
     below.set_xticks(range(len(rows)), [f"{row.name}\nn = {row.pairs:,}" for row in rows])
     below.set_xlim(-0.5, len(rows) - 0.5)
     below.set_xlabel(f"source length in {test.unit}" if test.unit else "all pairs")
-    for axes in (top, below):
-        axes.spines[["top", "right"]].set_visible(False)
-        axes.grid(axis="y", color="0.9", linewidth=0.6)
-        axes.set_axisbelow(True)
+    _plain(top)
+    _plain(below)
     few = "; hollow: few pairs" if marks_of(rows).few else ""
     title = f"{metric.name} by source length, 95% intervals{few}"
     top.set_title(title, fontsize=9, loc="left")
+
+
+def _plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)

@@ -130,6 +130,52 @@ class BucketScores:
 
 
 @dataclass(frozen=True)
+class Share:
+    """A share, mean over seeds, or the difference of two, with the 95% interval of a bootstrap."""
+
+    mean: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class PartShares:
+    """What a system makes of one part of joined lines; see `undertranslation.part_counts`."""
+
+    arrived: Share | None  # of the part's own n-grams; None: it has none in any line
+    omitted: float | None  # share of the lines in which it was left out
+    repeated: float | None  # own n-grams of it that are too many, over their number in it
+
+
+@dataclass(frozen=True)
+class PlaceScores:
+    """All systems on the part at one place of the lines that are joined of so many."""
+
+    parts: int
+    place: int  # from 1
+    pairs: int
+    few: bool  # too few pairs for more than a hint
+    cells: list[PartShares]  # by system
+
+    @property
+    def name(self) -> str:
+        """The name in tables: `2 of 3`."""
+        return f"{self.place} of {self.parts}"
+
+
+@dataclass(frozen=True)
+class LossParts:
+    """What a system loses beyond its trained length, and why; see `losses.loss_parts`."""
+
+    pairs: int  # beyond
+    within: Share
+    beyond: Share
+    end: Share
+    place: Share
+    content: Share
+
+
+@dataclass(frozen=True)
 class ExampleTranslation:
     """The translation of one source by a system's first run."""
 
@@ -173,6 +219,8 @@ class ScoredTest:
     rows: list[BucketScores]  # the buckets, then all pairs
     examples: list[ExamplePair] = field(default_factory=list)
     lines: list[ComparedLine] = field(default_factory=list)  # all of them
+    places: list[PlaceScores] = field(default_factory=list)  # of joined lines
+    losses: list[LossParts | None] = field(default_factory=list)  # by system; empty: not wanted
 
     @property
     def buckets(self) -> list[BucketScores]:

@@ -1,20 +1,35 @@
 """Signs of under-translation that the texts alone show."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from typing import NamedTuple, TypeVar
 
-from nmt.compare.report import BucketScores, ScoredTest, UnderTranslation
+import numpy as np
+
+from nmt.compare.report import (
+    FEW,
+    BucketScores,
+    PartShares,
+    PlaceScores,
+    ScoredTest,
+    Share,
+    UnderTranslation,
+)
 from nmt.compare.scoring import (
     JOBS,
+    Bootstrap,
     JoinedParts,
     TranslatedTest,
     lines_of,
     mean_of_known,
     process_count,
 )
+from nmt.compare.significance import interval, resampled
 from nmt.machine.pool import executor, in_order
+
+T = TypeVar("T")
 
 ORDERS = range(1, 7)  # of character n-grams, those of chrF (Popović 2015)
 
@@ -69,42 +84,123 @@ def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool |
 def _second_half_missing(hypothesis: str, references: Sequence[str]) -> bool | None:
     """Whether the second half is missing; None where that cannot be told."""
     middle = len(references) - len(references) // 2
-    first, second = (_ngrams(" ".join(half)) for half in (references[:middle], references[middle:]))
-    output = _ngrams(hypothesis)
-    recalls = _recall(first, second, output), _recall(second, first, output)
-    if recalls[0] is None or recalls[1] is None:
+    halves = own_ngrams([" ".join(half) for half in (references[:middle], references[middle:])])
+    if not all(halves):
         return None
-    return not output or recalls[1] < LEFT_OUT * recalls[0]
+    output = ngrams(hypothesis)
+    first, second = (arrived(half, output) / half.total() for half in halves)
+    return not output or second < LEFT_OUT * first
 
 
-def _ngrams(text: str) -> Counter[str]:
+def ngrams(text: str, orders: Iterable[int] = ORDERS) -> Counter[str]:
     """Character n-grams, counted, without white space."""
     letters = "".join(text.split())
-    return Counter(letters[i : i + n] for n in ORDERS for i in range(len(letters) - n + 1))
+    return Counter(letters[i : i + n] for n in orders for i in range(len(letters) - n + 1))
 
 
-def _recall(half: Counter[str], other: Counter[str], output: Counter[str]) -> float | None:
-    """The share of a half's own n-grams that the output has; None where it has none."""
-    only = {gram: count for gram, count in half.items() if gram not in other}
-    total = sum(only.values())
-    return sum(min(count, output[gram]) for gram, count in only.items()) / total if total else None
+def own_ngrams(parts: Sequence[str], orders: Iterable[int] = ORDERS) -> list[Counter[str]]:
+    """The n-grams of each part that no other part has, counted."""
+    counted = [ngrams(part, orders) for part in parts]
+    having = Counter(gram for grams in counted for gram in grams)
+    return [
+        Counter({gram: n for gram, n in grams.items() if having[gram] == 1}) for grams in counted
+    ]
 
 
-def with_signs(scored: ScoredTest, test: TranslatedTest, jobs: int) -> ScoredTest:
-    """The scored test with what can be told of under-translation from the texts alone."""
-    dropped = _dropped_halves(test, jobs)
-    return replace(scored, rows=[_with_signs(row, test, dropped) for row in scored.rows])
+def arrived(own: Counter[str], output: Counter[str]) -> int:
+    """How many of these n-grams an output has, each as often at most as it is here."""
+    return sum(min(count, output[gram]) for gram, count in own.items())
 
 
-def _dropped_halves(test: TranslatedTest, jobs: int) -> list[list[list[bool | None]]]:
-    """Of each line (system, run -> lines), whether its second half was dropped."""
+class PartCounts(NamedTuple):
+    """One part of a joined line in a translation of the line."""
+
+    own: int  # n-grams of its reference that no other part has
+    arrived: int  # of these
+    surplus: int  # times that the translation has one of them more often than the reference
+    omitted: bool | None  # None: that cannot be told
+
+
+def part_counts(hypotheses: Sequence[str], parts: JoinedParts) -> list[list[PartCounts]]:
+    """What of each part of each joined line arrived, judged by its own character n-grams.
+
+    Those are as in `dropped_halves`. A part was omitted if the share of them that arrived is below
+    a third (LEFT_OUT) of that of the line's best part, or if the hypothesis is empty; that cannot
+    be told of a part without n-grams of its own.
+    """
+    counts = []
+    for hypothesis, (_, references) in zip(hypotheses, parts, strict=True):
+        output = ngrams(hypothesis)
+        own = own_ngrams(references)
+        found = [arrived(part, output) for part in own]
+        recalls = [n / part.total() if part else None for n, part in zip(found, own, strict=True)]
+        best = max((recall for recall in recalls if recall is not None), default=0.0)
+        counts.append(
+            [
+                PartCounts(
+                    part.total(),
+                    n,
+                    sum(max(0, output[gram] - count) for gram, count in part.items()),
+                    None if recall is None else not output or recall < LEFT_OUT * best,
+                )
+                for part, n, recall in zip(own, found, recalls, strict=True)
+            ]
+        )
+    return counts
+
+
+def by_place(test: TranslatedTest, bootstrap: Bootstrap) -> list[PlaceScores]:
+    """What arrived of each part of joined lines, by number of parts and place among them."""
     if test.parts is None:
-        unknown: list[bool | None] = [None] * len(test.references)
-        return [[unknown for _ in runs] for runs in test.hypotheses]
+        return []
+    counts = _by_run(part_counts, test, bootstrap.jobs)
+    sizes = [len(references) for _, references in test.parts]
+    places = []
+    for size in sorted(set(sizes) - {0, 1}):
+        lines = [i for i, parts in enumerate(sizes) if parts == size]
+        for place in range(size):
+            cells = [
+                _part_shares([[run[i][place] for i in lines] for run in runs], bootstrap)
+                for runs in counts
+            ]
+            few = len(lines) < FEW
+            places.append(PlaceScores(size, place + 1, len(lines), few, cells))
+    return places
+
+
+def _part_shares(runs: Sequence[Sequence[PartCounts]], bootstrap: Bootstrap) -> PartShares:
+    """The shares of one part: lines pooled, means over runs."""
+    if not runs:
+        return PartShares(None, None, None)
+    table = np.array([[part[:3] for part in run] for run in runs], dtype=np.float64).mean(axis=0)
+    omitted = mean_of_known(mean_of_known(part.omitted for part in run) for run in runs)
+    own, found, surplus = table.sum(axis=0)  # over the lines
+    if not own:
+        return PartShares(None, omitted, None)
+    drawn = resampled(table, bootstrap.samples, bootstrap.seed)
+    bounds = interval(drawn[:, 1] / np.maximum(drawn[:, 0], 1))
+    return PartShares(Share(found / own, *bounds), omitted, surplus / own)
+
+
+def with_signs(scored: ScoredTest, test: TranslatedTest, bootstrap: Bootstrap) -> ScoredTest:
+    """The scored test with what can be told of under-translation from the texts alone."""
+    unknown: list[bool | None] = [None] * len(test.references)
+    dropped = [[unknown for _ in runs] for runs in test.hypotheses]
+    if test.parts is not None:
+        dropped = _by_run(dropped_halves, test, bootstrap.jobs)
+    rows = [_with_signs(row, test, dropped) for row in scored.rows]
+    return replace(scored, rows=rows, places=by_place(test, bootstrap))
+
+
+def _by_run(
+    function: Callable[..., list[T]], test: TranslatedTest, jobs: int
+) -> list[list[list[T]]]:
+    """The function of the joined lines of each run (system, run -> line), in several processes."""
+    assert test.parts is not None, "lines were joined"
     all_runs = [run for runs in test.hypotheses for run in runs]
     with executor(process_count(len(all_runs), len(test.references), jobs), *JOBS) as pool:
-        dropped = in_order(pool, partial(dropped_halves, parts=test.parts), all_runs)
-        return [[next(dropped) for _ in runs] for runs in test.hypotheses]
+        found = in_order(pool, partial(function, parts=test.parts), all_runs)
+        return [[next(found) for _ in runs] for runs in test.hypotheses]
 
 
 def _with_signs(

@@ -49,7 +49,8 @@ def evaluate(
     for texts, test in zip(read_tests, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
         scored_test = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
-        scored.append(models.with_perplexity(scored_test, texts, systems, options))
+        scored_test = models.with_perplexity(scored_test, texts, systems, options)
+        scored.append(models.with_losses(scored_test, texts, test, systems, bootstrap, options))
     report = Report(
         systems=reading.compared(systems, translated),
         tests=scored,
@@ -90,6 +91,8 @@ def check(
         raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
     if options.perplexity and not models:
         raise UserError("--perplexity: none of the systems is a model; leave it out")
+    if options.lost and not models:
+        raise UserError("--lost: none of the systems is a model; leave it out")
     if options.perplexity and (ensemble := next((m for m in models if len(m.paths) > 1), None)):
         raise UserError(f"{ensemble.place}: --perplexity: of single models only; leave it out")
     if options.by_sentence and not (models or options.lengths):

@@ -40,6 +40,8 @@ def facts_at(path: Path) -> ModelFacts:
         facts["longest_source"],
         sides[0].segmenter,
         frozenset(model.columns),
+        facts.get("longest_target"),
+        sides[1].segmenter,
     )
 
 

@@ -5,21 +5,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nmt.compare import losses
 from nmt.compare.likelihood import with_perplexities
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
-from nmt.compare.scoring import TranslatedTest
+from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.config import with_decode
 from nmt.data.corpus import read_text
+from nmt.data.segmenter import pieces_of
 from nmt.decode import forced
 from nmt.decode.forced import GivenTranslation
 from nmt.decode.notes import Note
+from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.columns import with_columns
 from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.reading import ReadTest
-from nmt.experiments.systems import System
+from nmt.experiments.systems import System, SystemModel
 from nmt.experiments.translate import KeptTranslation, load, translate_all
 from nmt.modeldir import Trained
 
@@ -44,11 +47,26 @@ def translated(
                     f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model "
                     "that was exported, or leave it out"
                 )
+    return [
+        test.test._replace(
+            hypotheses=[
+                read + made for read, made in zip(test.test.hypotheses, by_system, strict=True)
+            ]
+        )
+        for test, by_system in zip(tests, _translations(tests, systems, options), strict=True)
+    ]
+
+
+def _translations(
+    tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
+) -> list[list[list[list[str]]]]:
+    """The translations that models make: test, system, run -> lines; no run of a file."""
     requests = {
         (t, s, run): KeptTranslation(
             *(system.label, model, test.files, test.test.sources or [], model.settings.decode),
             columns={n: p for n, p in test.columns[s].items() if n in system.facts.columns},
             cache=options.cache,
+            lengths=_forced_lengths(system, model, test, s),
         )
         for s, system in enumerate(systems)
         if system.facts is not None
@@ -56,13 +74,50 @@ def translated(
         for t, test in enumerate(tests)
     }
     lines = translate_all(list(requests.values()), options)
-    tests_hypotheses = [[list(runs) for runs in test.test.hypotheses] for test in tests]
+    translations: list[list[list[list[str]]]] = [[[] for _ in systems] for _ in tests]
     for (t, s, _), translation in zip(requests, lines, strict=True):
-        tests_hypotheses[t][s].append(translation)
-    return [
-        test.test._replace(hypotheses=hypotheses)
-        for test, hypotheses in zip(tests, tests_hypotheses, strict=True)
-    ]
+        translations[t][s].append(translation)
+    return translations
+
+
+def _forced_lengths(system: System, model: SystemModel, test: ReadTest, s: int) -> Sequence[int]:
+    """With decode.length=forced and no column that says them: the lengths of the references."""
+    if model.settings.decode.length != "forced" or LENGTH in test.columns[s] or not system.facts:
+        return ()
+    segmenter = system.facts.target_segmenter
+    return [len(pieces_of(segmenter, line)) for line in test.test.references]
+
+
+def with_losses(
+    scored: ScoredTest,
+    read_test: ReadTest,
+    test: TranslatedTest,
+    systems: Sequence[System],
+    bootstrap: Bootstrap,
+    options: EvaluationOptions,
+) -> ScoredTest:
+    """The scored test with why its systems lose what they lose beyond their trained lengths.
+
+    Translates again, with lengths forced to those of the references; CTranslate2 cannot.
+    """
+    if not options.lost:
+        return scored
+    by_length = []
+    for system in systems:
+        exported = any(ctranslate2_engine.is_exported(m.paths[0]) for m in system.models)
+        models = [
+            m._replace(
+                settings=with_decode(m.settings, {"length": "forced", "min_length_ratio": 0})
+            )
+            for m in system.models
+        ]
+        by_length.append(system._replace(models=models, facts=None if exported else system.facts))
+    columns: dict[int, Mapping[str, Path]] = {
+        s: {name: path for name, path in files.items() if name != LENGTH}
+        for s, files in read_test.columns.items()
+    }
+    (translations,) = _translations([read_test._replace(columns=columns)], by_length, options)
+    return losses.with_losses(scored, test, translations, bootstrap)
 
 
 def with_perplexity(

@@ -28,6 +28,7 @@ class EvaluationOptions(NamedTuple):
     workers: int | None = None  # processes that translate a text; None: as many as pay for it
     jobs: int = 1  # processes that count matches
     perplexity: bool = False  # of the references, too, by each model
+    lost: bool = False  # why text beyond the trained length is lost; translates again
     attention: bool = False  # observe that of the models
     cache: Path = CACHE  # directory of the translations of models that are no runs
     quiet: bool = False  # no progress

@@ -21,6 +21,7 @@ from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.segmenter import pieces_of
+from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
 from nmt.exchange.settings import UNNAMED
 from nmt.experiments import outputs
@@ -115,7 +116,8 @@ def _columns(
         known = Path(data.test_source) if data.test_source else None
         if known and known.is_file() and known.read_bytes() == files.source.read_bytes():
             columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
-    absent = missing(facts.columns, columns)
+    forced = model.settings.decode.length == "forced"  # else as long as the references
+    absent = missing(facts.columns - ({LENGTH} if forced else set()), columns)
     if absent and not isinstance(data, Toy):  # of its sentences the grammar tells
         raise UserError(
             f"{model.place}: reads {', '.join(absent)} beside the text, which its config names for "

@@ -59,6 +59,8 @@ class ModelFacts(NamedTuple):
     longest: int | None  # longest source in training, in its own pieces; None: unknown
     segmenter: Segmenter  # of the source
     columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
+    target_longest: int | None  # longest target in training, likewise
+    target_segmenter: Segmenter
 
 
 class System(NamedTuple):

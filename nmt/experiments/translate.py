@@ -21,6 +21,7 @@ from nmt import __version__, modeldir
 from nmt.config import Decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import JoinedLine
+from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.experiments.columns import with_columns
 from nmt.experiments.options import CACHE, EvaluationOptions
@@ -49,17 +50,21 @@ class KeptTranslation:
     decode: Decode
     columns: Mapping[str, Path]  # integers parallel to the source
     cache: Path = CACHE  # of models that are no runs
+    lengths: Sequence[int] = ()  # of the outputs in pieces, where no column has them
 
     @cached_property
     def origin(self) -> dict[str, Any]:
         """All that the translation depends on; raises what `modeldir.load` does."""
         text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
         sentences = [line.sentences for line in self.lines if isinstance(line, JoinedLine)]
+        columns = {name: manifest.sha256_of(path) for name, path in self.columns.items()}
+        if self.lengths:
+            columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
         return {
             "models": [digest_of(path) for path in self.model.paths],
             "source": text,
             "sentences": hashlib.sha256(manifest.dump(sentences)).hexdigest() if sentences else "",
-            "columns": {name: manifest.sha256_of(path) for name, path in self.columns.items()},
+            "columns": columns,
             "decode": vars(self.decode),
             "version": __version__,
         }
@@ -164,6 +169,8 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
     translator = loaded.translator(translation.decode)
     reader = translator.reader
     streams = {name: read_text(path) for name, path in translation.columns.items()}
+    if translation.lengths:
+        streams[LENGTH] = list(map(str, translation.lengths))
     lines, columns = with_columns(
         reader.requirements.columns, reader.settings, translation.lines, streams
     )

@@ -11,11 +11,15 @@ from nmt.compare.report import (
     ExamplePair,
     ExampleTranslation,
     LearningCurve,
+    LossParts,
     Metric,
     PaperTable,
+    PartShares,
+    PlaceScores,
     Report,
     Score,
     ScoredTest,
+    Share,
     SystemScores,
     TrainedRun,
     UnderTranslation,
@@ -168,7 +172,32 @@ def _test(
     ]
     rows.append(BucketScores("all", 0, None, pairs, False, cells))
     examples = _examples(made)
-    return ScoredTest(name, about, "subword pieces of absolute 100", 263, METRICS, rows, examples)
+    test = ScoredTest(name, about, "subword pieces of absolute 100", 263, METRICS, rows, examples)
+    return replace(test, places=_places(), losses=_losses()) if joined else test
+
+
+def _places() -> list[PlaceScores]:
+    """Two and three parts, few of three; of one system a part is unknown."""
+    rows = []
+    for parts, place in ((2, 1), (2, 2), (3, 1), (3, 2), (3, 3)):
+        cells = [
+            PartShares(
+                Share(0.7 - 0.1 * place, 0.6 - 0.1 * place, 0.8 - 0.1 * place), 0.1 * place, 0.02
+            )
+            if s
+            else PartShares(None, None, None)
+            for s in range(len(LABELS))
+        ]
+        rows.append(PlaceScores(parts, place, 900 if parts == 2 else 40, parts == 3, cells))
+    return rows
+
+
+def _losses() -> list[LossParts | None]:
+    def share(mean: float) -> Share:
+        return Share(mean, mean - 0.02, mean + 0.03)
+
+    parts = LossParts(201, share(0.3), share(0.6), share(0.05), share(0.15), share(0.1))
+    return [None, *[parts] * (len(LABELS) - 1)]
 
 
 def _scores(

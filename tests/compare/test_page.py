@@ -252,6 +252,15 @@ def test_sections_without_values_are_left_out() -> None:
     assert sections(study) == [*every, "examples", "attention", "about"]
 
 
+def test_places_and_losses_are_shown_where_they_are_known(whole: str) -> None:
+    assert "Parts: own n-grams that arrived, by place and number of the parts" in whole
+    for label in ("Parts: own n-grams too many, concat_seq", "Lost beyond the trained length"):
+        assert f'aria-label="{label}' in whole
+    assert "60.0 % [58.0 %, 63.0 %]" in whole
+    plain = replace(study(), tests=study().tests[:1], tables=[])
+    assert "Parts: " not in html(plain) and "Lost beyond" not in html(plain)
+
+
 def test_a_large_study_stays_light(whole: str) -> None:
     made = study()
     many = [replace(p, layer=p.layer + 3 * k) for k in range(5) for p in made.profiles]

@@ -230,3 +230,26 @@ def test_one_number_a_line() -> None:
         replace(system, label="tab\tand\nline") for system in small().systems
     ]))  # fmt: skip
     assert {line.count("\t") for line in hostile.rstrip("\n").split("\n")} == {len(HEADING) - 1}
+
+
+def test_parts_of_joined_lines_and_what_is_lost() -> None:
+    report = made_up.whole()
+    report = replace(report, tests=report.tests[1:], tables=[])
+    parts, lost = render(report).split("Parts of joined lines by place, ")[1].split("Lost beyond ")
+    assert re.search(r"1 of 2 +2 of 2 +1 of 3 +2 of 3 +3 of 3\n", parts)
+    assert "n = 40 few" in parts and "own n-grams that arrived, %" in parts
+    assert re.search(r"  relative 100 +60\.0 +50\.0 +60\.0 +50\.0 +40\.0\n", parts)
+    assert re.search(r"  absolute 100 +- +- +- +- +-\n", parts)
+    assert re.search(r"relative 75 +201 +30\.0 \[28\.0, 33\.0\] +60\.0 \[58\.0, 63\.0\]", lost)
+    assert re.search(r"absolute 100 +-( +-)+\n", lost)
+    numbers = [
+        dict(zip(HEADING, line.split("\t"), strict=True)) for line in tsv(report).split("\n")[1:-1]
+    ]
+    place = [n for n in numbers if n["bucket"] == "part 2 of 3" and n["system"] == "LSTM 100"]
+    assert [(n["metric"], round(float(n["mean"]), 3), n["low"] != "") for n in place] == [
+        ("own n-grams that arrived", 0.5, True),
+        ("lines in which it was left out", 0.2, False),
+        ("own n-grams too many", 0.02, False),
+    ]
+    beyond = [n for n in numbers if n["bucket"] == "beyond"]
+    assert len(beyond) == 4 * 5 and {n["pairs"] for n in beyond} == {"201"}

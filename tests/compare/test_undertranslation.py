@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nmt.compare.scoring import mean_of_known
-from nmt.compare.undertranslation import dropped_halves, repetition
+from nmt.compare.report import PartShares
+from nmt.compare.scoring import Bootstrap, TranslatedTest, mean_of_known
+from nmt.compare.undertranslation import by_place, dropped_halves, part_counts, repetition
 
 FIRST = "The commission will present its report to the parliament before the end of this year."
 SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."
@@ -91,3 +92,50 @@ def test_lines_that_cannot_tell_are_left_out() -> None:
 def test_lines_and_parts_are_parallel() -> None:
     with pytest.raises(ValueError, match="zip"):
         dropped_half([FIRST], [])
+
+
+def test_parts_by_hand() -> None:
+    """Each n-gram of a part that no other has, looked for by plain loops."""
+    parts = [(["x"] * 3, [FIRST, SECOND, "Nobody knows why Jupiter's yellow moons hum."])]
+    for hypothesis in ("", FIRST, f"{SECOND} {SECOND} {FIRST[:40]}", "Something else."):
+        letters = "".join(hypothesis.split())
+        (found,) = part_counts([hypothesis], parts)
+        texts = ["".join(text.split()) for text in parts[0][1]]
+        grams = [[t[i : i + n] for n in range(1, 7) for i in range(len(t) - n + 1)] for t in texts]
+        recalls = []
+        for place, part in enumerate(found):
+            others = {gram for at, each in enumerate(grams) if at != place for gram in each}
+            own = [gram for gram in grams[place] if gram not in others]
+            seen = {g: sum(letters.startswith(g, i) for i in range(len(letters))) for g in own}
+            assert part.own == len(own)
+            assert part.arrived == sum(min(own.count(g), n) for g, n in seen.items())
+            assert part.surplus == sum(max(0, n - own.count(g)) for g, n in seen.items())
+            recalls.append(part.arrived / part.own)
+        omitted = [not hypothesis or recall < max(recalls) / 3 for recall in recalls]
+        assert [part.omitted for part in found] == omitted
+    assert part_counts(["x"], [([], [])]) == [[]]
+    assert part_counts(["x"], [(["s", "s"], ["", FIRST])])[0][0] == (0, 0, 0, None)
+
+
+def test_places_are_apart_by_the_number_of_parts_and_means_over_runs() -> None:
+    three = "Nobody knows why Jupiter's yellow moons hum."
+    parts = [
+        (["x"], [FIRST]),
+        *[(["x", "y"], [FIRST, SECOND])] * 2,
+        (["x"] * 3, [FIRST, SECOND, three]),
+    ]
+    references = [" ".join(sentences) for _, sentences in parts]
+    cut = [FIRST, FIRST, f"{FIRST} {SECOND}", f"{FIRST} {SECOND} {SECOND}"]
+    test = TranslatedTest(references, [[references, cut], []], parts=parts)
+    rows = by_place(test, Bootstrap([25], samples=50))
+    assert [row.name for row in rows] == ["1 of 2", "2 of 2", "1 of 3", "2 of 3", "3 of 3"]
+    assert [row.pairs for row in rows] == [2, 2, 1, 1, 1] and all(row.few for row in rows)
+    found = [row.cells[0] for row in rows]
+    assert [cell.omitted for cell in found] == [0, 1 / 4, 0, 0, 1 / 2]
+    shares = [cell.arrived.mean for cell in found if cell.arrived]
+    assert shares[:4] == [1, pytest.approx(3 / 4), 1, 1] and 1 / 2 <= shares[4] < 0.55
+    assert found[3].repeated == pytest.approx(1 / 2, abs=0.02) and found[0].repeated == 0
+    second = found[1].arrived
+    assert second and second.low == pytest.approx(1 / 2) and second.high == 1
+    assert {row.cells[1] for row in rows} == {PartShares(None, None, None)}
+    assert by_place(test._replace(parts=None), Bootstrap([25])) == []

@@ -192,6 +192,7 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
         "same run": ([good, good, *test], 2, "the same config and seed as"),
         "label": ([f"a={good}", f"a={other}", *test], 2, "a: "),
         "metric": ([good, *test, "--metric", "BLUE"], 2, "no metric 'BLUE'"),
+        "lost": ([str(made.reference), *test, "--lost"], 2, "--lost: none of the systems"),
         "bounds": ([good, *test, "--bounds", "9,3"], 2, "--bounds 9,3"),
         "samples": ([good, *test, "--samples", "3"], 2, "--samples: 3: expected an integer"),
         "place": ([good, *test, "--json", f"{tmp_path / 'short.en'}/x.json"], 73, "short.en"),
@@ -209,7 +210,7 @@ WRONG = (
         "no text",
         "test",
     ),
-    *("one side", "same test", "same run", "label", "metric", "bounds", "samples", "place"),
+    *("one side", "same test", "same run", "label", "metric", "lost", "bounds", "samples", "place"),
 )
 
 
@@ -259,6 +260,36 @@ def test_the_same_from_python(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_p
     perplexities = [cell.perplexity for cell in report.tests[0].rows[-1].cells]
     assert all(value and value > 1 for value in perplexities)
     assert "perplexity of the references" in text.render(report)
+
+
+def test_why_text_is_lost_is_found_by_forced_lengths(
+    made: Made, searched: list[KeptTranslation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The models are cut far too early: all that can come back does so with the length."""
+    words = [*made.runs("absolute-seed1", "absolute-seed2"), *made.test(), "--samples", "40"]
+    words += ["--device", "cpu", "--lost", "decode.max_length_offset=1"]
+    assert command.main(words) == 0
+    out = capsys.readouterr().out
+    assert "Lost beyond the trained length, toy, %\n" in out and "95% intervals" in out
+    assert [bool(each.lengths) for each in searched] == [False, False, True, True]
+    free, forced = searched[0], searched[2]
+    assert forced.decode.length == "forced" and free.decode.length == "free"
+    trained = modeldir.load(made.root / "absolute-seed1")
+    right = made.reference.read_text().split("\n")[:-1]
+    lengths = [len(trained.target.ids(line)) - 1 for line in right]
+    assert [*forced.lengths] == lengths
+    given = made.root / "lengths.txt"
+    given.write_text("".join(f"{n}\n" for n in lengths))
+    read = forced.read()
+    assert read is not None
+    options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
+    (system,) = systems_of(made.runs("absolute-seed1"))
+    for columns in ({}, {"length": given}):  # the references' lengths are those of such a file
+        evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
+        files = ParallelFiles("t", "", made.source, made.reference)
+        report = evaluate([system], [files], evaluation)
+        assert [line.hypotheses[0][0] for line in report.tests[0].lines] == read
+    assert len(searched) == 5  # with the file, it is another translation
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:

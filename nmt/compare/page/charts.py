@@ -16,7 +16,7 @@ from nmt.compare.page.svg import (
     positive,
 )
 from nmt.compare.page.text import fixed, share, tick_label
-from nmt.compare.report import BucketScores, Report
+from nmt.compare.report import BucketScores, PlaceScores, Report
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 18.0, 46.0
@@ -54,7 +54,7 @@ class Limit(NamedTuple):
 class Bands:
     """The labels below a chart by source length."""
 
-    rows: Sequence[BucketScores]  # the buckets
+    rows: Sequence[BucketScores | PlaceScores]  # the buckets, or places in joined lines
     unit: str | None
     limits: list[Limit]
 

@@ -5,10 +5,17 @@ from functools import partial
 from math import isfinite
 from typing import NamedTuple
 
-from nmt.compare.notation import SIGNS, reference_sign, sign
+from nmt.compare.notation import OF_PARTS, SIGNS, of_part, reference_sign, sign
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
 from nmt.compare.page.svg import Chart
-from nmt.compare.report import UNATTENDED, BucketScores, Report, ScoredTest, SystemScores
+from nmt.compare.report import (
+    UNATTENDED,
+    BucketScores,
+    PartShares,
+    Report,
+    ScoredTest,
+    SystemScores,
+)
 
 ABOUT = {  # the signs of under-translation
     "repeated": "share of the 4-grams that stood earlier in their line",
@@ -32,23 +39,27 @@ def bands_of(report: Report, test: ScoredTest) -> Bands:
         Limit(length, systems, test.axis_position(length))
         for length, systems in sorted(report.trained_limits.items())
     ]
-    return Bands(test.buckets or test.rows, test.unit, limits)
+    return Bands(_rows(test), test.unit, limits)
+
+
+def _rows(test: ScoredTest) -> list[BucketScores]:
+    return test.buckets or test.rows
 
 
 def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     """A chart for each metric, one of the length ratio, and of perplexity where it is known."""
-    bands = bands_of(report, test)
+    bands, rows = bands_of(report, test), _rows(test)
     charts = []
     for metric in test.metrics:
         better = "higher" if metric.higher_is_better else "lower"
         name = f"{metric.name} by source length with 95 % intervals, {test.name}"
         point = partial(_score_point, metric.name)
-        chart = by_length(name, bands, _series(report, bands.rows, point))
+        chart = by_length(name, bands, _series(report, rows, point))
         charts.append(chart._replace(caption=f"{metric.name}, {better} is better"))
-    ratios = _series(report, bands.rows, lambda cell: _point(cell.ratio))
+    ratios = _series(report, rows, lambda cell: _point(cell.ratio))
     chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
     charts.append(chart._replace(caption="Length ratio, hypotheses over references"))
-    perplexities = _series(report, bands.rows, lambda cell: _point(cell.perplexity))
+    perplexities = _series(report, rows, lambda cell: _point(cell.perplexity))
     if any(point for line in perplexities for point in line.points):
         chart = by_length(f"Perplexity by source length, {test.name}", bands, perplexities)
         charts.append(chart._replace(caption="Perplexity of the references, lower is better"))
@@ -82,14 +93,14 @@ def _series(
 def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     """The signs of under-translation that are known of any system."""
     signs = []
-    bands = bands_of(report, test)
+    bands, rows = bands_of(report, test), _rows(test)
     for name, words in SIGNS.items():
         title = words.capitalize()
-        series = _series(report, bands.rows, partial(_sign_point, name))
+        series = _series(report, rows, partial(_sign_point, name))
         if not any(point for line in series for point in line.points):
             continue
         compared = name == "repeated"
-        bars = list(map(reference_sign, bands.rows)) if compared else []
+        bars = list(map(reference_sign, rows)) if compared else []
         chart = by_length(
             f"{title} by source length, {test.name}", bands, series, reference=bars, percent=True
         )
@@ -98,3 +109,26 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         references = list(map(reference_sign, test.rows)) if compared else None
         signs.append(Sign(title, chart._replace(caption=caption), values, references))
     return signs
+
+
+def places_of(report: Report, test: ScoredTest) -> list[Sign]:
+    """What arrived, was omitted and repeated of the parts of joined lines, by place."""
+    signs = []
+    for name, words in OF_PARTS.items() if test.places else ():
+        title = f"Parts: {words}"
+        series = [
+            Series(s, system.label, [_part_point(row.cells[s], name) for row in test.places])
+            for s, system in enumerate(report.systems)
+        ]
+        bands = Bands(test.places, None, [])
+        chart = by_length(f"{title}, by place, {test.name}", bands, series, percent=True)
+        caption = f"{title}, by place and number of the parts"
+        values = [[of_part(row.cells[s], name) for row in test.places] for s in range(len(series))]
+        signs.append(Sign(title, chart._replace(caption=caption), values, None))
+    return signs
+
+
+def _part_point(cell: PartShares, name: str) -> Point | None:
+    if name == "arrived" and cell.arrived is not None:
+        return Point(cell.arrived.mean, cell.arrived.low, cell.arrived.high)
+    return _point(of_part(cell, name))

@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from nmt.compare.notation import EMPTY, STAR, beyond, count, interval, number, p_value, star
-from nmt.compare.report import BucketScores, PaperTable, Report, Score, ScoredTest, rows_of
+from nmt.compare.report import (
+    BucketScores,
+    PaperTable,
+    PlaceScores,
+    Report,
+    Score,
+    ScoredTest,
+    rows_of,
+)
 from nmt.compare.text.columns import GAP, NamedLine, blocks, wrap
 
 TIGHTER = ((" / ", GAP), (" / ", "  "), ("/", "  "))  # between metrics, and between columns
@@ -43,8 +51,8 @@ def grid(
     return whole or blocks([*heading(rows), *_aligned(lines, " / ")])
 
 
-def heading(rows: Sequence[BucketScores]) -> list[NamedLine]:
-    """The buckets, and how many pairs each has."""
+def heading(rows: Sequence[BucketScores | PlaceScores]) -> list[NamedLine]:
+    """The buckets or places, and how many pairs each has."""
     counts = [f"n = {count(row.pairs)}{' few' if row.few else ''}" for row in rows]
     return [NamedLine("", [row.name for row in rows]), NamedLine("", counts)]
 

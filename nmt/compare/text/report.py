@@ -5,13 +5,17 @@ from functools import partial
 
 from nmt.compare.notation import (
     EMPTY,
+    OF_LOSSES,
+    OF_PARTS,
     SIGNS,
     count,
     deviating,
     number,
+    of_part,
     over_runs,
     percent,
     reference_sign,
+    share,
     sign,
 )
 from nmt.compare.report import ComparedSystem, Report, ScoredTest, SystemScores
@@ -27,7 +31,8 @@ def render(report: Report) -> str:
     parts += [test_grids(report, test) for test in report.tests if test.name not in in_tables]
     if any(system.parameters is not None for system in report.systems):
         parts.append(_systems(report))
-    parts += [_signs(report, test) for test in report.tests]
+    for test in report.tests:
+        parts += [_signs(report, test), _places(report, test), _losses(report, test)]
     parts.append("\n".join(map(wrap, notes_of(report))))
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -76,6 +81,38 @@ def _signs(report: Report, test: ScoredTest) -> str:
             lines.append(NamedLine("  (the references)", references))
     tables = "\n\n".join(blocks([*heading(rows), *lines])) if lines else ""
     return f"Under-translation, {test.name}\n{tables}" if lines else ""
+
+
+def _places(report: Report, test: ScoredTest) -> str:
+    """What arrived of each part of joined lines, by its place."""
+    if not test.places:
+        return ""
+    lines = []
+    for name, title in OF_PARTS.items():
+        lines.append(NamedLine(f"{title}, %", [""] * len(test.places)))
+        for s, system in enumerate(report.systems):
+            cells = [percent(of_part(row.cells[s], name)) for row in test.places]
+            lines.append(NamedLine(f"  {system.label}", cells))
+    tables = blocks([*heading(test.places), *lines])
+    return "\n".join([f"Parts of joined lines by place, {test.name}", "\n\n".join(tables)])
+
+
+def _losses(report: Report, test: ScoredTest) -> str:
+    """The parts of what is lost beyond the trained length."""
+    if not any(test.losses):
+        return ""
+    lines = [NamedLine("", ["n", *OF_LOSSES.values()])]
+    for system, parts in zip(report.systems, test.losses, strict=True):
+        shares = [share(getattr(parts, name, None)) for name in OF_LOSSES]
+        lines.append(NamedLine(system.label, [count(parts.pairs if parts else None), *shares]))
+    notes = (
+        "Shares of the references' character 6-grams, with 95% intervals. end sign + place + "
+        "content = lost beyond - lost within the trained length. end sign: what arrives where "
+        "outputs are forced to the lengths of the references; place: what then is lost more than "
+        "of the beginnings of the lines; content: what of these is lost more than within."
+    )
+    title = f"Lost beyond the trained length, {test.name}, %"
+    return "\n".join([title, *aligned_table(lines), wrap(notes)])
 
 
 def _percent(name: str, cell: SystemScores) -> str:

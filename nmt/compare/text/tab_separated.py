@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
-from nmt.compare.notation import further_figures, over_runs
-from nmt.compare.report import ComparedSystem, Report
+from nmt.compare.notation import OF_LOSSES, OF_PARTS, further_figures, of_part, over_runs
+from nmt.compare.report import ComparedSystem, Report, ScoredTest
 
 HEADING = (
     *("test", "bucket", "shortest", "longest", "pairs", "system", "runs", "unseen", "metric"),
@@ -50,6 +50,7 @@ def _numbers(report: Report) -> Iterator[dict[str, Any]]:
                 for name, value in further_figures(cell).items():
                     if value is not None:
                         yield {**about, "metric": name, "mean": value}
+        yield from _of_places_and_losses(report, test)
     for system in report.systems:
         known: dict[str, tuple[float | None, float | None]] = {
             "parameters": (system.parameters, None),
@@ -64,6 +65,21 @@ def _numbers(report: Report) -> Iterator[dict[str, Any]]:
             if mean is not None:
                 about = _about(system, TRAINING)
                 yield {**about, "metric": name, "mean": mean, "deviation": deviation}
+
+
+def _of_places_and_losses(report: Report, test: ScoredTest) -> Iterator[dict[str, Any]]:
+    """The parts of joined lines, and what is lost beyond the trained length and why."""
+    for row in test.places:
+        for system, cell in zip(report.systems, row.cells, strict=True):
+            about = {**_about(system, test.name), "bucket": f"part {row.name}", "pairs": row.pairs}
+            for name, title in OF_PARTS.items():
+                if (mean := of_part(cell, name)) is not None:
+                    bounds = vars(cell.arrived) if name == "arrived" and cell.arrived else {}
+                    yield {**about, "metric": title, "mean": mean, **bounds}
+    for system, parts in zip(report.systems, test.losses, strict=False):
+        for name, title in OF_LOSSES.items() if parts else ():
+            about = {**_about(system, test.name), "bucket": "beyond", "metric": title}
+            yield {**about, "pairs": parts and parts.pairs, **vars(getattr(parts, name))}
 
 
 def _about(system: ComparedSystem, test: str) -> dict[str, Any]:
