@@ -53,6 +53,8 @@ def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = No
     if sys.platform == "linux" and not any(map(os.environ.get, ALLOCATOR)):
         # batches differ in shape, and freed memory of one does not fit the next
         torch._C._accelerator_setAllocatorSettings("expandable_segments:True")
+    if device.index is not None:
+        torch.cuda.set_device(device)  # whose memory pinning takes, and whose streams torch means
 
 
 def usable_threads() -> int:
@@ -129,7 +131,7 @@ def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
     copy = pinned(torch.empty_like(tensor, device="cpu"), tensor.device)
     copy.copy_(tensor, non_blocking=True)
     copied = torch.cuda.Event()
-    copied.record()
+    copied.record(torch.cuda.current_stream(tensor.device))
 
     def read() -> list[float]:
         copied.synchronize()

@@ -77,8 +77,6 @@ class World:
 
         Raises UserError: exit 2 for a GPU with a number, 71 if there are too few of them.
         """
-        import torch
-
         from nmt.machine.device import pick
 
         device = pick(name)
@@ -89,9 +87,7 @@ class World:
                 f"trainer.device={name}: each of {self.size} ranks needs its own GPU; "
                 "set trainer.device=cuda"
             )
-        device = pick(f"cuda:{self.local_rank}")
-        torch.cuda.set_device(device)
-        return device
+        return pick(f"cuda:{self.local_rank}")
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
         """Yield this rank's part of what all ranks go through in the same order."""

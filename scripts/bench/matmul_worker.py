@@ -28,7 +28,7 @@ def _square(n: int, dtype: torch.dtype, device: str) -> dict[str, Any]:
 
     def wait() -> None:
         if device != "cpu":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(device)
 
     product(a, b)
     wait()

@@ -40,7 +40,7 @@ class HeldTrainer(Trainer):
     def end(self) -> dict[str, Any]:
         """Stop the clock; seconds, and what else there is to tell."""
         if self.device.type == "cuda":
-            torch.cuda.synchronize()
+            torch.cuda.synchronize(self.device)
         return {"seconds": time.perf_counter() - self.began}
 
     def checkpoint(self) -> None:

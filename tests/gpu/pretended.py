@@ -128,8 +128,10 @@ class Event:
     def __init__(self, device: Pretended) -> None:
         self.device, self.launches = device, 0
 
-    def record(self) -> None:
-        self.launches = self.device.launches
+    def record(self, stream: Pretended | None = None) -> None:
+        if stream is None:  # one GPU of several: another is the current one
+            raise RuntimeError("an event is recorded on the stream of another device")
+        self.launches = stream.launches
 
     def synchronize(self) -> None:
         if self.device.launches == self.launches:
@@ -228,7 +230,12 @@ def pretended() -> Iterator[Pretended]:
     """Tensors of the device `gpu` work herein; gives the list of waits."""
     mode = Pretended()
     tensors = mock.patch.multiple(Tensor, pin_memory=_pin, tolist=_tolist)
-    with tensors, mock.patch("torch.cuda.Event", lambda: Event(mode)), mode:
+    streams = mock.patch.multiple(
+        "torch.cuda",
+        Event=lambda: Event(mode),
+        current_stream=lambda device=None: mode if device == GPU else None,
+    )
+    with tensors, streams, mode:
         yield mode
 
 

@@ -51,6 +51,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     monkeypatch.setattr("sys.platform", "linux")
     told: list[str] = []
     monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append)
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     attention, formats = BACKENDS.cuda.cudnn_sdp_enabled(), [p.fp32_precision for p in PRODUCTS]
     allowed = [older.allow_tf32 for older in OLDER]
     BACKENDS.cuda.enable_cudnn_sdp(True)
@@ -71,6 +72,17 @@ def test_a_gpu_is_set_up(allocator: list[str]) -> None:
     assert allocator == ["expandable_segments:True"]
     set_up(CUDA, tf32=True)
     assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
+
+
+def test_the_device_becomes_the_current_one(
+    allocator: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A stream or an event without a device is of the current one, not of the tensors' own."""
+    current: list[torch.device] = []
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    for name in ("cuda", "cuda:1", "cpu"):
+        set_up(torch.device(name))
+    assert current == [torch.device("cuda:1")]
 
 
 @pytest.mark.filterwarnings("error")
