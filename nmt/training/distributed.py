@@ -12,6 +12,7 @@ import os
 import re
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
@@ -35,6 +36,7 @@ PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpu
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
+PATIENCE = 5.0  # seconds that the store has to answer how many
 
 log = logging.getLogger(__name__)
 
@@ -201,10 +203,18 @@ class World:
             ) from error
 
     def is_first_to_fail(self) -> bool:
-        """Whether no rank has called this before, as far as can be known."""
-        with suppress(RuntimeError):
-            return self.store.add(FAILURES, 1) == 1
-        return True  # the store is gone, and with it the rank that had it
+        """Whether no rank has called this before, as far as can be known in some seconds."""
+        failures = list[int]()
+
+        def add() -> None:
+            with suppress(RuntimeError):  # the store is gone, and with it the rank that had it
+                failures.append(self.store.add(FAILURES, 1))
+
+        # on a thread: if the store's machine is lost, `add` waits for it without a timeout
+        adding = threading.Thread(target=add, daemon=True)
+        adding.start()
+        adding.join(PATIENCE)
+        return failures in ([], [1])
 
     def connect(self) -> None:
         """Meet the other ranks."""

@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -56,10 +57,10 @@ def noted(self):
     (root / f"{name}-{self.world.rank}").write_bytes("\\n".join(told).encode())
     return outcome
 
-def after(step, act):  # on rank 1 alone
+def after(step, act, rank=1):  # on one rank alone
     def changed(self, signal):
         stopping = update(self, signal)
-        if not stopping and self.step == step and self.world.rank == 1:
+        if not stopping and self.step == step and self.world.rank == rank:
             act()
         return stopping
     Trainer.update = changed
@@ -76,6 +77,9 @@ def hang():  # as a machine without power: its connections stay open
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     (root / "end").touch()
     time.sleep(100)
+
+def freeze():  # the same, with all threads: rank 0 has the store
+    os.kill(os.getpid(), signal.SIGSTOP)
 
 def unsynchronised(self):  # buffers, which do not change
     raise AssertionError("the buffers were broadcast")
@@ -110,7 +114,7 @@ def train(run, data, world, **changes):
 
 def main(words):
     global name
-    if what == "hang":
+    if what in ("hang", "freeze"):
         impatient()
     DistributedDataParallel._sync_buffers = unsynchronised
     with joined() as world:
@@ -118,7 +122,8 @@ def main(words):
         if what == "refuse":
             world.broadcast(refuse)
         if what != "fine":
-            after(3, {"die": die, "fail": fail, "hang": hang}[what])
+            acts = {"die": die, "fail": fail, "hang": hang, "freeze": freeze}
+            after(3, acts[what], rank=0 if what == "freeze" else 1)
             train("run", data, world)
             return
         for name in ("exact", "whole", "stopped", "resumed", "unused", "poisoned"):
@@ -332,6 +337,29 @@ def test_a_lost_machine_is_noticed_soon_though_rank_0_may_save_for_longer(tmp_pa
     (said,) = ended(child(tmp_path, "hang"), tmp_path)
     assert said.startswith("nmt: another rank failed or was killed; the same command resumes")
     assert newest(tmp_path / "run").name == "step-00000002"
+
+
+@pytest.mark.slow
+def test_the_loss_of_the_machine_that_has_the_store_is_noticed_too(tmp_path: Path) -> None:
+    common = {**surroundings(2), "TORCH_CPP_LOG_LEVEL": "ERROR"}
+    lost, left = (
+        subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path), "freeze"],
+            env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+        )
+        for rank in range(2)
+    )
+    try:
+        _, err = left.communicate(timeout=100)
+    finally:
+        for rank in (left, lost):
+            rank.kill()
+            rank.communicate()
+    assert left.returncode == Exit.IO and lost.returncode == -signal.SIGKILL
+    said = [line for line in err.decode().split("\n") if line.startswith("nmt: ")]
+    assert len(said) == 1 and "another rank failed or was killed" in said[0]
 
 
 @pytest.mark.slow
