@@ -15,6 +15,7 @@ from nmt.config import Settings
 from nmt.data.vocab import PAD
 from nmt.errors import UserError, where_raised
 from nmt.inspect import parity, specimen
+from nmt.machine.device import set_up
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
@@ -72,6 +73,7 @@ def has_kernels(device: torch.device) -> bool:
 def parts(session: Session) -> list[BenchPart]:
     """Check all encodings on the session's device; each check has a share of the session's time."""
     device = torch.device(session.device)
+    set_up(device, threads=session.threads)  # before the first product, as nmt-train does
     names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
     if session.quick and session.encodings is None:
         names = names[::12]

@@ -131,11 +131,14 @@ def test_checks_for_which_there_is_no_time_are_named(
 
         return share
 
+    calls: list[Any] = []
+    monkeypatch.setattr(correctness, "set_up", lambda *args, **more: calls.append((*args, more)))
     monkeypatch.setattr(correctness, "_cached", slow)
     monkeypatch.setattr(correctness, "_beside_cpu", lambda device: lambda chosen: 0.5)
     monkeypatch.setattr(correctness, "resumed", lambda own: lambda chosen: 0.5)
     own = bench._replace(encodings=["absolute", "relative"]).within(ALL)
     (part,) = correctness.parts(own)
+    assert calls == [(torch.device("cpu"), {"threads": 1})]  # exact float32, as in training
     cached, gradients, *_ = (check for check in part.to_json().values() if isinstance(check, dict))
     assert (list(cached["shares"]), cached["left_out"]) == (["absolute"], ["relative"])
     assert (list(gradients["shares"]), gradients["left_out"]) == (["absolute", "relative"], [])
