@@ -4,7 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send either of the latter
@@ -22,7 +22,8 @@ class Stop:
             return
         self.signal = signal.Signals(number)
         # os.write, since logging may be in the middle of a line in this very thread
-        os.write(2, b"\nstopping after this update; Ctrl-\\ stops at once, without saving\n")
+        with suppress(OSError):  # a pipe that nobody reads; to save is more than to say so
+            os.write(2, b"\nstopping after this update; Ctrl-\\ stops at once, without saving\n")
 
 
 @contextmanager
