@@ -250,7 +250,7 @@ SINGLE = World()
 
 
 def end_with_torchrun() -> None:
-    """Have the system send SIGTERM when torchrun is killed: its ranks would train on without it."""
+    """Have the system send SIGTERM when torchrun is killed: a rank would train on without it."""
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
 
@@ -261,11 +261,11 @@ def joined() -> Iterator[World]:
 
     Of several ranks that fail only the first reports its error; the others leave in silence.
     """
+    end_with_torchrun()
     numbers = [os.environ.get(name, "") for name in VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
         return
-    end_with_torchrun()
     world = World(*map(int, numbers))
     world.connect()
     if world.rank:

@@ -487,17 +487,23 @@ def test_without_torchrun_there_is_one_process_and_no_torch(
 ) -> None:
     """In a process of its own, since this one has loaded torch."""
     script = (
-        "import sys; from nmt.training.distributed import joined\n"
-        "with joined() as w: print(w.rank, w.size, 'torch' in sys.modules)"
+        "import ctypes, sys; from nmt.training.distributed import joined\n"
+        "at_end = ctypes.c_int()\n"
+        "with joined() as w: print(w.rank, w.size, 'torch' in sys.modules)\n"
+        "if sys.platform == 'linux': ctypes.CDLL(None).prctl(2, ctypes.byref(at_end))\n"
+        "print(at_end.value)"  # the signal that it gets at the end of its parent
     )
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "TORCHELASTIC_RUN_ID"):
         monkeypatch.delenv(name, raising=False)
     alone = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
-    for more in ({}, alone, {"WORLD_SIZE": "2"}):  # the last: of another launcher
+    of_torchrun = {**alone, "TORCHELASTIC_RUN_ID": "none"}
+    for more in ({}, of_torchrun, {"WORLD_SIZE": "2"}):  # the last: of another launcher
+        ends = more is of_torchrun and sys.platform == "linux"
         done = subprocess.run(
             [sys.executable, "-c", script],
             env={**os.environ, **more},
             capture_output=True,
             cwd=ROOT,
         )
-        assert done.stdout == b"0 1 False\n", done.stderr.decode()
+        expected = f"0 1 False\n{int(signal.SIGTERM) if ends else 0}\n"
+        assert done.stdout.decode() == expected, done.stderr.decode()
