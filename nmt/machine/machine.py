@@ -108,10 +108,11 @@ def parse(text: str) -> dict[str, Any]:
             fields[key] = float(value)
         elif value in values.get(key, ()):
             fields[key] = value
-        elif key != "triton":  # of checkpoints from before trainer.kernels
+        else:
             raise UserError(
                 f"{VARIABLE}: {setting}: expected float32=onednn or torch, bfloat16=SPEED relative "
                 f"to float32, and int8={', '.join(FORMATS)} or none"
+                + "; kernels are chosen by trainer.kernels" * (key == "triton")
             )
     return fields
 

@@ -53,7 +53,7 @@ def share_machine(run: Run) -> None:
     before = {} if run.saved is None else run.saved.state["environment"]
     same = before.get("processor") == this_machine().processor
     if same and before.get("torch") == torch.__version__:
-        use(before["machine"])
+        use(before["machine"].partition(",triton=")[0])  # from before trainer.kernels
     use(run.world.broadcast(lambda: str(this_machine())))
 
 

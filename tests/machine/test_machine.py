@@ -126,7 +126,6 @@ def test_a_part_may_be_stated_and_the_record_can_be_read_back(
     monkeypatch.setattr(machine, "measured", lambda: known)
     assert this_machine() is this_machine() and this_machine().int8 == "none"
     assert parse(str(this_machine())) == {**known, "int8": "none"}
-    assert parse(f"{this_machine()},triton=no") == {**known, "int8": "none"}  # of older checkpoints
 
 
 @pytest.mark.parametrize("text", ["float32=mkl", "int8", "bfloat16=fast", "avx=yes"])
@@ -134,6 +133,11 @@ def test_what_cannot_be_read_is_refused(text: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv(VARIABLE, f"int8=none,{text}")
     with pytest.raises(UserError, match=f"^NMT_MACHINE: {text}: expected float32=onednn or torch"):
         this_machine()
+
+
+def test_whether_kernels_compute_is_not_for_the_variable() -> None:
+    with pytest.raises(UserError, match=r"^NMT_MACHINE: triton=no: .*chosen by trainer\.kernels"):
+        parse("int8=none,triton=no")
 
 
 def test_the_name_of_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,8 +2,9 @@
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ import torch
 
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.machine.machine import this_machine
 from nmt.training import environment
 from nmt.training.distributed import World
 from nmt.training.precision import number_format
@@ -139,3 +141,14 @@ def test_resuming_on_a_gpu_promises_no_more_than_it_can(
         caplog.clear()
         environment.warn_of_changes({**exact, "driver": "550.1"}, exact)
         assert "not bit-identical" in caplog.text and "driver 550.1 -> 560.35.03" in caplog.text
+
+
+def test_the_machine_of_an_older_checkpoint_is_read(pretend: Callable[..., None]) -> None:
+    pretend(bfloat16=3.0)
+    machine = str(this_machine())
+    before = {"processor": this_machine().processor, "torch": torch.__version__}
+    before["machine"] = f"{machine},triton=yes"  # from before trainer.kernels
+    pretend(bfloat16=2.0)
+    run: Any = SimpleNamespace(saved=SimpleNamespace(state={"environment": before}), world=World())
+    environment.share_machine(run)
+    assert str(this_machine()) == machine
