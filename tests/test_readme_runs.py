@@ -91,6 +91,7 @@ def write_texts(place: Path) -> None:
     write("in", 3, "in", heads=True)
     (place / "in.de").rename(place / "in.txt")
     (place / "begin.txt").write_text("the\n\n\n", encoding="utf-8")
+    (place / "lengths.txt").write_text("12\n" * 12, encoding="utf-8")  # a line each of test.de
 
 
 def test_every_command_is_run_or_has_a_reason_not_to() -> None:
