@@ -65,3 +65,13 @@ def _without_padding(x: Tensor, lengths: Tensor | None) -> Tensor:
         return x
     real = torch.arange(x.shape[1], device=x.device) < lengths[:, None]  # [batch, length]
     return x * real[..., None]
+
+
+def causal_convolution(x: Tensor, taps: Tensor) -> Tensor:
+    """Sums of x [.., n, width] over the last tokens, weighted by taps [.., tokens, width].
+
+    The last tap is of the token itself.
+    """
+    size = taps.shape[-2]
+    windows = F.pad(x, (0, 0, size - 1, 0)).unfold(-2, size, 1)  # [.., n, width, tokens]
+    return (windows * taps.mT.unsqueeze(-3)).sum(-1)

@@ -6,7 +6,8 @@ with x the input of the layer's attention, and one gate for each head: what lies
 forgotten, and how fast depends on the words between. Gates start with b = 0 as in the authors' code
 (zhixuan-lin/forgetting-transformer) and Glorot's w as all projections here (theirs: N(0, 0.02^2)).
 CABLE (Veisi, Amirzadeh, Mansourian 2025) adds the same: its -softplus(z), as the code of its
-authors has it (axiomlab/Cable), is log sigmoid(-z); only its products q . k are not scaled.
+authors has it (axiomlab/Cable), is log sigmoid(-z). Only its products q . k are not divided by
+sqrt(head_dim), which scaled=false does.
 
 Defined for a decoder. In the cross-attention (ours) a key has faded by the words from it to the
 source's end, as if the target followed the source: the gates of the target would add the same to
@@ -26,8 +27,8 @@ class Fox(Encoding):
 
     facts = Facts(relative=True, position_type="none")
 
-    def __init__(self, dims: Dims, bias: float = 0.0) -> None:
-        super().__init__(dims)
+    def __init__(self, dims: Dims, bias: float = 0.0, scaled: bool = True) -> None:
+        super().__init__(dims, scale=None if scaled else 1.0)
         self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
         self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
         for one in self.weight.detach():

@@ -42,6 +42,20 @@ def test_equals_the_formula_in_loops() -> None:
         torch.testing.assert_close(found, scores)
 
 
+def test_cable_is_the_same_with_products_as_they_are() -> None:
+    """Sums of -softplus as in the code of its authors; only the sign of w is another."""
+    e, (q, k, v) = Fox(dims("decoder"), scaled=False).double(), qkv(7, dims())
+    x = q.transpose(1, 2).flatten(2)
+    found, _, _ = attend(e, q, k, v, pass_over(7, "decoder"), layer=1)
+    for head in range(2):
+        minus = [-torch.log1p(torch.exp(-(x[:, t] @ e.weight[1, head]))) for t in range(7)]
+        for i in range(7):
+            for j in range(i + 1):
+                product = (q[:, head, i] * k[:, head, j]).sum(-1)
+                added = sum(minus[j + 1 : i + 1], torch.zeros(2, dtype=q.dtype))
+                torch.testing.assert_close(found[:, head, i, j], product + added)
+
+
 def test_gates_of_padding_are_not_counted() -> None:
     e, (q, k, v) = made("cross"), qkv(7, dims())
     padded = pass_over(7, "cross")

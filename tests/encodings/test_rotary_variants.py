@@ -1,4 +1,4 @@
-"""Rotary without slow pairs, and with several frequencies in each, in plain loops."""
+"""Rotary without slow pairs, with several frequencies in each, and by words, in plain loops."""
 
 import math
 from itertools import product
@@ -12,7 +12,9 @@ from nmt.encodings.context import Context
 from nmt.encodings.fope import Fope
 from nmt.encodings.p_rope import PRope
 from nmt.encodings.rotary import Rotary
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from nmt.encodings.selective_rope import SelectiveRope
+from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from tests.encodings.test_fox import Kept
 from tests.encodings.test_rotary import scores_in_loops
 
 N = 7
@@ -113,3 +115,62 @@ def test_one_query_at_a_time(cls: type[Rotary]) -> None:
         turned, key, _ = e.project(lambda *x: x, one, new, new, 0, step)
         keys = torch.cat([keys, key], 2)
         torch.testing.assert_close(turned @ keys.mT / math.sqrt(8), whole[:, :, i : i + 1, : i + 1])
+
+
+def chosen_angles(e: SelectiveRope, x: Tensor, head: int, b: int) -> list[Tensor]:
+    """The sum of f up to each word, for pair b of a head in layer 1; x [rows, n, dim]."""
+    width, pairs = e.dims.head_dim, e.dims.head_dim // 2
+    parts = [x[..., h : h + width] for h in range(0, x.shape[-1], width)]
+    units = torch.cat([part / part.square().sum(-1, keepdim=True).sqrt() for part in parts], -1)
+    before = units @ e.down[1, 0] @ e.up[1, 0]
+    sums, total = [], torch.zeros(len(x), dtype=x.dtype)
+    for t in range(x.shape[1]):
+        for ago in range(min(t, 3) + 1):
+            total = total + e.taps[1, head, 3 - ago, b] * before[:, t - ago, head * pairs + b]
+        sums.append(total)
+    return sums
+
+
+def made(site: str, layout: Any = "halves") -> SelectiveRope:
+    e: SelectiveRope = drawn(SelectiveRope(dims(site), base=16.0, layout=layout, rank=3))
+    e.name = "selective_rope"
+    return e
+
+
+@pytest.mark.parametrize("site", ["encoder", "decoder"])
+@pytest.mark.parametrize("layout", ["interleaved", "halves"])
+def test_words_choose_the_angles(site: str, layout: str) -> None:
+    e, (q, k, v) = made(site, layout), qkv(N, dims())
+    inputs = [t.requires_grad_() for t in (q, k)]
+    found, _, _ = attend(e, q, k, v, pass_over(N, site), layer=1)
+    wanted = torch.zeros(2, 2, N, N, dtype=torch.float64)
+    for head, b in product(range(2), range(2)):
+        sums = chosen_angles(e, q.transpose(1, 2).flatten(2), head, b)
+        for i, j in product(range(N), range(N)):
+            (x, y), (u, w) = (in_pairs(t, layout)[b] for t in (q[:, head, i], k[:, head, j]))
+            angle = (sums[j] - sums[i]) * 16.0 ** (-b / 2)
+            turned = (x * u + y * w) * angle.cos() + (y * u - x * w) * angle.sin()
+            wanted[:, head, i, j] += turned / 2
+    torch.testing.assert_close(found, wanted)
+    learned = [*inputs, *e.parameters()]
+    one, other = (torch.autograd.grad(t.exp().sum(), learned) for t in (found, wanted))
+    torch.testing.assert_close(one, other)
+    assert all(g.any() for g in one)
+
+
+def test_turns_are_remembered_from_step_to_step() -> None:
+    e, (q, k, v) = made("decoder"), qkv(N, dims())
+    whole, at, x = pass_over(N, "decoder"), torch.arange(N)[None], q.transpose(1, 2).flatten(2)
+    every = e.project(lambda *x: (q, k, v), x, x, x, 1, whole)
+    caches = [Kept(), Kept()]
+    for a, b in ((0, 1), (1, 4), (4, 5), (5, N)):
+        step = Context("decoder", at[:, a:b], at[:, :b], at[:, a:b], rows=2, key_caches=caches)
+        new, part = x[:, a:b], [t[:, :, a:b] for t in (q, k, v)]
+        found = e.project(lambda *x, part=part: (part[0], part[1], part[2]), new, new, new, 1, step)
+        for some, all_tokens in zip(found, every, strict=True):
+            torch.testing.assert_close(some, all_tokens[:, :, a:b])
+
+
+def test_turns_are_of_one_text() -> None:
+    with pytest.raises(ValueError, match="where=cross: turns add up"):
+        SelectiveRope(dims("cross"))

@@ -53,7 +53,9 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     **dict.fromkeys(("ldpe", "lrpe"), "told how long the output is to be"),
     **dict.fromkeys(("position_infused", "ssmax", "xpos", "yarn", "fope"), "more than a rotation"),
     **dict.fromkeys(("gaussian", "sigmoid_attention", "stick_breaking"), "the place of softmax"),
-    "fox": "something else of each word",
+    **dict.fromkeys(
+        ("cable", "fox", "path_attention", "selective_rope"), "something else of each word"
+    ),
     **dict.fromkeys(("sine_spe", "sine_spe_stochastic"), "queries and keys wider"),
     **dict.fromkeys(
         ("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian"), "the column heads"
