@@ -90,8 +90,9 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
 
 def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Path, outputs.Writer]]:
     """The files that get all translations: LABEL.txt, with seed and test if several."""
-    for test in report.tests if directory else ():
-        before = f"{test.name}." if len(report.tests) > 1 else ""
+    tests = [test for test in report.tests if test.side == report.tests[0].side]  # each text once
+    for test in tests if directory else ():
+        before = f"{test.name}." if len(tests) > 1 else ""
         for s, system in enumerate(report.systems):
             has_seeds = len(system.runs) > 1
             for i in range(len(test.lines[0].hypotheses[s])):
@@ -167,7 +168,8 @@ def _add_scores(parser: Parser) -> None:
     add(
         "--lengths",
         metavar="MODEL",
-        help="the model whose pieces measure length (default: the first); reference: words of it",
+        help="the model whose pieces measure length (default: the first); reference: by length of "
+        "the reference; both: by that and by that of the source",
     )
     add(
         "--metric",

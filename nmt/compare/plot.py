@@ -1,4 +1,4 @@
-"""A report as a picture: BLEU with intervals by source length, and the length ratio below.
+"""A report as a picture: BLEU with intervals by length, and the length ratio below.
 
 Of joined lines, what arrived of their parts stands beside it, by place.
 """
@@ -98,8 +98,8 @@ def _places(axes: Any, report: Report, test: ScoredTest) -> None:
 
 
 def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
-    """A line where the sources get longer than any in training; one for each such length."""
-    limits = report.trained_limits
+    """A line where the texts get longer than any in training; one for each such length."""
+    limits = report.trained_limits(test)
     for longest, systems in limits.items():
         place = test.axis_position(longest)
         if place is None:
@@ -122,11 +122,11 @@ def _axes(top: Any, below: Any, test: ScoredTest, rows: list[BucketScores]) -> N
     below.axhline(1, color="0.6", linewidth=0.8, zorder=0)
     below.set_xticks(range(len(rows)), [f"{row.name}\nn = {row.pairs:,}" for row in rows])
     below.set_xlim(-0.5, len(rows) - 0.5)
-    below.set_xlabel(f"source length in {test.unit}" if test.unit else "all pairs")
+    below.set_xlabel(f"{test.side} length in {test.unit}" if test.unit else "all pairs")
     _plain(top)
     _plain(below)
     few = "; hollow: few pairs" if marks_of(rows).few else ""
-    title = f"{metric.name} by source length, 95% intervals{few}"
+    title = f"{metric.name} by {test.side} length, 95% intervals{few}"
     top.set_title(title, fontsize=9, loc="left")
 
 

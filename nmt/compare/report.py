@@ -16,6 +16,7 @@ FEW = 100  # below so many pairs a bucket is marked
 TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
 SIGNIFICANT = 0.05
 ALL = "all"  # the name of the row of all pairs
+SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
 SITES = ("encoder", "decoder", "cross")  # of attention
 REACH = 32  # distances beyond count as the last ones
 UNATTENDED = 0.2
@@ -112,14 +113,14 @@ class SystemScores:
 
     scores: dict[str, Score]  # by metric; none in an empty bucket
     ratio: float | None  # tokens of the hypotheses over those of the references, as BLEU counts
-    beyond: bool  # every source of the bucket is longer than any in the system's training
+    beyond: bool  # all of the bucket are longer than any of that side in the system's training
     signs: UnderTranslation | None = None  # None: not asked for, or the bucket is empty
     perplexity: float | None = None  # of the references, by piece; None: not asked for, or unknown
 
 
 @dataclass(frozen=True)
 class BucketScores:
-    """All systems in one bucket of source lengths, or on all pairs."""
+    """All systems in one bucket of lengths, or on all pairs."""
 
     name: str  # `26-50`, `over 100`, `all`
     low: int
@@ -214,13 +215,16 @@ class ScoredTest:
     name: str  # `newstest_all`
     about: str  # a sentence on what it is
     unit: str | None  # what a length counts; None: no source, hence no buckets
-    longest: int | None  # longest source
+    longest: int | None  # the greatest of the lengths
     metrics: list[Metric]  # the first is the main one
     rows: list[BucketScores]  # the buckets, then all pairs
     examples: list[ExamplePair] = field(default_factory=list)
     lines: list[ComparedLine] = field(default_factory=list)  # all of them
     places: list[PlaceScores] = field(default_factory=list)  # of joined lines
     losses: list[LossParts | None] = field(default_factory=list)  # by system; empty: not wanted
+    side: str = SOURCE  # or REFERENCE: whose lengths make the buckets
+    longest_trained: list[int | None] = field(default_factory=list)
+    """By system, of REFERENCE: the longest target in training. Of SOURCE the systems have it."""
 
     @property
     def buckets(self) -> list[BucketScores]:
@@ -309,13 +313,13 @@ class Report:
         """The test set of this name."""
         return next(test for test in self.tests if test.name == name)
 
-    @property
-    def trained_limits(self) -> dict[int, list[int]]:
-        """The systems by the longest source in their training, where that is known."""
+    def trained_limits(self, test: ScoredTest) -> dict[int, list[int]]:
+        """The systems by the longest text of the test's side in training, where that is known."""
+        longest = [system.longest_trained for system in self.systems]
         limits: dict[int, list[int]] = {}
-        for s, system in enumerate(self.systems):
-            if system.longest_trained is not None:
-                limits.setdefault(system.longest_trained, []).append(s)
+        for s, length in enumerate(longest if test.side == SOURCE else test.longest_trained):
+            if length is not None:
+                limits.setdefault(length, []).append(s)
         return limits
 
 

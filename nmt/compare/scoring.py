@@ -18,6 +18,7 @@ from nmt.compare.buckets import Bucket
 from nmt.compare.report import (
     ALL,
     FEW,
+    SOURCE,
     TESTED,
     BucketScores,
     Metric,
@@ -50,8 +51,9 @@ class TranslatedTest(NamedTuple):
     name: str = "test"
     about: str = ""  # a sentence on what it is
     sources: list[str] | None = None
-    lengths: list[int] | None = None  # of the sources; None: no buckets
+    lengths: list[int] | None = None  # of the sources, or references; None: no buckets
     unit: str | None = None  # what a length counts
+    side: str = SOURCE  # whose lengths they are, or REFERENCE
     longest_trained: Sequence[int | None] = ()  # by system, in this unit; empty: not known
     parts: JoinedParts | None = None  # None: its lines were not joined
     metrics: Sequence[str] | None = None  # the first is the main one; None: the usual ones
@@ -155,6 +157,8 @@ def score_counts(
         longest=max(test.lengths or (), default=None),
         metrics=[Metric(s.name, s.title, s.higher_is_better, s.signature) for s in used],
         rows=rows,
+        side=test.side,
+        longest_trained=[] if test.side == SOURCE else list(limits),
     )
 
 

@@ -42,7 +42,11 @@ def evaluate(
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
     systems = [models.with_search_settings(system, options.decode) for system in systems]
-    read_tests = [reading.read(test, systems, tables, options) for test in tests]
+    read_tests = [
+        reading.read(test, systems, tables, options, side)
+        for test in tests
+        for side in reading.sides_of(options)
+    ]
     translated = models.translated(read_tests, systems, options)
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     scored = []

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from nmt.compare.attention import SAMPLE
 from nmt.compare.report import (
+    REFERENCE,
+    SOURCE,
     ComparedLine,
     ComparedSystem,
     PaperTable,
@@ -36,7 +38,8 @@ log = logging.getLogger(__name__)
 
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
-REFERENCE, OF_REFERENCE = "reference", "words of the reference"  # in the place of a model
+OF_REFERENCE = "words of the reference (no model to count pieces)"
+BOTH = "both"  # sides, each with lengths of its own
 
 
 class ReadTest(NamedTuple):
@@ -47,13 +50,22 @@ class ReadTest(NamedTuple):
     test: TranslatedTest  # with the translations that are read from files
 
 
+def sides_of(options: EvaluationOptions) -> list[str]:
+    """Whose lengths make the buckets of a test; where both, the test is scored by each."""
+    sides = {REFERENCE: [REFERENCE], BOTH: [SOURCE, REFERENCE]}
+    return sides.get(options.lengths or "", [SOURCE])
+
+
 def read(
     files: ParallelFiles,
     systems: Sequence[System],
     tables: Sequence[PaperTable],
     options: EvaluationOptions,
+    side: str = SOURCE,
 ) -> ReadTest:
     """Read a test set and see that its systems, whose facts are known, can translate it.
+
+    Its lengths are those of `side`.
 
     Raises UserError: 65 for files of unequal lines, 2 for systems that do not fit.
     """
@@ -75,20 +87,20 @@ def read(
     language = options.target_language or _language(files, systems)
     for table in of_tables:
         refuse_moses(table.name, table.metrics, language)
-    lengths, unit, counted = _lengths(sources, references, systems, options)
+    texts = references if side == REFERENCE else sources
+    lengths, unit, counted = _lengths(texts, systems, options, side)
+    apart = options.lengths == BOTH and side == REFERENCE  # from the same test by source length
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,
         language=language,
-        name=files.name,
+        name=f"{files.name}-by-reference" if apart else files.name,
         about=files.about,
         sources=sources,
         lengths=lengths,
         unit=unit,
-        longest_trained=[
-            model.longest if model and model.segmenter.to_json() == counted else None
-            for model in (system.facts for system in systems)
-        ],
+        side=side,
+        longest_trained=[_longest(system, side, counted) for system in systems],
         parts=_parts(files),
         metrics=_metrics(of_tables, options, language),
         tokenize=options.tokenize,
@@ -147,24 +159,28 @@ def _parts(files: ParallelFiles) -> JoinedParts | None:
 
 
 def _lengths(
-    sources: list[str] | None,
-    references: list[str],
-    systems: Sequence[System],
-    options: EvaluationOptions,
+    texts: list[str] | None, systems: Sequence[System], options: EvaluationOptions, side: str
 ) -> tuple[list[int] | None, str | None, Any]:
-    """Source lengths, what they count, and the segmenter that counts: of the first model."""
-    if sources is None:
+    """Lengths of one side, what they count, and the segmenter that counts: of the first model."""
+    if texts is None:
         return None, None, None
-    if options.lengths == REFERENCE:
-        return [len(line.split()) for line in references], OF_REFERENCE, None
-    counters = [(system.label, system.facts.segmenter) for system in systems if system.facts]
-    if options.lengths:
-        counters = [(Path(options.lengths).name, facts_at(Path(options.lengths)).segmenter)]
+    counters = [(system.label, system.facts.of(side)[0]) for system in systems if system.facts]
+    if options.lengths and options.lengths not in (REFERENCE, BOTH):
+        counters = [(Path(options.lengths).name, facts_at(Path(options.lengths)).of(side)[0])]
     if not counters:
-        return [len(line.split()) for line in sources], WORDS, None
+        unit = OF_REFERENCE if side == REFERENCE else WORDS
+        return [len(line.split()) for line in texts], unit, None
     label, segmenter = counters[0]
-    lengths = [len(pieces_of(segmenter, line)) for line in sources]
+    lengths = [len(pieces_of(segmenter, line)) for line in texts]
     return lengths, PIECES.format(label), segmenter.to_json()
+
+
+def _longest(system: System, side: str, counted: Any) -> int | None:
+    """The longest text of a side in training; None where other pieces are `counted`."""
+    if system.facts is None:
+        return None
+    segmenter, longest = system.facts.of(side)
+    return longest if segmenter.to_json() == counted else None
 
 
 def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:
@@ -182,9 +198,9 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
     compared_systems = []
     for s, system in enumerate(systems):
         model = system.facts
-        limits = [test.longest_trained[s] for test in tests]
+        limits = [test.longest_trained[s] for test in tests if test.side == SOURCE]
         limit = next((limit for limit in limits if limit is not None), None)
-        of_pieces = any(test.unit not in (None, WORDS, OF_REFERENCE) for test in tests)
+        of_pieces = any(test.unit not in (None, WORDS) for test in tests if test.side == SOURCE)
         if limit is None and model and model.longest is not None and of_pieces:
             log.warning(
                 "%s: segments otherwise than lengths are counted; its trained length is not marked",

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt import modeldir
+from nmt.compare.report import SOURCE
 from nmt.config import Settings, freeze, is_path
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
@@ -61,6 +62,12 @@ class ModelFacts(NamedTuple):
     columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
     target_longest: int | None  # longest target in training, likewise
     target_segmenter: Segmenter
+
+    def of(self, side: str) -> tuple[Segmenter, int | None]:
+        """The segmenter of the sources, or of the references, and the longest in training."""
+        if side == SOURCE:
+            return self.segmenter, self.longest
+        return self.target_segmenter, self.target_longest
 
 
 class System(NamedTuple):

@@ -415,10 +415,53 @@ def test_lengths_of_other_pieces_are_not_marked(
     assert [system.longest_trained for system in shown] == [one.longest, None, one.longest]
     assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
     by_reference = options._replace(lengths="reference")
-    words = reading.read(files, named, [], by_reference).test
     references = made.reference.read_text().split("\n")[:-1]
+    pieces = reading.read(files, named, [], by_reference, "reference").test
+    assert pieces.lengths == [len(one.target_segmenter.encode(line)) for line in references]
+    assert pieces.unit == "subword pieces of a" and pieces.side == "reference"
+    longest = modeldir.load(made.root / "relative_seed1").facts["longest_target"]
+    assert [*pieces.longest_trained] == [longest] * 3 and longest != one.longest
+    file = [System("f", [], file=made.reference)]
+    words = reading.read(files, file, [], by_reference, "reference").test
     assert words.lengths == [len(line.split()) for line in references]
-    assert words.unit == "words of the reference" and not any(words.longest_trained)
+    assert (
+        words.unit and words.unit.startswith("words of the ref") and not any(words.longest_trained)
+    )
+
+
+def test_by_source_and_by_reference_length(
+    made: Made, searched: list[KeptTranslation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each test twice, with the same translations; marks are of what each side was trained on."""
+    page, plain = tmp_path / "page.html", tmp_path / "report.json"
+    words = [*made.runs("relative_seed1"), *made.test("t"), "--samples", "40", "--device", "cpu"]
+    words += ["--lengths", "both", "--bounds", "12,14,16", "--lost", "decode.max_length_offset=3"]
+    words += ["--json", str(plain), "--html", str(page), "--plot", str(tmp_path / "plot.svg")]
+    words += ["--output-dir", str(tmp_path / "out")]
+    assert command.main(words) == 0
+    out = capsys.readouterr().out
+    assert len(searched) == 2  # free and forced
+    assert "t, 20 pairs; source length in" in out
+    assert "t-by-reference, 20 pairs; reference length in" in out
+    assert "^ every source or reference is longer than any in the system's training." in out
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["relative.txt"]
+    by_source, by_reference = json.loads(plain.read_bytes())["tests"]
+    facts = modeldir.load(made.root / "relative_seed1").facts
+    assert by_reference["longest_trained"] == [facts["longest_target"]]
+    for test, longest in (
+        (by_source, facts["longest_source"]),
+        (by_reference, facts["longest_target"]),
+    ):
+        rows = test["rows"][:-1]
+        assert [row["cells"][0]["beyond"] for row in rows] == [row["low"] > longest for row in rows]
+        assert test["losses"][0]["pairs"] < 20
+    assert by_source["rows"][-1]["cells"] == by_reference["rows"][-1]["cells"]
+    assert by_source["rows"] != by_reference["rows"]
+    html = page.read_text()
+    assert "BLEU by reference length" in html and "longest target in training" in html
+    alone = [*words[: words.index("--lengths")], "--lengths", "reference", "--rank"]
+    assert command.main(alone) == 0
+    assert "Reference length in subword pieces of relative" in capsys.readouterr().out
 
 
 def test_systems_of_several_directions_are_not_compared(made: Made) -> None:

@@ -16,7 +16,7 @@ from nmt.compare.page.svg import (
     positive,
 )
 from nmt.compare.page.text import fixed, share, tick_label
-from nmt.compare.report import BucketScores, PlaceScores, Report
+from nmt.compare.report import SOURCE, BucketScores, PlaceScores, Report
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 40.0, 10.0, 18.0, 46.0
@@ -43,7 +43,7 @@ class Series(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """The longest source in the training of some systems."""
+    """The longest source, or target, in the training of some systems."""
 
     length: int
     systems: list[int]
@@ -57,6 +57,7 @@ class Bands:
     rows: Sequence[BucketScores | PlaceScores]  # the buckets, or places in joined lines
     unit: str | None
     limits: list[Limit]
+    side: str = SOURCE  # or REFERENCE
 
 
 def by_length(
@@ -137,7 +138,7 @@ def _bucket_labels(bands: Bands, band: float, bottom: float) -> list[Label]:
         labels.append(Label(row.name, x, bottom + 15, "middle"))
         labels.append(Label(f"n {row.pairs:,}", x, bottom + 27, "middle", "small"))
     if bands.unit:
-        about = f"source length in {bands.unit}"
+        about = f"{bands.side} length in {bands.unit}"
         about = about if len(about) <= 70 else about[:69] + "…"
         x = LEFT + band * len(bands.rows) / 2
         labels.append(Label(about, x, bottom + 42, "middle", "small"))

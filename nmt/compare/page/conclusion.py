@@ -10,7 +10,7 @@ class Conclusion(NamedTuple):
 
     row: BucketScores
     metric: Metric
-    beyond: list[int]  # systems whose training had no source as long as those of the bucket
+    beyond: list[int]  # systems whose training had nothing as long as the bucket
     scores: dict[int, Score]  # by system, of those that have one
     best: int
 

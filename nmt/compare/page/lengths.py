@@ -1,4 +1,4 @@
-"""Scores, length ratios and signs of under-translation by source length, as charts."""
+"""Scores, length ratios and signs of under-translation by length, as charts."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -37,9 +37,9 @@ def bands_of(report: Report, test: ScoredTest) -> Bands:
     """The axis of a test's buckets, with the limits of training."""
     limits = [
         Limit(length, systems, test.axis_position(length))
-        for length, systems in sorted(report.trained_limits.items())
+        for length, systems in sorted(report.trained_limits(test).items())
     ]
-    return Bands(_rows(test), test.unit, limits)
+    return Bands(_rows(test), test.unit, limits, test.side)
 
 
 def _rows(test: ScoredTest) -> list[BucketScores]:
@@ -52,16 +52,16 @@ def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     charts = []
     for metric in test.metrics:
         better = "higher" if metric.higher_is_better else "lower"
-        name = f"{metric.name} by source length with 95 % intervals, {test.name}"
+        name = f"{metric.name} by {test.side} length with 95 % intervals, {test.name}"
         point = partial(_score_point, metric.name)
         chart = by_length(name, bands, _series(report, rows, point))
         charts.append(chart._replace(caption=f"{metric.name}, {better} is better"))
     ratios = _series(report, rows, lambda cell: _point(cell.ratio))
-    chart = by_length(f"Length ratio by source length, {test.name}", bands, ratios, level=1.0)
+    chart = by_length(f"Length ratio by {test.side} length, {test.name}", bands, ratios, level=1.0)
     charts.append(chart._replace(caption="Length ratio, hypotheses over references"))
     perplexities = _series(report, rows, lambda cell: _point(cell.perplexity))
     if any(point for line in perplexities for point in line.points):
-        chart = by_length(f"Perplexity by source length, {test.name}", bands, perplexities)
+        chart = by_length(f"Perplexity by {test.side} length, {test.name}", bands, perplexities)
         charts.append(chart._replace(caption="Perplexity of the references, lower is better"))
     return charts
 
@@ -102,7 +102,11 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         compared = name == "repeated"
         bars = list(map(reference_sign, rows)) if compared else []
         chart = by_length(
-            f"{title} by source length, {test.name}", bands, series, reference=bars, percent=True
+            f"{title} by {test.side} length, {test.name}",
+            bands,
+            series,
+            reference=bars,
+            percent=True,
         )
         caption = f"{title}: {ABOUT[name]}{'; grey bars: references' if any(bars) else ''}"
         values = [[sign(row.cells[s], name) for row in test.rows] for s in range(len(series))]

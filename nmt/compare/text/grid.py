@@ -21,7 +21,7 @@ TIGHTER = ((" / ", GAP), (" / ", "  "), ("/", "  "))  # between metrics, and bet
 def paper_table(report: Report, table: PaperTable) -> str:
     """A table of the paper: its metrics in each cell, its numbers below ours."""
     test, rows = report.test(table.test), rows_of(report, table)
-    unit = f"; source length in {test.unit}" if test.unit and table.buckets else ""
+    unit = f"; {test.side} length in {test.unit}" if test.unit and table.buckets else ""
     what = f"{test.name}, {count(test.rows[-1].pairs)} pairs{unit}; {' / '.join(table.metrics)}"
     opening = wrap(f"{table.name}: {table.caption}") + "\n" + wrap(what)
     return "\n\n".join([opening, *grid(report, rows, table.systems, table.metrics)])
@@ -29,7 +29,7 @@ def paper_table(report: Report, table: PaperTable) -> str:
 
 def test_grids(report: Report, test: ScoredTest) -> str:
     """A grid for each metric of a test."""
-    unit = f"source length in {test.unit}" if test.unit else "no source, hence no lengths"
+    unit = f"{test.side} length in {test.unit}" if test.unit else "no source, hence no lengths"
     parts = [wrap(f"{test.name}, {count(test.rows[-1].pairs)} pairs; {unit}")]
     for metric in test.metrics:
         systems = range(len(report.systems))

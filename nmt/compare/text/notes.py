@@ -1,7 +1,7 @@
 """How to read the numbers of a report, as far as their marks occur; the same for every layout."""
 
 from nmt.compare.notation import BEYOND, STAR, count, marks_of
-from nmt.compare.report import FEW, SIGNIFICANT, TESTED, Report
+from nmt.compare.report import FEW, REFERENCE, SIGNIFICANT, SOURCE, TESTED, Report
 
 
 def notes_of(report: Report) -> list[str]:
@@ -20,14 +20,17 @@ def notes_of(report: Report) -> list[str]:
             f"two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
         )
     if marks.beyond:
-        notes.append(f"{BEYOND} every source is longer than any in the system's training.")
+        sides = " or ".join(dict.fromkeys(test.side for test in report.tests))
+        notes.append(f"{BEYOND} every {sides} is longer than any in the system's training.")
     if marks.few:
         notes.append(f"few: under {FEW} pairs, not reliable.")
     if marks.published:
         notes.append("paper: Rosendahl et al. (2019).")
-    longest = [f"{test.name} {count(test.longest)}" for test in report.tests if test.longest]
-    if longest:
-        notes.append(f"Longest source: {', '.join(longest)}.")
+    for side in (SOURCE, REFERENCE):
+        tests = [test for test in report.tests if test.longest and test.side == side]
+        if tests:
+            longest = ", ".join(f"{test.name} {count(test.longest)}" for test in tests)
+            notes.append(f"Longest {side}: {longest}.")
     return [*notes, *_budgets(report), *report.notes, *_signatures(report)]
 
 

@@ -37,7 +37,7 @@ def _opening(ranked: Ranking) -> str:
     pairs = ", ".join(
         f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in test.filled
     )
-    unit = f" Source length in {test.unit}." if test.unit else ""
+    unit = f" {test.side.capitalize()} length in {test.unit}." if test.unit else ""
     return (
         f"{test.name}, sorted by {ranked.metric.name} of {ranked.longest.name}, best first.{unit} "
         f"Pairs: {pairs}."

@@ -16,8 +16,8 @@ TRAINING = "training"  # stands for a test where the numbers are of training
 def tsv(report: Report) -> str:
     """One line for each test, bucket, system and metric, under a heading; empty: no such number.
 
-    `low` and `high` bound the 95% interval; `unseen` says that all sources of the bucket are
-    longer than any in the system's training. A test called `training` holds what is known of the
+    `low` and `high` bound the 95% interval; `unseen` says that all of the bucket are longer
+    than any in the system's training. A test called `training` holds what is known of the
     systems themselves. Numbers are not rounded.
     """
     lines = [
