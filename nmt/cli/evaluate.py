@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
 from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
@@ -27,6 +27,7 @@ USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
 
   nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} --html report.html
   nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
+  nmt-evaluate runs/toy/absolute-seed1 --source test.de --diagnose
   nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --rank --table ranking.md"""
 EPILOG = """
 SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
@@ -53,6 +54,9 @@ def command(argv: list[str]) -> None:
     typed = parse_arguments(argv)
     if typed.quiet:
         logging.getLogger().setLevel(logging.WARNING)
+    if typed.diagnose:
+        _diagnose(typed)
+        return
     files = [typed.json, typed.tsv, typed.html, typed.table]
     outputs.check_writable(files, typed.plot, [typed.output_dir])
     from nmt.compare import page, plot, text
@@ -61,8 +65,7 @@ def command(argv: list[str]) -> None:
     from nmt.experiments.evaluate import evaluate
     from nmt.experiments.systems import systems_of
 
-    values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
-    options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
+    options = _options(typed, command=shlex.join(["nmt-evaluate", *argv]))
     if typed.rank and options.metrics is None:
         options = options._replace(metrics=[BLEU, EXACT])
     systems = systems_of(typed.systems)
@@ -77,6 +80,23 @@ def command(argv: list[str]) -> None:
         (typed.table, outputs.text_writer(lambda: text.markdown(report))),
         (typed.plot, lambda path: plot.draw(report, path)),
     )
+
+
+def _diagnose(typed: argparse.Namespace) -> None:
+    """Print what one model loses on the long lines of a text."""
+    from nmt.compare.text.long_text import long_text
+    from nmt.experiments.long_text import diagnose
+    from nmt.experiments.systems import systems_of
+
+    systems = systems_of(typed.systems)
+    if len(systems) > 1:
+        raise UserError(f"{systems[1].label}: --diagnose is of one model; name one")
+    write_outputs(long_text(diagnose(systems[0], typed.source, typed.reference, _options(typed))))
+
+
+def _options(typed: argparse.Namespace, **others: Any) -> EvaluationOptions:
+    values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
+    return EvaluationOptions(**values, **others)
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
@@ -125,7 +145,9 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     typed.columns = {name: Path(path) for name, path in typed.columns.items()}
     if typed.tests and (typed.reference or typed.source):
         raise UserError("--test: has source and reference itself; leave --source, --reference out")
-    if typed.source and not typed.reference:
+    if typed.diagnose:
+        _check_diagnose(typed)
+    elif typed.source and not typed.reference:
         raise UserError(
             f"--source {typed.source}: to score translations of it, add --reference REF"
         )
@@ -138,6 +160,19 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if typed.attention is None:
         typed.attention = typed.html is not None
     return typed
+
+
+def _check_diagnose(typed: argparse.Namespace) -> None:
+    """Raise UserError for what --diagnose needs, or has no use for."""
+    if typed.source is None:
+        raise UserError("--diagnose: of which text? add --source SRC, and --reference REF if known")
+    outputs_ = ("json", "tsv", "html", "table", "plot", "output_dir")
+    others = {name: getattr(typed, name) for name in (*outputs_, "rank", "perplexity", "columns")}
+    if unused := next((name for name, value in others.items() if value), None):
+        option = f"--{unused.replace('_', '-')}"
+        raise UserError(
+            f"{option}: no effect with --diagnose, which prints one screen; leave it out"
+        )
 
 
 def _add_texts(parser: Parser) -> None:
@@ -199,6 +234,11 @@ def _add_scores(parser: Parser) -> None:
 def _add_outputs(parser: Parser) -> None:
     """Add the options of outputs."""
     add = parser.add_argument
+    add(
+        "--diagnose",
+        action="store_true",
+        help="one screen: what a model loses on lines beyond its training, and what would help",
+    )
     add("--rank", action="store_true", help="one table, best on the longest sources first")
     add("--title", default=TITLE, help="title of the report")
     add("--json", type=Path, metavar="FILE", help="write all numbers and lines")

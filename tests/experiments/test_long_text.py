@@ -1,0 +1,134 @@
+"""nmt-evaluate --diagnose, on a model that copies 30 pieces and no more."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+from torch import Tensor
+
+from nmt.cli import evaluate
+from nmt.compare.attention.statistics import AttentionStatistics, SentenceCoverage
+from nmt.compare.long_text import LongText, Losses
+from nmt.compare.text import long_text as text
+from nmt.config import Settings
+from nmt.data.vocab import EOS
+from nmt.experiments import long_text
+from tests.decode.copying import Copying, CopyState, decode, trained
+from tests.pretended import pretend
+
+Run = Callable[..., tuple[int, str, str]]
+KNOWN = 30  # pieces
+
+
+class Forgetful(Copying):
+    """Ends after 30 pieces."""
+
+    def step(self, tokens: Tensor, state: CopyState) -> Tensor:
+        logits = super().step(tokens, state)
+        if state.length > KNOWN:
+            logits[:, EOS] = 20
+        return logits
+
+
+@pytest.fixture
+def command(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    settings_of: Callable[..., Settings],
+    capsys: pytest.CaptureFixture[str],
+) -> Run:
+    """Words -> exit code, stdout, stderr; text has 20 lines of 10 words, and 5 of 60."""
+    some = trained(KNOWN)
+    settings = settings_of()
+    settings.decode = decode(max_length_ratio=3.0, batch_tokens=4000, too_long="split")
+    model = cast(Any, Forgetful(some.source.vocabulary).eval())
+    pretend(monkeypatch, some._replace(model=model, settings=settings))
+    monkeypatch.chdir(tmp_path)
+    lines = [" ".join(f"w{(i + j) % 40}" for j in range(10 if i < 20 else 60)) for i in range(25)]
+    Path("text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    Path("model").mkdir()
+    monkeypatch.setattr("nmt.experiments.systems.is_run", lambda path: False)
+
+    def run(*words: str) -> tuple[int, str, str]:
+        try:
+            code = evaluate.main(["model", "--diagnose", "--samples", "40", *words])
+        except SystemExit as leaving:  # argparse
+            code = int(leaving.code or 0)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def row(out: str, name: str) -> list[str]:
+    """The cells of a line of a table, without units."""
+    (line,) = [line for line in out.split("\n") if line.startswith(f"  {name}  ")]
+    return line.removeprefix(f"  {name}").replace("%", "").split()
+
+
+def test_what_is_lost_and_what_parts_give(command: Run) -> None:
+    code, out, err = command("--source", "text", "--reference", "text")
+    assert code == 0, err
+    assert "sources of up to 30 pieces. 5 of 25 lines (20%) are longer; the longest has 60." in out
+    assert row(out, "up to 30 pieces")[:2] == ["20", "0.0"]
+    lines, missing, *_, ratio = row(out, "longer")
+    lost = float(missing)
+    assert lines == "5" and 40 < lost < 60 and ratio == "0.48"  # of characters
+    assert f"The long lines miss +{lost:.1f} points more than the others." in out
+    assert row(out, "as the model searches")[0] == str(lost)
+    assert float(row(out, "in parts")[0]) < 5  # characters around the borders are all that is lost
+    assert "nmt-translate model decode.max_source=30 decode.too_long=split\n" in out
+    assert "decode.min_length_ratio=0.8" in out
+    assert "experiment=lengthen parent=model data=files data.root=CORPUS name=longer" in out
+
+
+def test_without_references_it_goes_by_attention(
+    command: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def statistics(model: object, sources: list[str], outputs: list[str]) -> AttentionStatistics:
+        pieces = [source.split() for source in sources]
+        coverage = [[float(i < KNOWN) for i in range(len(p))] for p in pieces]
+        sentences = [SentenceCoverage(p, 1, c) for p, c in zip(pieces, coverage, strict=True)]
+        return AttentionStatistics(sentences, {})
+
+    monkeypatch.setattr(long_text, "attention_statistics", statistics)
+    code, out, err = command("--source", "text")
+    assert code == 0, err
+    assert "By attention and length alone" in out and "add --reference" in out
+    assert row(out, "up to 30 pieces")[1] == "0.0" and row(out, "longer")[1] == "50.0"
+    assert "translations are 52% shorter than the others'" in out
+
+
+def test_where_no_line_is_long(command: Run) -> None:
+    Path("text").write_text("w1 w2\nw3\n", encoding="utf-8")
+    code, out, err = command("--source", "text", "--reference", "text")
+    assert code == 0, err
+    assert "None of the 2 lines is longer; the longest has 2." in out
+    assert "nmt-translate" not in out and "nmt-train" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ((), "--diagnose: of which text? add --source SRC"),
+        (("--source", "text", "--html", "x"), "--html: no effect with --diagnose"),
+        (("--source", "text", "--rank"), "--rank: no effect with --diagnose"),
+        (("text", "--source", "text"), "text: --diagnose is of one model; name one"),
+        (("--source", "text", "--reference", "empty"), "empty: the file is empty"),
+        (("--source", "blank"), "blank: no line has text; nothing to diagnose"),
+    ],
+)
+def test_what_cannot_be_diagnosed(command: Run, words: tuple[str, ...], message: str) -> None:
+    Path("empty").touch()
+    Path("blank").write_text("\n \n", encoding="utf-8")
+    code, out, err = command(*words)
+    assert code and not out and message in err and err.count("\n") == 1
+
+
+def test_where_the_length_of_training_is_not_known() -> None:
+    some = Losses(2, None, 0.1, None, 1.0)
+    screen = text.long_text(
+        LongText("opus", "a b.de", False, None, 100, 120, False, some, some, [])
+    )
+    assert "How long the sources of training were is not known; 100 pieces are taken." in screen
+    assert "2 of 4 lines (50%)" in screen
