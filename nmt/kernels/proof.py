@@ -26,13 +26,19 @@ TOKENS, VOCAB, SMOOTHING = 6, 5000, 0.1  # more than one block of the vocabulary
 Difference = Callable[[torch.device, torch.dtype], float]
 
 
-def serve(wanted: bool, device: torch.device, precision: str) -> None:
+def serve(
+    wanted: bool,
+    device: torch.device,
+    precision: str,
+    all_reduce: Callable[[Tensor, str], Tensor] = lambda tensor, op: tensor,
+) -> None:
     """Let kernels serve, if wanted, where they compute on the device what formulas do.
 
-    precision: float32, tf32 or bfloat16, as training computes. For a kernel that differs, raises
-    an error or does not compile there is a warning, and formulas serve. So they do instead of
-    relative attention in exact float32, which no GPU multiplies fast, and for which the compiler
-    takes minutes. The caller's random numbers stay the same.
+    precision: float32, tf32 or bfloat16, as training computes. all_reduce: `World.all_reduce`, as a
+    kernel serves on all ranks or on none. For a kernel that differs, raises an error or does not
+    compile there is a warning, and formulas serve. So they do instead of relative attention in
+    exact float32, which no GPU multiplies fast, and for which the compiler takes minutes. The
+    caller's random numbers stay the same. Raises UserError where an error has left the GPU useless.
     """
     choice.proven.clear()
     if not wanted:
@@ -41,12 +47,17 @@ def serve(wanted: bool, device: torch.device, precision: str) -> None:
     kernels = {choice.LOSS: loss_difference, choice.RELATIVE: relative_difference}
     if precision == "float32":
         del kernels[choice.RELATIVE]
-    for kernel, difference in kernels.items():
-        reason = _fault(difference, device, number_format, BOUNDS[precision])
-        if reason is None:
-            choice.proven[kernel] = device.type, number_format
-        else:
+    faults = {
+        kernel: _fault(difference, device, number_format, BOUNDS[precision])
+        for kernel, difference in kernels.items()
+    }
+    failed = all_reduce(torch.tensor([fault is not None for fault in faults.values()]).int(), "MAX")
+    for (kernel, fault), anywhere in zip(faults.items(), failed.tolist(), strict=True):
+        if anywhere:
+            reason = fault or "it failed on another rank"
             log.warning("trainer.kernels: formulas replace the kernel of %s: %s", kernel, reason)
+        else:
+            choice.proven[kernel] = device.type, number_format
 
 
 def _fault(

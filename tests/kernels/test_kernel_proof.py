@@ -114,4 +114,16 @@ def test_training_asks_for_them(
         run = tmp_path / f"{wanted}"
         tiny.train(run, data, trainer__max_steps=1, trainer__kernels=wanted)
         assert caplog.text.count("trainer.kernels") == int(wanted)
-    assert asked == [(False, CPU, "float32"), (True, CPU, "float32")]
+    assert [given[:3] for given in asked] == [(False, CPU, "float32"), (True, CPU, "float32")]
+
+
+def test_a_kernel_that_fails_on_another_rank_serves_on_none(
+    here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def all_reduce(failed: Tensor, op: str) -> Tensor:
+        assert failed.tolist() == [0, 0] and op == "MAX"
+        return torch.tensor([0, 1])
+
+    proof.serve(True, CPU, "bfloat16", all_reduce)
+    assert set(choice.proven) == {choice.LOSS}
+    assert "kernel of relative attention: it failed on another rank" in caplog.text
