@@ -6,12 +6,13 @@ them is therefore looked at before each training that asks for them (trainer.ker
 
 import logging
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from nmt.errors import where_raised
+from nmt.errors import UserError, where_raised
 from nmt.kernels import choice, relative
 from nmt.kernels.crossentropy import COLUMNS, smoothed_
 
@@ -19,7 +20,8 @@ log = logging.getLogger(__name__)
 
 # differences that are rounding, over the largest number, or over 1
 BOUNDS = {"float32": 1e-4, "tf32": 1e-2, "bfloat16": 5e-2}
-BATCH, HEADS, LENGTH, WIDTH, TAU = 2, 2, 100, 64, 16  # more than one block of queries and of keys
+BATCH, HEADS, TAU = 2, 2, 16
+LENGTHS = 100, 24, 12  # in several blocks of queries and of keys, and in one of 32 and of 16
 RATE = 0.25  # of dropout
 TOKENS, VOCAB, SMOOTHING = 6, 5000, 0.1  # more than one block of the vocabulary
 
@@ -30,6 +32,7 @@ def serve(
     wanted: bool,
     device: torch.device,
     precision: str,
+    head_dim: int,
     all_reduce: Callable[[Tensor, str], Tensor] = lambda tensor, op: tensor,
 ) -> None:
     """Let kernels serve, if wanted, where they compute on the device what formulas do.
@@ -44,8 +47,11 @@ def serve(
     if not wanted:
         return
     number_format = torch.bfloat16 if precision == "bfloat16" else torch.float32
-    kernels = {choice.LOSS: loss_difference, choice.RELATIVE: relative_difference}
-    if precision == "float32":
+    kernels: dict[str, Difference] = {
+        choice.LOSS: loss_difference,
+        choice.RELATIVE: partial(relative_difference, width=head_dim),
+    }
+    if precision == "float32" or head_dim not in choice.WIDTHS:
         del kernels[choice.RELATIVE]
     faults = {
         kernel: _fault(difference, device, number_format, BOUNDS[precision])
@@ -74,8 +80,21 @@ def _fault(
             torch.manual_seed(1)
             largest = difference(device, number_format)
     except Exception as error:  # of any kind: those of compilers, and of what is not installed
+        _check_usable(gpus, error)
         return where_raised(error)
     return None if largest < bound else f"it differs by {largest:.1e} of the largest number"
+
+
+def _check_usable(gpus: list[torch.device], error: Exception) -> None:
+    """Raise UserError where a GPU computes no more: after an illegal access all calls fail."""
+    try:
+        for gpu in gpus:
+            torch.cuda.synchronize(gpu)
+    except RuntimeError:
+        raise UserError(
+            "trainer.kernels=true: a kernel left the GPU useless for this process; set "
+            f"trainer.kernels=false ({where_raised(error)})"
+        ) from error
 
 
 def loss_difference(device: torch.device, number_format: torch.dtype) -> float:
@@ -92,44 +111,53 @@ def loss_difference(device: torch.device, number_format: torch.dtype) -> float:
     return _largest([*by_kernel, rows[:, :VOCAB]], [losses, nll, x.grad])
 
 
-def relative_difference(device: torch.device, number_format: torch.dtype) -> float:
-    """The largest of outputs and gradients, in an encoder with padding and in a decoder."""
-    return max(_of_attention(device, number_format, causal) for causal in (False, True))
+def relative_difference(device: torch.device, number_format: torch.dtype, width: int) -> float:
+    """The largest of outputs and gradients, in an encoder with padding and in a decoder.
+
+    Of heads of this width, and texts of all sizes of blocks: each is a compilation of its own.
+    """
+    return max(
+        _of_attention(device, number_format, width, length, causal)
+        for length in LENGTHS
+        for causal in (False, True)
+    )
 
 
-def _of_attention(device: torch.device, number_format: torch.dtype, causal: bool) -> float:
+def _of_attention(
+    device: torch.device, number_format: torch.dtype, width: int, length: int, causal: bool
+) -> float:
     """With dropout, of which the formulas drop the same as the kernel."""
-    shape = BATCH, HEADS, LENGTH, WIDTH
+    shape = BATCH, HEADS, length, width
     *start, by_o = (torch.randn(shape, device=device).to(number_format) for _ in range(4))
-    keys, values = (torch.randn(1, 2 * TAU + 1, WIDTH, device=device) for _ in range(2))
+    keys, values = (torch.randn(1, 2 * TAU + 1, width, device=device) for _ in range(2))
     allowed = None
     if not causal:
-        allowed = torch.ones(BATCH, 1, 1, LENGTH, dtype=torch.bool, device=device)
-        allowed[1, ..., LENGTH // 2 :] = False
+        allowed = torch.ones(BATCH, 1, 1, length, dtype=torch.bool, device=device)
+        allowed[1, ..., length // 2 :] = False
 
     def by_kernel(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         torch.manual_seed(2)  # drops the same at each call
         return relative.attention(
             q, k, v, TAU, keys, values,
-            scale=WIDTH**-0.5, allowed=allowed, causal=causal, rate=RATE,
+            scale=width**-0.5, allowed=allowed, causal=causal, rate=RATE,
         )  # fmt: skip
 
     # where values are the rows of a unit matrix, outputs are probabilities
-    units = torch.eye(LENGTH, device=device, dtype=number_format).split(WIDTH, 1)
-    padded = (F.pad(unit, (0, WIDTH - unit.shape[1])).expand(shape) for unit in units)
+    units = torch.eye(length, device=device, dtype=number_format).split(width, 1)
+    padded = (F.pad(unit, (0, width - unit.shape[1])).expand(shape) for unit in units)
     p = torch.cat([by_kernel(start[0], start[1], unit, keys, values * 0) for unit in padded], 3)[
-        ..., :LENGTH
+        ..., :length
     ]
     dropped = p == 0
 
     def by_formulas(q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        at = torch.arange(LENGTH, device=device)
+        at = torch.arange(length, device=device)
         distance = at - at[:, None]
         rows = torch.arange(-TAU, TAU + 1, device=device)
         row = (distance.clamp(-TAU, TAU)[..., None] == rows).float()  # [query, key, row]
         s = q @ k.mT + torch.einsum("bhqd,qkd->bhqk", q, row @ keys[0])
         s = s.masked_fill(distance > 0 if allowed is None else ~allowed, -torch.inf)
-        p = (s * WIDTH**-0.5).softmax(-1).masked_fill(dropped, 0) / (1 - RATE)
+        p = (s * width**-0.5).softmax(-1).masked_fill(dropped, 0) / (1 - RATE)
         return p @ v + torch.einsum("bhqk,qkd->bhqd", p, row @ values[0])
 
     results = []

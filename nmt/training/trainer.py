@@ -77,7 +77,13 @@ class Trainer:
         environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        proof.serve(self.options.kernels, self.device, self.precision, self.world.all_reduce)
+        proof.serve(
+            self.options.kernels,
+            self.device,
+            self.precision,
+            settings.model.dim // settings.model.heads,
+            self.world.all_reduce,
+        )
         torch.manual_seed(settings.seed)
         sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
         self.model = build.transformer(settings, *sizes).to(self.device).train()

@@ -106,7 +106,7 @@ def test_dropout_drops_as_many_as_it_is_told() -> None:
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
 def test_kernels_are_proved_before_training(precision: str) -> None:
     try:
-        proof.serve(True, DEVICE, precision)
+        proof.serve(True, DEVICE, precision, 32)
         assert set(choice.proven) == {choice.LOSS, choice.RELATIVE}
     finally:
         choice.proven.clear()

@@ -1,6 +1,7 @@
 """Kernels serve training only where they compute what the formulas do: trainer.kernels."""
 
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.errors import UserError
 from nmt.kernels import choice, proof, relative
 from tests.kernels import by_formulas
 from tests.training import tiny
@@ -45,13 +47,13 @@ def test_kernels_that_equal_the_formulas_serve_in_the_format_compared(
     expected = torch.rand(3)
     torch.manual_seed(7)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        proof.serve(True, CPU, precision)
+        proof.serve(True, CPU, precision, 32)
         assert not torch.is_grad_enabled() and torch.is_autocast_enabled("cpu")
     assert torch.equal(torch.rand(3), expected)
     where = "cpu", torch.bfloat16 if precision == "bfloat16" else torch.float32
     kernels = [choice.LOSS] if precision == "float32" else [choice.LOSS, choice.RELATIVE]
     assert choice.proven == dict.fromkeys(kernels, where) and not caplog.records
-    proof.serve(False, CPU, precision)
+    proof.serve(False, CPU, precision, 32)
     assert not choice.proven
 
 
@@ -64,7 +66,7 @@ def wrong_dropout(inputs: Any, *given: Any) -> tuple[Tensor | None, ...]:
     return by_formulas.backward(inputs._replace(seed=inputs.seed + 1), *given)
 
 
-def raises(*given: Any) -> tuple[Tensor, ...]:
+def raises(*given: Any, **more: Any) -> tuple[Tensor, ...]:
     raise RuntimeError("cannot compile this")
 
 
@@ -80,7 +82,7 @@ def test_a_kernel_that_differs_or_fails_gives_way_to_the_formulas(
     wrong: Any, said: str, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.setattr(relative, "_backward", wrong)
-    proof.serve(True, CPU, "bfloat16")
+    proof.serve(True, CPU, "bfloat16", 32)
     assert set(choice.proven) == {choice.LOSS}
     (record,) = caplog.records
     line = record.getMessage()
@@ -92,7 +94,7 @@ def test_a_loss_that_is_not_finite_gives_way(
     here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.setattr(proof, "smoothed_", lambda *given: [x * torch.nan for x in smoothed_(*given)])
-    proof.serve(True, CPU, "bfloat16")
+    proof.serve(True, CPU, "bfloat16", 32)
     assert set(choice.proven) == {choice.RELATIVE} and "the loss: it differs" in caplog.text
 
 
@@ -124,6 +126,48 @@ def test_a_kernel_that_fails_on_another_rank_serves_on_none(
         assert failed.tolist() == [0, 0] and op == "MAX"
         return torch.tensor([0, 1])
 
-    proof.serve(True, CPU, "bfloat16", all_reduce)
+    proof.serve(True, CPU, "bfloat16", 32, all_reduce)
     assert set(choice.proven) == {choice.LOSS}
     assert "kernel of relative attention: it failed on another rank" in caplog.text
+
+
+def test_each_compilation_for_the_heads_of_the_model_is_compared(
+    here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A program is compiled for a head's width, for sizes of blocks, and for a mask or none."""
+    compiled = set()
+
+    def forward(inputs: Any, *given: Any) -> Any:
+        n, width = inputs.q.shape[2:]
+        compiled.add((width, choice.block(n, width), inputs.allowed is not None))
+        return by_formulas.forward(inputs, *given)
+
+    here.setattr(relative, "_forward", forward)
+    for width in choice.WIDTHS:
+        proof.serve(True, CPU, "tf32", width)
+        assert set(choice.proven) == {choice.LOSS, choice.RELATIVE}
+        blocks = {choice.block(n, width) for n in range(1, 200)}
+        assert compiled == {(width, size, mask) for size in blocks for mask in (False, True)}
+        compiled.clear()
+    proof.serve(True, CPU, "tf32", 48)
+    assert set(choice.proven) == {choice.LOSS} and not compiled and not caplog.records
+
+
+@pytest.mark.parametrize("sticky", [True, False])
+def test_a_gputhat_a_kernel_left_useless_ends_training(
+    sticky: bool, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def synchronize(device: torch.device) -> None:
+        assert device == gpu
+        if sticky:
+            raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+    gpu = torch.device("cuda", 0)
+    here.setattr(torch.cuda, "synchronize", synchronize)
+    here.setattr(torch.random, "fork_rng", lambda gpus: nullcontext())
+    here.setattr(torch, "manual_seed", lambda seed: None)
+    for name in ("loss_difference", "relative_difference"):
+        here.setattr(proof, name, raises)
+    with pytest.raises(UserError, match=r"set trainer\.kernels=false") if sticky else nullcontext():
+        proof.serve(True, gpu, "bfloat16", 64)
+    assert not choice.proven and len(caplog.records) == (0 if sticky else 2)
