@@ -53,10 +53,10 @@ def _fingerprint(settings: Settings, directory: Path) -> str:
 
 
 def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
-    """The prepared corpus: rank 0 makes it, the others load it; one of each machine verifies it."""
+    """The prepared corpus: rank 0 makes and verifies it, one of each other machine verifies it."""
     if world.size == 1:
         return corpus.prepare(settings, directory)
     path = world.broadcast(lambda: corpus.prepare(settings, directory).path)
-    prepared = load(path, verify=world.local_rank == 0)
+    prepared = load(path, verify=world.rank > 0 and world.local_rank == 0)
     world.barrier()  # other machines may read more slowly
     return prepared

@@ -154,7 +154,7 @@ def test_each_compilation_for_the_heads_of_the_model_is_compared(
 
 
 @pytest.mark.parametrize("sticky", [True, False])
-def test_a_gputhat_a_kernel_left_useless_ends_training(
+def test_a_gpu_that_a_kernel_left_useless_ends_training(
     sticky: bool, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def synchronize(device: torch.device) -> None:

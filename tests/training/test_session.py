@@ -104,13 +104,14 @@ def test_one_rank_of_each_machine_verifies_the_corpus(
     content = store.read_bytes()
     store.write_bytes(bytes([content[0] ^ 1]) + content[1:])
 
-    def prepared(local_rank: int) -> Prepared:
-        world = World(rank=4 + local_rank, size=8, local_rank=local_rank)
+    def prepared(rank: int) -> Prepared:
+        world = World(rank, size=8, local_rank=rank % 4)
         monkeypatch.setattr(world, "broadcast", lambda compute: path)
         monkeypatch.setattr(world, "barrier", lambda: None)
         return session._prepared(settings, tmp_path, world)
 
-    assert len(prepared(local_rank=1).train) == 20
+    for rank in (0, 1, 5):  # rank 0 verifies what it has prepared, before it tells the others
+        assert len(prepared(rank).train) == 20
     with pytest.raises(UserError, match="prepare the corpus again") as error:
-        prepared(local_rank=0)
+        prepared(rank=4)
     assert error.value.code == Exit.DATA
