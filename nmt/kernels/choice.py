@@ -25,15 +25,14 @@ def serves(kernel: str, x: Tensor, learning: bool) -> bool:
     return learning and proven.get(kernel) == (x.device.type, x.dtype)
 
 
-def serves_relative(q: Tensor, k: Tensor, v: Tensor, tau: int) -> bool:
-    """Whether `nmt.kernels.relative` computes attention of q, k and v [.., n, head_dim].
+def fits_relative(q: Tensor, k: Tensor, v: Tensor, tau: int) -> bool:
+    """Whether `nmt.kernels.relative` has a form for attention of q, k and v [.., n, head_dim].
 
-    With one vector for each distance, clipped to tau. Where it does not, plain products, a gather
-    and a sum by row do (`nmt.encodings.by_row`).
+    With one vector for each distance, clipped to tau. Where it has not, plain products, a gather
+    and a sum by row compute it (`nmt.encodings.by_row`).
     """
     alike = q.dtype == k.dtype == v.dtype and q.shape[-1] == k.shape[-1] == v.shape[-1]
-    fits = q.shape[-1] in WIDTHS and 1 <= tau <= MOST_TAU
-    return alike and fits and serves(RELATIVE, q, torch.is_grad_enabled())
+    return alike and q.shape[-1] in WIDTHS and 1 <= tau <= MOST_TAU
 
 
 def block(n: int, width: int) -> int:

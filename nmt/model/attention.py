@@ -110,7 +110,7 @@ class Attention(nn.Module):
             and choice.serves(choice.RELATIVE, q, torch.is_grad_enabled())
         ):
             vectors = encodings.distance_vectors(layer, context)
-            if vectors is not None and choice.serves_relative(q, k, v, vectors.tau):
+            if vectors is not None and choice.fits_relative(q, k, v, vectors.tau):
                 from nmt.kernels import relative
 
                 causal = context.causal

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from nmt.kernels import choice
-from nmt.kernels.relative import attention  # imports no Triton
 from nmt.training import crossentropy, loss
 
 LOW = torch.bfloat16
@@ -25,31 +24,30 @@ def proved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_is_not_proved_is_left_to_the_formulas() -> None:
-    assert not choice.serves(choice.LOSS, of(64), True) and attention is not None
-    assert not choice.serves_relative(of(64), of(64), of(64), 16)
+    for kernel in (choice.LOSS, choice.RELATIVE):
+        assert not choice.serves(kernel, of(64), True)
 
 
 @pytest.mark.parametrize("width, tau, fits", [
     (64, 16, True), (16, 1, True), (128, 128, True), (64, 0, False), (64, 129, False),
     (48, 16, False), (8, 2, False), (256, 16, False),
 ])  # fmt: skip
-def test_widths_and_distances(proved: None, width: int, tau: int, fits: bool) -> None:
-    assert choice.serves_relative(of(width), of(width), of(width), tau) is fits
+def test_widths_and_distances(width: int, tau: int, fits: bool) -> None:
+    assert choice.fits_relative(of(width), of(width), of(width), tau) is fits
 
 
 def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(proved: None) -> None:
     low, wide, double = of(64), of(64, torch.float32), of(64, torch.float64)
-    assert not choice.serves_relative(wide, low, low, 16)
-    assert not choice.serves_relative(low, low, wide, 16)
-    assert not choice.serves_relative(low, low, of(32), 16)
-    assert not choice.serves_relative(double, double, double, 16)
+    assert not choice.fits_relative(wide, low, low, 16)
+    assert not choice.fits_relative(low, low, wide, 16)
+    assert not choice.fits_relative(low, low, of(32), 16)
+    assert not choice.serves(choice.RELATIVE, double, True)
+    assert not choice.serves(choice.RELATIVE, wide, True)
 
 
 def test_only_what_learns_is_served(proved: None) -> None:
     assert choice.serves(choice.LOSS, of(64), True)
     assert not choice.serves(choice.LOSS, of(64), False)
-    with torch.no_grad():
-        assert not choice.serves_relative(of(64), of(64), of(64), 16)
 
 
 def test_blocks_are_powers_of_two_that_hold_what_there_is() -> None:
