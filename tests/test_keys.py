@@ -305,7 +305,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "data.test_longest": "test_keys_of_the_toy_test_set",
     "trainer.gradient_checkpointing": "tests/training/test_resume.py",
     "trainer.compile": "tests/training/test_compilation.py",
-    "trainer.kernels": "tests/kernels/test_kernel_proof.py",
+    "trainer.kernels": "tests/kernels/test_kernel_selftest.py",
     "trainer.deterministic": "tests/training/test_precision.py",
     "trainer.nonfinite_patience": "tests/training/test_trainer.py",
     "decode.length_ratio": "tests/decode/test_length_constraint.py",

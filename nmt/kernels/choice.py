@@ -12,8 +12,8 @@ LOSS, RELATIVE = "the loss", "relative attention"  # names of kernels
 WIDTHS = (16, 32, 64, 128)  # of a head, in numbers
 MOST_TAU = 128  # beyond, what is kept by distance outgrows queries and keys
 
-proven: dict[str, tuple[str, torch.dtype]] = {}
-"""Kernel -> kind of device and number format in which it serves; set by `proof.serve` alone."""
+verified: dict[str, tuple[str, torch.dtype]] = {}
+"""Kernel -> kind of device and number format in which it serves; set by `selftest.serve` alone."""
 
 
 def serves(kernel: str, x: Tensor, learning: bool) -> bool:
@@ -22,7 +22,7 @@ def serves(kernel: str, x: Tensor, learning: bool) -> bool:
     Elsewhere formulas do, so that what a model translates does not depend on what was trained by
     the same process before.
     """
-    return learning and proven.get(kernel) == (x.device.type, x.dtype)
+    return learning and verified.get(kernel) == (x.device.type, x.dtype)
 
 
 def fits_relative(q: Tensor, k: Tensor, v: Tensor, tau: int) -> bool:

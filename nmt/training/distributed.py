@@ -30,13 +30,14 @@ T = TypeVar("T")
 PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=30)  # of a barrier, where rank 0 may be saving; of gradients on CPUs
-COUNTING = timedelta(minutes=5)  # of what is small, on the CPU
-NCCL = 2 * COUNTING  # of gradients on GPUs: NCCL aborts the process, so what is small ends first
-PREPARING = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
+COUNTING_TIMEOUT = timedelta(minutes=5)  # of what is small, on the CPU
+# of gradients on GPUs: NCCL aborts the process, so what is small ends first
+NCCL_TIMEOUT = 2 * COUNTING_TIMEOUT
+PREPARING_TIMEOUT = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
-PATIENCE = 5.0  # seconds that the store has to answer how many
+STORE_TIMEOUT = 5.0  # seconds that the store has to answer how many
 
 log = logging.getLogger(__name__)
 
@@ -213,7 +214,7 @@ class World:
         # on a thread: if the store's machine is lost, `add` waits for it without a timeout
         adding = threading.Thread(target=add, daemon=True)
         adding.start()
-        adding.join(PATIENCE)
+        adding.join(STORE_TIMEOUT)
         return failures in ([], [1])
 
     def connect(self) -> None:
@@ -239,11 +240,11 @@ class World:
             store=self.store,
             rank=self.rank,
             world_size=self.size,
-            timeout=NCCL if nccl else TIMEOUT,
+            timeout=NCCL_TIMEOUT if nccl else TIMEOUT,
         )
-        self.counting = dist.new_group(backend="gloo", timeout=COUNTING)
+        self.counting = dist.new_group(backend="gloo", timeout=COUNTING_TIMEOUT)
         self.waiting = dist.new_group(backend="gloo", timeout=TIMEOUT)
-        self.preparing = dist.new_group(backend="gloo", timeout=PREPARING)
+        self.preparing = dist.new_group(backend="gloo", timeout=PREPARING_TIMEOUT)
 
 
 SINGLE = World()

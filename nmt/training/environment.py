@@ -41,7 +41,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         "cudnn": str(torch.backends.cudnn.version()),
         "driver": driver(),
         "deterministic": "yes" if deterministic else "no",
-        "kernels": ", ".join(choice.proven) or "none",
+        "kernels": ", ".join(choice.verified) or "none",
     }
 
 

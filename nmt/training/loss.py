@@ -27,12 +27,12 @@ class DeviceBatch(NamedTuple):
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
-    counts: bool = True  # false: another rank's, gone through for the sum of gradients alone
+    counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property
     def tokens(self) -> int:
         """How many of an update's tokens it predicts."""
-        return len(self.labels) if self.counts else 0
+        return len(self.labels) if self.counted else 0
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
@@ -99,7 +99,7 @@ class Objective(nn.Module):
         sums = torch.stack((loss.detach(), likelihoods.sum()))
         if auxiliary_loss is not None:  # per token, so that it weighs as its batch does
             loss = loss + auxiliary_loss * len(batch.labels)
-        if not batch.counts:
+        if not batch.counted:
             loss, sums = loss * 0, sums * 0
         return loss / tokens, sums
 

@@ -17,7 +17,7 @@ from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.kernels import proof
+from nmt.kernels import selftest
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
@@ -77,7 +77,7 @@ class Trainer:
         environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        proof.serve(
+        selftest.serve(
             self.options.kernels,
             self.device,
             self.precision,
@@ -226,7 +226,7 @@ class Trainer:
         if epoch < self.plan.epoch(self.plan.last):
             self.batches.plan_ahead(epoch)  # the next one: theirs count from 0
         return [
-            loss.to_device(batch, self.device)._replace(counts=bool(numbers)) for batch in batches
+            loss.to_device(batch, self.device)._replace(counted=bool(numbers)) for batch in batches
         ]
 
     def backward(self, batches: list[DeviceBatch], tokens: int) -> Tensor:

@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
         return plain(*given, causal=causal, **more)  # type: ignore[arg-type]
 
     for kernel in (choice.LOSS, choice.RELATIVE):
-        monkeypatch.setitem(choice.proven, kernel, (DEVICE.type, torch.float32))
+        monkeypatch.setitem(choice.verified, kernel, (DEVICE.type, torch.float32))
     monkeypatch.setattr(relative, "attention", attention)
     return calls
 
@@ -84,7 +84,7 @@ def test_a_model_learns_the_same_by_kernels(
     model = tiny(f"encoding={option}", "model.dim=32", "tau=3").to(DEVICE)
     by_kernel = learnt(model, ids)
     assert sorted(set(asked)) == [False, True] and len(asked) == 4  # two layers a stack
-    choice.proven.clear()
+    choice.verified.clear()
     for mine, plain in zip(by_kernel, learnt(model, ids), strict=True):
         torch.testing.assert_close(mine, plain, rtol=1e-4, atol=1e-6)
     assert len(asked) == 4

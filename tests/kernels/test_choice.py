@@ -17,13 +17,13 @@ def of(width: int, number_format: torch.dtype = LOW) -> torch.Tensor:
 
 
 @pytest.fixture
-def proved(monkeypatch: pytest.MonkeyPatch) -> None:
+def verified(monkeypatch: pytest.MonkeyPatch) -> None:
     """Kernels were compared with the formulas in bfloat16 here."""
     for kernel in (choice.LOSS, choice.RELATIVE):
-        monkeypatch.setitem(choice.proven, kernel, ("cpu", LOW))
+        monkeypatch.setitem(choice.verified, kernel, ("cpu", LOW))
 
 
-def test_what_is_not_proved_is_left_to_the_formulas() -> None:
+def test_what_is_not_verified_is_left_to_the_formulas() -> None:
     for kernel in (choice.LOSS, choice.RELATIVE):
         assert not choice.serves(kernel, of(64), True)
 
@@ -36,7 +36,7 @@ def test_widths_and_distances(width: int, tau: int, fits: bool) -> None:
     assert choice.fits_relative(of(width), of(width), of(width), tau) is fits
 
 
-def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(proved: None) -> None:
+def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(verified: None) -> None:
     low, wide, double = of(64), of(64, torch.float32), of(64, torch.float64)
     assert not choice.fits_relative(wide, low, low, 16)
     assert not choice.fits_relative(low, low, wide, 16)
@@ -45,7 +45,7 @@ def test_numbers_of_other_kinds_or_of_two_kinds_are_left_to_the_formulas(proved:
     assert not choice.serves(choice.RELATIVE, wide, True)
 
 
-def test_only_what_learns_is_served(proved: None) -> None:
+def test_only_what_learns_is_served(verified: None) -> None:
     assert choice.serves(choice.LOSS, of(64), True)
     assert not choice.serves(choice.LOSS, of(64), False)
 
@@ -69,7 +69,7 @@ def test_the_loss_asks_the_choice(monkeypatch: pytest.MonkeyPatch) -> None:
     hidden = torch.randn(3, 4, requires_grad=True)
     before, _ = loss.smoothed(hidden, output, target, 0.1)
     assert not asked  # on a CPU
-    monkeypatch.setitem(choice.proven, choice.LOSS, ("cpu", LOW))
+    monkeypatch.setitem(choice.verified, choice.LOSS, ("cpu", LOW))
     with torch.autocast("cpu", LOW):
         loss.smoothed(hidden, output, target, 0.1)
         with torch.no_grad():

@@ -34,7 +34,7 @@ def serving(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def prove(monkeypatch: pytest.MonkeyPatch, number_format: torch.dtype) -> None:
-    monkeypatch.setitem(choice.proven, choice.RELATIVE, ("cpu", number_format))
+    monkeypatch.setitem(choice.verified, choice.RELATIVE, ("cpu", number_format))
 
 
 def learnt(
@@ -79,7 +79,7 @@ def test_one_graph_serves_all_shapes(
         assert serving == [False, True] * 2  # in encoder and decoder
         serving.clear()
         with monkeypatch.context() as patch:
-            patch.delitem(choice.proven, choice.RELATIVE)
+            patch.delitem(choice.verified, choice.RELATIVE)
             plain = learnt(model, model.hidden, ids, *shape, low)
         assert not serving
         for mine in results:

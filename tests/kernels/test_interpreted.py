@@ -8,7 +8,7 @@ pytest.importorskip("triton", reason="triton is not installed; it comes with tor
 if torch.cuda.is_available():  # where exact float32, which these tests need, compiles for minutes
     pytest.skip("on a GPU: python -m scripts.kernels compare", allow_module_level=True)
 
-from nmt.kernels import choice, proof
+from nmt.kernels import choice, selftest
 from nmt.kernels.relative import attention
 from nmt.training import crossentropy, loss
 from scripts.kernels import grid, where
@@ -59,7 +59,7 @@ def test_the_loss_of_training_by_the_kernel_is_that_by_formulas(
     number_format = torch.bfloat16 if low else torch.float32
     for by_kernel in (False, True):
         if by_kernel:
-            monkeypatch.setitem(choice.proven, choice.LOSS, (DEVICE.type, number_format))
+            monkeypatch.setitem(choice.verified, choice.LOSS, (DEVICE.type, number_format))
         hidden = start.clone().requires_grad_()
         output.zero_grad()
         with torch.autocast(DEVICE.type, torch.bfloat16, enabled=low):
@@ -104,12 +104,12 @@ def test_dropout_drops_as_many_as_it_is_told() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["tf32", "bfloat16"])
-def test_kernels_are_proved_before_training(precision: str) -> None:
+def test_kernels_are_verified_before_training(precision: str) -> None:
     try:
-        proof.serve(True, DEVICE, precision, 32)
-        assert set(choice.proven) == {choice.LOSS, choice.RELATIVE}
+        selftest.serve(True, DEVICE, precision, 32)
+        assert set(choice.verified) == {choice.LOSS, choice.RELATIVE}
     finally:
-        choice.proven.clear()
+        choice.verified.clear()
 
 
 @pytest.mark.slow

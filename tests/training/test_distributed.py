@@ -90,7 +90,7 @@ def impatient():
         save(self, perplexity)
         if self.world.rank == 0:
             time.sleep(8)
-    distributed.COUNTING, Trainer.save = timedelta(seconds=5), slow
+    distributed.COUNTING_TIMEOUT, Trainer.save = timedelta(seconds=5), slow
 
 def refuse():
     (root / "end").touch()

@@ -43,7 +43,7 @@ def serve(
     exact float32, which no GPU multiplies fast, and for which the compiler takes minutes. The
     caller's random numbers stay the same. Raises UserError where an error has left the GPU useless.
     """
-    choice.proven.clear()
+    choice.verified.clear()
     if not wanted:
         return
     number_format = torch.bfloat16 if precision == "bfloat16" else torch.float32
@@ -63,7 +63,7 @@ def serve(
             reason = fault or "it failed on another rank"
             log.warning("trainer.kernels: formulas replace the kernel of %s: %s", kernel, reason)
         else:
-            choice.proven[kernel] = device.type, number_format
+            choice.verified[kernel] = device.type, number_format
 
 
 def _fault(

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.errors import UserError
-from nmt.kernels import choice, proof, relative
+from nmt.kernels import choice, relative, selftest
 from tests.kernels import by_formulas
 from tests.training import tiny
 
@@ -34,9 +34,9 @@ def here(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
     """Formulas in place of what Triton launches."""
     monkeypatch.setattr(relative, "_forward", by_formulas.forward)
     monkeypatch.setattr(relative, "_backward", by_formulas.backward)
-    monkeypatch.setattr(proof, "smoothed_", smoothed_)
+    monkeypatch.setattr(selftest, "smoothed_", smoothed_)
     yield monkeypatch
-    choice.proven.clear()
+    choice.verified.clear()
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16"])
@@ -47,14 +47,14 @@ def test_kernels_that_equal_the_formulas_serve_in_the_format_compared(
     expected = torch.rand(3)
     torch.manual_seed(7)
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-        proof.serve(True, CPU, precision, 32)
+        selftest.serve(True, CPU, precision, 32)
         assert not torch.is_grad_enabled() and torch.is_autocast_enabled("cpu")
     assert torch.equal(torch.rand(3), expected)
     where = "cpu", torch.bfloat16 if precision == "bfloat16" else torch.float32
     kernels = [choice.LOSS] if precision == "float32" else [choice.LOSS, choice.RELATIVE]
-    assert choice.proven == dict.fromkeys(kernels, where) and not caplog.records
-    proof.serve(False, CPU, precision, 32)
-    assert not choice.proven
+    assert choice.verified == dict.fromkeys(kernels, where) and not caplog.records
+    selftest.serve(False, CPU, precision, 32)
+    assert not choice.verified
 
 
 def wrong_gradient(*given: Any) -> tuple[Tensor | None, ...]:
@@ -75,15 +75,15 @@ def raises(*given: Any, **more: Any) -> tuple[Tensor, ...]:
     [
         (wrong_gradient, "it differs by "),
         (wrong_dropout, "it differs by "),
-        (raises, "RuntimeError at test_kernel_proof.py"),
+        (raises, "RuntimeError at test_kernel_selftest.py"),
     ],
 )
 def test_a_kernel_that_differs_or_fails_gives_way_to_the_formulas(
     wrong: Any, said: str, here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     here.setattr(relative, "_backward", wrong)
-    proof.serve(True, CPU, "bfloat16", 32)
-    assert set(choice.proven) == {choice.LOSS}
+    selftest.serve(True, CPU, "bfloat16", 32)
+    assert set(choice.verified) == {choice.LOSS}
     (record,) = caplog.records
     line = record.getMessage()
     assert line.startswith("trainer.kernels: formulas replace the kernel of relative attention: ")
@@ -93,9 +93,9 @@ def test_a_kernel_that_differs_or_fails_gives_way_to_the_formulas(
 def test_a_loss_that_is_not_finite_gives_way(
     here: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    here.setattr(proof, "smoothed_", lambda *given: [x * torch.nan for x in smoothed_(*given)])
-    proof.serve(True, CPU, "bfloat16", 32)
-    assert set(choice.proven) == {choice.RELATIVE} and "the loss: it differs" in caplog.text
+    here.setattr(selftest, "smoothed_", lambda *given: [x * torch.nan for x in smoothed_(*given)])
+    selftest.serve(True, CPU, "bfloat16", 32)
+    assert set(choice.verified) == {choice.RELATIVE} and "the loss: it differs" in caplog.text
 
 
 def test_training_asks_for_them(
@@ -103,14 +103,14 @@ def test_training_asks_for_them(
 ) -> None:
     """Without a kernel that works it says so in a line, and trains by formulas."""
     asked: list[Any] = []
-    serve = proof.serve
+    serve = selftest.serve
 
     def asking(*given: Any) -> None:
         asked.append(given)
         serve(*given)
 
-    here.setattr(proof, "serve", asking)
-    here.setattr(proof, "smoothed_", raises)
+    here.setattr(selftest, "serve", asking)
+    here.setattr(selftest, "smoothed_", raises)
     data = tiny.prepared(tmp_path / "data")
     for wanted in (False, True):
         run = tmp_path / f"{wanted}"
@@ -126,8 +126,8 @@ def test_a_kernel_that_fails_on_another_rank_serves_on_none(
         assert failed.tolist() == [0, 0] and op == "MAX"
         return torch.tensor([0, 1])
 
-    proof.serve(True, CPU, "bfloat16", 32, all_reduce)
-    assert set(choice.proven) == {choice.LOSS}
+    selftest.serve(True, CPU, "bfloat16", 32, all_reduce)
+    assert set(choice.verified) == {choice.LOSS}
     assert "kernel of relative attention: it failed on another rank" in caplog.text
 
 
@@ -144,13 +144,13 @@ def test_each_compilation_for_the_heads_of_the_model_is_compared(
 
     here.setattr(relative, "_forward", forward)
     for width in choice.WIDTHS:
-        proof.serve(True, CPU, "tf32", width)
-        assert set(choice.proven) == {choice.LOSS, choice.RELATIVE}
+        selftest.serve(True, CPU, "tf32", width)
+        assert set(choice.verified) == {choice.LOSS, choice.RELATIVE}
         blocks = {choice.block(n, width) for n in range(1, 200)}
         assert compiled == {(width, size, mask) for size in blocks for mask in (False, True)}
         compiled.clear()
-    proof.serve(True, CPU, "tf32", 48)
-    assert set(choice.proven) == {choice.LOSS} and not compiled and not caplog.records
+    selftest.serve(True, CPU, "tf32", 48)
+    assert set(choice.verified) == {choice.LOSS} and not compiled and not caplog.records
 
 
 @pytest.mark.parametrize("sticky", [True, False])
@@ -167,7 +167,7 @@ def test_a_gpu_that_a_kernel_left_useless_ends_training(
     here.setattr(torch.random, "fork_rng", lambda gpus: nullcontext())
     here.setattr(torch, "manual_seed", lambda seed: None)
     for name in ("loss_difference", "relative_difference"):
-        here.setattr(proof, name, raises)
+        here.setattr(selftest, name, raises)
     with pytest.raises(UserError, match=r"set trainer\.kernels=false") if sticky else nullcontext():
-        proof.serve(True, gpu, "bfloat16", 64)
-    assert not choice.proven and len(caplog.records) == (0 if sticky else 2)
+        selftest.serve(True, gpu, "bfloat16", 64)
+    assert not choice.verified and len(caplog.records) == (0 if sticky else 2)
