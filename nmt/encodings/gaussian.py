@@ -22,6 +22,7 @@ class Gaussian(Encoding):
     """Weighs keys by a normal density around a place near the query; learns nothing."""
 
     facts = Facts(relative=True, distances_only=True, may_lack_gradients=True)
+    centres: Tensor  # [heads, 1, 1]
 
     def __init__(
         self, dims: Dims, offset: NonNegativeFloat = 1.0, std: PositiveFloat = 1.0
@@ -31,15 +32,14 @@ class Gaussian(Encoding):
             raise ValueError("where=cross: the centre is a place in the same text")
         self.std = std
         centres = [-offset, offset if dims.site == "encoder" else 0.0]
-        self.centres = [centres[head % 2] for head in range(dims.heads)]
+        of_heads = torch.tensor([centres[head % 2] for head in range(dims.heads)])
+        self.register_buffer("centres", of_heads[:, None, None], persistent=False)
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """The density of each distance, the same in every layer; as e, [.., query, key]."""
 
         def make() -> Tensor:
-            delta = context.delta[:, None]
-            centres = torch.tensor(self.centres, dtype=torch.float64, device=delta.device)
-            z = (delta - centres[:, None, None]) / self.std
+            z = (context.delta[:, None] - self.centres.double()) / self.std
             return (-z.square() / 2).exp() / (self.std * math.sqrt(2 * math.pi))
 
         p: Tensor = context.once(("gaussian", id(self)), make)
