@@ -68,10 +68,10 @@ def loss_parts(
     within and beyond drawn apart, runs held fixed (means over them).
 
     What this cannot separate: forcing tells the model how long the reference is, and whatever else
-    follows from that counts as `end`, which is negative where forced words are worse than none;
-    `place` is of the reference, not of the output, so that a beginning counts as arrived wherever
-    in the output it stands; long lines may be harder in other ways than by length, which counts
-    as `content`.
+    follows from that counts as `end`; an output that is too long has more room for n-grams to
+    arrive, which forcing takes from it, so that `end` may be negative; `place` is of the reference,
+    so that a beginning counts as arrived wherever in the output it stands; long lines may be harder
+    in other ways than by length, which counts as `content`.
     """
     assert test.lengths is not None, "a trained length is known in the unit of the lengths"
     lengths = np.array(test.lengths)

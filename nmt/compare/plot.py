@@ -3,11 +3,12 @@
 Of joined lines, what arrived of their parts stands beside it, by place.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt.compare.notation import marks_of
-from nmt.compare.report import BucketScores, Report, ScoredTest
+from nmt.compare.report import BucketScores, Report, Score, ScoredTest, Share
 from nmt.figure import drawn
 
 SIZE = (8, 4.5)  # inches
@@ -47,25 +48,26 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     scores = [rows[i].cells[s].scores[metric] for i in filled]
     x, means = [i + offset for i in filled], [score.mean for score in scores]
     top.plot(x, means, label=report.systems[s].label, markersize=5, linewidth=1, **style)
-    top.errorbar(
-        x,
-        means,
-        # a percentile interval of few pairs may not contain its score; a bar cannot be negative
-        yerr=[
-            [max(0.0, score.mean - score.low) for score in scores],
-            [max(0.0, score.high - score.mean) for score in scores],
-        ],
-        fmt="none",
-        ecolor=style["color"],
-        capsize=3,
-        linewidth=1,
-    )
+    _intervals(top, x, scores, 1, fmt="none", ecolor=style["color"])
     for at, i, mean in zip(x, filled, means, strict=True):
         if rows[i].few:
             top.plot([at], [mean], markersize=5, linestyle="", markerfacecolor="white", **style)
     ratios = [(at, rows[i].cells[s].ratio) for at, i in zip(x, filled, strict=True)]
     known = [(at, ratio) for at, ratio in ratios if ratio is not None]
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
+
+
+def _intervals(
+    axes: Any, x: Sequence[float], values: Sequence[Score | Share], factor: float, **style: Any
+) -> None:
+    """Values times a factor with their intervals.
+
+    That of few pairs may not contain its value; a bar cannot be negative.
+    """
+    low = [factor * max(0.0, value.mean - value.low) for value in values]
+    high = [factor * max(0.0, value.high - value.mean) for value in values]
+    means = [factor * value.mean for value in values]
+    axes.errorbar(x, means, yerr=[low, high], capsize=3, linewidth=1, **style)
 
 
 def _places(axes: Any, report: Report, test: ScoredTest) -> None:
@@ -78,19 +80,9 @@ def _places(axes: Any, report: Report, test: ScoredTest) -> None:
                 for at, row in enumerate(test.places)
                 if row.parts == size and (share := row.cells[s].arrived) is not None
             ]
-            axes.errorbar(
-                [at for at, _ in shares],
-                [100 * share.mean for _, share in shares],
-                yerr=[
-                    [100 * max(0.0, share.mean - share.low) for _, share in shares],
-                    [100 * max(0.0, share.high - share.mean) for _, share in shares],
-                ],
-                color=COLOURS[s % len(COLOURS)],
-                marker=MARKERS[s % len(MARKERS)],
-                markersize=5,
-                linewidth=1,
-                capsize=3,
-            )
+            style = {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[s % len(MARKERS)]}
+            x, values = [at for at, _ in shares], [share for _, share in shares]
+            _intervals(axes, x, values, 100, markersize=5, **style)
     axes.set_xticks(range(len(places)), [name.replace(" ", "\n") for name in places])
     axes.set_ylim(bottom=0)
     axes.set_title("% of each part that arrived, by place", fontsize=9, loc="left")

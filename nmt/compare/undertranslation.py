@@ -84,12 +84,9 @@ def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool |
 def _second_half_missing(hypothesis: str, references: Sequence[str]) -> bool | None:
     """Whether the second half is missing; None where that cannot be told."""
     middle = len(references) - len(references) // 2
-    halves = own_ngrams([" ".join(half) for half in (references[:middle], references[middle:])])
-    if not all(halves):
-        return None
-    output = ngrams(hypothesis)
-    first, second = (arrived(half, output) / half.total() for half in halves)
-    return not output or second < LEFT_OUT * first
+    halves = [" ".join(half) for half in (references[:middle], references[middle:])]
+    first, second = _counts(hypothesis, halves)
+    return None if first.omitted is None else second.omitted
 
 
 def ngrams(text: str, orders: Iterable[int] = ORDERS) -> Counter[str]:
@@ -128,25 +125,27 @@ def part_counts(hypotheses: Sequence[str], parts: JoinedParts) -> list[list[Part
     a third (LEFT_OUT) of that of the line's best part, or if the hypothesis is empty; that cannot
     be told of a part without n-grams of its own.
     """
-    counts = []
-    for hypothesis, (_, references) in zip(hypotheses, parts, strict=True):
-        output = ngrams(hypothesis)
-        own = own_ngrams(references)
-        found = [arrived(part, output) for part in own]
-        recalls = [n / part.total() if part else None for n, part in zip(found, own, strict=True)]
-        best = max((recall for recall in recalls if recall is not None), default=0.0)
-        counts.append(
-            [
-                PartCounts(
-                    part.total(),
-                    n,
-                    sum(max(0, output[gram] - count) for gram, count in part.items()),
-                    None if recall is None else not output or recall < LEFT_OUT * best,
-                )
-                for part, n, recall in zip(own, found, recalls, strict=True)
-            ]
+    return [
+        _counts(hypothesis, references)
+        for hypothesis, (_, references) in zip(hypotheses, parts, strict=True)
+    ]
+
+
+def _counts(hypothesis: str, references: Sequence[str]) -> list[PartCounts]:
+    """What of each part of a line arrived."""
+    output, own = ngrams(hypothesis), own_ngrams(references)
+    found = [arrived(part, output) for part in own]
+    recalls = [n / part.total() if part else None for n, part in zip(found, own, strict=True)]
+    best = max((recall for recall in recalls if recall is not None), default=0.0)
+    return [
+        PartCounts(
+            part.total(),
+            n,
+            sum(max(0, output[gram] - count) for gram, count in part.items()),
+            None if recall is None else not output or recall < LEFT_OUT * best,
         )
-    return counts
+        for part, n, recall in zip(own, found, recalls, strict=True)
+    ]
 
 
 def by_place(test: TranslatedTest, bootstrap: Bootstrap) -> list[PlaceScores]:

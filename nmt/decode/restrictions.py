@@ -66,7 +66,8 @@ def with_new_ngrams(step: Step, n: int, forbidden: Sequence[int]) -> Step:
         end = outputs[:, length - n + 1 :]  # [rows, n - 1]
         again = (grams[:, :, :-1] == end[:, None]).all(dim=2)  # [rows, length - n + 1]
         banned = torch.zeros_like(log_probs).scatter_add_(1, grams[:, :, -1], again.to(log_probs))
-        banned[:, list(forbidden)] = 1
+        for token in forbidden:
+            banned[:, token] = 1
         left = log_probs.masked_fill(banned > 0, NEVER)
         return torch.where(left.amax(1, keepdim=True) > NEVER, left, log_probs)
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt import build, modeldir
-from nmt.config import Settings
+from nmt.config import RESTRICTIONS, Settings
 from nmt.decode.sources import LENGTH
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.systems import ModelFacts, System
@@ -84,11 +84,14 @@ def search_of(settings: Settings) -> str:
     """How a model searches, as its settings say."""
     decode = settings.decode
     chosen = f", the best of {decode.mbr} by expected chrF" if decode.mbr else ""
+    for key, free in RESTRICTIONS.items():
+        if (value := getattr(decode, key)) != free:
+            chosen = f", {key} {value}{chosen}"
     if decode.method == "sample":
         return (
             f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
             f"top_p {decode.top_p:g}, seed {decode.seed}){chosen}"
         )
     if decode.beam_size == 1:
-        return "greedy search"
+        return f"greedy search{chosen}"
     return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}{chosen}"

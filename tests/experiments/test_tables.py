@@ -10,6 +10,7 @@ import pytest
 
 from nmt.cli.train import main as train
 from nmt.compare import published
+from nmt.config import with_decode
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.experiments import facts, tables, testsets
@@ -362,5 +363,7 @@ def test_a_table_says_what_its_runs_share() -> None:
     assert "20 epochs" in " ".join(facts.shared_settings(settings, "seed 1"))
     settings = experiment_of(["experiment=compare"]).settings
     assert facts.search_of(settings) == "greedy search"
+    limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
+    assert facts.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
     shared = " ".join(facts.shared_settings(settings, "seed 1"))
     assert f"{settings.trainer.max_steps} updates" in shared and "seed 1." in shared
