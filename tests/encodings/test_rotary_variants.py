@@ -8,9 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.fope import Fope
 from nmt.encodings.p_rope import PRope
+from nmt.encodings.relative import Relative
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.selective_rope import SelectiveRope
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
@@ -169,6 +171,12 @@ def test_turns_are_remembered_from_step_to_step() -> None:
         found = e.project(lambda *x, part=part: (part[0], part[1], part[2]), new, new, new, 1, step)
         for some, all_tokens in zip(found, every, strict=True):
             torch.testing.assert_close(some, all_tokens[:, :, a:b])
+
+
+def test_turns_by_words_keep_what_others_say_relative() -> None:
+    """A shift of positions turns nothing here, where rotary would turn away from vectors."""
+    both = [Encodings([e, Relative(dims())]) for e in (made("encoder"), Rotary(dims()))]
+    assert [pair.relative for pair in both] == [True, False]
 
 
 def test_turns_are_of_one_text() -> None:
