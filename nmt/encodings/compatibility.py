@@ -55,12 +55,20 @@ def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, En
     for one, other in combinations([e for e in entries if e.facts.relative], 2):
         if not overlap(one, other):
             continue
-        if not _commute(one.facts.rotation_planes, other.facts.rotation_planes):
+        # rotations by words may come first: those of query and key by position then meet
+        if _by_position(one) and not _commute(
+            one.facts.rotation_planes, other.facts.rotation_planes
+        ):
             return one, other
         for rotary, reader in ((one, other), (other, one)):
-            if rotary.facts.rotation_planes and _reads(reader):
+            if _by_position(rotary) and _reads(reader):
                 return rotary, reader
     return None
+
+
+def _by_position(e: Encoding) -> bool:
+    """Whether it rotates queries and keys by their position, not by their words."""
+    return bool(e.facts.rotation_planes) and e.facts.position_type != "none"
 
 
 def _reads(e: Encoding) -> bool:

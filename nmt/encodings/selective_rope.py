@@ -12,8 +12,6 @@ Defined for a decoder. In the encoder (ours) a score depends on the words betwee
 either direction.
 """
 
-from dataclasses import replace
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -42,7 +40,6 @@ class SelectiveRope(Rotary):
         super().__init__(dims, base, layout)
         if dims.site == "cross":
             raise ValueError("where=cross: turns add up along the words of one text")
-        self.facts = replace(self.facts, rotation_planes=frozenset())  # by words, not positions
         pairs = dims.head_dim // 2
         self.down = self.table(dims.dim, rank)
         self.up = self.table(rank, dims.heads * pairs)

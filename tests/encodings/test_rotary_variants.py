@@ -175,8 +175,12 @@ def test_turns_are_remembered_from_step_to_step() -> None:
 
 def test_turns_by_words_keep_what_others_say_relative() -> None:
     """A shift of positions turns nothing here, where rotary would turn away from vectors."""
-    both = [Encodings([e, Relative(dims())]) for e in (made("encoder"), Rotary(dims()))]
-    assert [pair.relative for pair in both] == [True, False]
+    by_words, by_position = made("encoder"), Rotary(dims())  # in other planes
+    pairs = (
+        *([by_words, Relative(dims())], [by_position, Relative(dims())]),
+        *([by_words, by_position], [by_position, by_words]),
+    )
+    assert [Encodings([*pair]).relative for pair in pairs] == [True, False, True, False]
 
 
 def test_turns_are_of_one_text() -> None:
