@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.parts import overlap
+from nmt.encodings.parts import overlap, share_a_layer
 
 
 def check(entries: Sequence[Encoding]) -> None:
@@ -29,8 +29,9 @@ def check(entries: Sequence[Encoding]) -> None:
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
     for i, e in enumerate(entries):
         if e.facts.changes_width:
-            met = [o for o in entries if o is not e and overlap(e, o)]
-            _check_width(e, met, [o for o in entries[i + 1 :] if overlap(e, o)])
+            # of all heads of a layer, as they get one width
+            met = [o for o in entries if o is not e and share_a_layer(e, o)]
+            _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:

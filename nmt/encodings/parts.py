@@ -66,9 +66,17 @@ def serves(e: Encoding, layer: int | None) -> bool:
 
 def overlap(one: Encoding, other: Encoding) -> bool:
     """Whether two entries of a site meet in some head of some layer."""
-    pairs = ((one.dims.served_layers, other.dims.served_layers),
-             (one.dims.served_heads, other.dims.served_heads))  # fmt: skip
-    return all(a is None or b is None or not {*a}.isdisjoint(b) for a, b in pairs)
+    heads = _common(one.dims.served_heads, other.dims.served_heads)
+    return heads and share_a_layer(one, other)
+
+
+def share_a_layer(one: Encoding, other: Encoding) -> bool:
+    """Whether some layer has both entries, be it in different heads."""
+    return _common(one.dims.served_layers, other.dims.served_layers)
+
+
+def _common(one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> bool:
+    return one is None or other is None or not {*one}.isdisjoint(other)
 
 
 def number(e: Encoding, layer: int) -> int:
@@ -93,7 +101,8 @@ def of_layers(e: Encoding, context: Context) -> Context:
 
 def of_heads(e: Encoding, x: Tensor) -> Tensor:
     """The entry's heads of x [batch | 1, heads, ...]."""
-    return x if e.dims.served_heads is None else x[:, list(e.dims.served_heads)]
+    served = e.dims.served_heads
+    return x if served is None else torch.stack([x[:, head] for head in served], 1)
 
 
 def with_heads(e: Encoding, x: Tensor, part: Tensor) -> Tensor:
@@ -105,8 +114,10 @@ def with_heads(e: Encoding, x: Tensor, part: Tensor) -> Tensor:
         return part
     width = max(x.shape[-1], part.shape[-1])
     x, part = (F.pad(t, (0, width - t.shape[-1])) for t in (x, part))
-    index = torch.tensor(e.dims.served_heads, device=x.device)
-    return x.to(part.dtype).index_copy(1, index, part)
+    x, heads = x.to(part.dtype), range(x.shape[1])
+    # no tensor of indices, whose copy to a GPU would wait for it
+    own = dict(zip(e.dims.served_heads, part.unbind(1), strict=True))
+    return torch.stack([own[head] if head in own else x[:, head] for head in heads], 1)
 
 
 def bias_of_all_heads(e: Encoding, bias: Tensor) -> Tensor:

@@ -190,8 +190,8 @@ def shows(before: Transformer, after: Transformer, length: int) -> bool:
 
 
 def drawn_apart(before: Transformer, after: Transformer) -> bool:
-    """Whether parameters start elsewhere after the same draws: a key may be an initial value."""
-    pairs = zip(before.parameters(), after.parameters(), strict=True)
+    """Whether what is saved starts elsewhere after the same draws, as by an initial value."""
+    pairs = zip(before.state_dict().values(), after.state_dict().values(), strict=True)
     return any(not torch.equal(a, b) for a, b in pairs)
 
 

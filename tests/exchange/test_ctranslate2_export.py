@@ -67,7 +67,8 @@ WANTED = {  # option -> a part of the reason why it is refused; the others expor
     "p_rope": "not the powers of one base",
     "universal": "the input of every layer",
     "complex_order": "no complex maps",
-    "floater_cross": "attention to the source",
+    **dict.fromkeys(("coverage", "floater_cross"), "attention to the source"),
+    "gated_attention": "gates what attention gives",
 }
 
 
