@@ -110,12 +110,12 @@ def _counts(
     letters = "".join(reference.split())
     cut = round(share * len(letters))
     parts = own_ngrams([letters[:cut], letters[cut:]], ORDER)
-    found = []  # of free and of forced outputs: in each part
+    arrivals = []  # of free and of forced outputs: in each part
     for outputs in (free, forced):
         counted = [ngrams(output, ORDER) for output in outputs]
-        found.append([fmean(arrived(part, grams) for grams in counted) for part in parts])
+        arrivals.append([fmean(arrived(part, grams) for grams in counted) for part in parts])
     sizes = [part.total() for part in parts]
-    return [sum(sizes), *map(sum, found), sizes[0], found[1][0]]
+    return [sum(sizes), *map(sum, arrivals), sizes[0], arrivals[1][0]]
 
 
 def _parts(within: Floats, beyond: Floats) -> dict[str, Floats]:

@@ -134,8 +134,8 @@ def part_counts(hypotheses: Sequence[str], parts: JoinedParts) -> list[list[Part
 def _counts(hypothesis: str, references: Sequence[str]) -> list[PartCounts]:
     """What of each part of a line arrived."""
     output, own = ngrams(hypothesis), own_ngrams(references)
-    found = [arrived(part, output) for part in own]
-    recalls = [n / part.total() if part else None for n, part in zip(found, own, strict=True)]
+    arrivals = [arrived(part, output) for part in own]
+    recalls = [n / part.total() if part else None for n, part in zip(arrivals, own, strict=True)]
     best = max((recall for recall in recalls if recall is not None), default=0.0)
     return [
         PartCounts(
@@ -144,7 +144,7 @@ def _counts(hypothesis: str, references: Sequence[str]) -> list[PartCounts]:
             sum(max(0, output[gram] - count) for gram, count in part.items()),
             None if recall is None else not output or recall < LEFT_OUT * best,
         )
-        for part, n, recall in zip(own, found, recalls, strict=True)
+        for part, n, recall in zip(own, arrivals, recalls, strict=True)
     ]
 
 

@@ -89,7 +89,7 @@ def test_gates_equal_loops(per: str, norm: bool) -> None:
                 given = given / (given.square().mean() + torch.finfo(given.dtype).eps).sqrt()
             for d in range(4):
                 row = e.weight[1, h * 4 + d if per == "component" else h]
-                gate = 1 / (1 + math.exp(-float(row @ x[0, i])))
+                gate = 1 / (1 + math.exp(-float((row @ x[0, i]).detach())))
                 torch.testing.assert_close(o[0, h, i, d], gate * given[d])
 
 
