@@ -286,6 +286,7 @@ DECODING_REFUSED = {  # key -> what is said of its other value
 ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",
     "decode.min_length_ratio": "tests/decode/test_restrictions.py",
+    "decode.coverage_penalty": "tests/decode/test_coverage_penalty.py",
     "decode.temperature": "tests/decode/test_sampling.py",
     "decode.top_k": "tests/decode/test_sampling.py",
     "decode.top_p": "tests/decode/test_sampling.py",

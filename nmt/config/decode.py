@@ -7,7 +7,13 @@ from nmt.schema import knob
 
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
 BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
-RESTRICTIONS = {"length": "free", "min_length_ratio": 0.0, "no_repeat_ngram": 0}  # key -> none
+RESTRICTIONS = {
+    "length": "free",
+    "min_length_ratio": 0.0,
+    "no_repeat_ngram": 0,
+    "coverage_penalty": 0.0,
+}
+"""Key -> the value that leaves the search free."""
 
 MANY = 1000  # candidates of a line, whose number of comparisons by decode.mbr is the square
 
@@ -44,6 +50,12 @@ class Decode:
     )
     no_repeat_ngram: int = knob(
         "no sequence of so many pieces occurs twice in an output; 0: any may", least=0, absent=0
+    )
+    coverage_penalty: float = knob(
+        "weight of the coverage penalty among finished hypotheses; 0: none",
+        least=0,
+        most=10,
+        absent=0.0,
     )
     batch_tokens: int = knob("size of a batch: source tokens x hypotheses of each", least=1)
     window: int = knob("lines read, sorted and translated together; 1: line by line", least=1)
@@ -106,6 +118,12 @@ class Decode:
             raise UserError(
                 f"decode.min_length_ratio={self.min_length_ratio}: above "
                 f"decode.max_length_ratio={self.max_length_ratio}, which decides then; raise that"
+            )
+        if self.coverage_penalty and (self.method == "sample" or self.beam_size == 1):
+            raise UserError(
+                f"decode.coverage_penalty={self.coverage_penalty}: no effect without other "
+                "hypotheses to choose from; set decode.method=beam and decode.beam_size above 1, "
+                "or leave it at 0"
             )
         if self.method == "sample":
             return

@@ -1,6 +1,7 @@
 """Beam search: at each step the best continuations of the best outputs."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -31,6 +32,7 @@ class BeamExtension(NamedTuple):
     parent: Tensor  # [live, k] the hypotheses that they continue
     cut: Tensor  # [live, width] which hypotheses are closed without eos
     total: Tensor  # [live, width] their log_prob
+    uncovered: Tensor  # [live, width] the coverage penalty of those that end here
     new_parent: Tensor  # [live, new width] the hypotheses that the next beam continues
     token: Tensor  # [live, new width] and by which ids
 
@@ -45,6 +47,9 @@ class Beam(Strategy):
     beam_size 1 is greedy search. Among equal probabilities, the better parent comes first, then
     the lower id. Continuations without a finite log-probability (NaN too) are never followed; a
     sentence left with none is closed likewise.
+
+    A coverage penalty is added to the score of a hypothesis that ends. An open one may still cover
+    all, so that it is compared with the best of the finished without it.
     """
 
     def __init__(
@@ -57,16 +62,18 @@ class Beam(Strategy):
         eos: int,
         forbidden: Sequence[int] = (),
         n_best: int = 1,
+        coverage_penalty: Callable[[], Tensor] | None = None,
         device: torch.device = CPU,
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
         `alpha` and `penalty` are those of `length_penalty`, `forbidden` ids that no output has.
+        `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
         """
         if not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
         self.beam_size, self.alpha, self.penalty, self.n_best = beam_size, alpha, penalty, n_best
-        self.eos, self.forbidden = eos, forbidden
+        self.eos, self.forbidden, self.coverage_penalty = eos, forbidden, coverage_penalty
         self.sentences = batch = limits.numel()
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(batch)
@@ -99,15 +106,19 @@ class Beam(Strategy):
 
         open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
         total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, new width]
+        uncovered = self._uncovered()
+        score = top / penalty + uncovered.gather(1, top_parent)
         self.ended = self.ended + ending.sum(1)
-        self.best = torch.maximum(self.best, top.masked_fill(~ending, NEVER).amax(1) / penalty)
+        self.best = torch.maximum(self.best, score.masked_fill(~ending, NEVER).amax(1))
         # beam_size alone is not enough: where the model is sure, all other beams are poor, and
         # their early ends would stop the one good hypothesis midway
         done = (self.ended >= k) & (self.best >= total[:, 0] / penalty)
         total = total.masked_fill((closing | done)[:, None], NEVER)
 
         new_parent, token = parent.gather(1, open_first), token.gather(1, open_first)
-        extension = BeamExtension(ending, top, top_parent, cut, self.total, new_parent, token)
+        extension = BeamExtension(
+            ending, top, top_parent, cut, self.total, uncovered, new_parent, token
+        )
         first = torch.arange(len(total), device=total.device)[:, None] * width  # row of a sentence
         rows = None if width == total.shape[1] == 1 else first + new_parent
         self.total = total
@@ -116,10 +127,11 @@ class Beam(Strategy):
     def record(self, extension: BeamExtension) -> None:
         """Write what a step finished and cut, and the next beam."""
         length = self.outputs.ids.shape[2]
-        ending, scores, parent, cut, total, new_parent, token = extension
-        finished = self._penalty(length + 1)
-        self.outputs.close(ending, scores, finished, finished=True, parent=parent)
-        self.outputs.close(cut, total, self._penalty(length), finished=False)
+        ending, scores, parent, cut, total, uncovered, new_parent, token = extension
+        at_end, at_limit = self._penalty(length + 1), self._penalty(length)
+        close = partial(self.outputs.close, uncovered=uncovered)
+        close(ending, scores, at_end, finished=True, parent=parent)
+        close(cut, total, at_limit, finished=False)
         self.outputs.append(token, new_parent)
 
     def keep(self, places: Tensor) -> None:
@@ -130,6 +142,12 @@ class Beam(Strategy):
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The n_best of each sentence; of equal ones the earlier closed first."""
         return [sorted(all_, key=lambda h: -h.score)[: self.n_best] for all_ in self.outputs.closed]
+
+    def _uncovered(self) -> Tensor:
+        """The coverage penalty of each hypothesis, if it ends now [live, width]."""
+        if self.coverage_penalty is None:
+            return torch.zeros_like(self.total)
+        return self.coverage_penalty().view_as(self.total)
 
     def _penalty(self, length: int) -> float:
         return length_penalty(length, self.alpha, self.penalty)

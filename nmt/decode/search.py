@@ -38,9 +38,10 @@ class Hypothesis(NamedTuple):
     """One output of the search."""
 
     ids: list[int]  # without bos and eos
-    score: float  # log_prob / length_penalty
+    score: float  # log_prob / length_penalty + uncovered
     log_prob: float  # sum over the ids, and over eos if finished
     finished: bool  # false: cut at the limit, or (if shorter) where no score was finite
+    uncovered: float = 0.0  # the coverage penalty, 0 or less
 
 
 class Outputs:
@@ -62,18 +63,21 @@ class Outputs:
         *,
         finished: bool,
         parent: Tensor | None = None,
+        uncovered: Tensor | None = None,
     ) -> None:
         """Close outputs that are marked in `which` [live, k], with their log_probs [live, k].
 
-        `parent` [live, k]: the open outputs that they end; None: output j is number j.
+        `parent` [live, k]: the open outputs that they end; None: output j is number j. `uncovered`
+        [live, width]: the coverage penalty of each output, if it ends now; None: there is none.
         """
         place, column = which.nonzero().unbind(1)
         if not place.numel():
             return
-        ids = self.ids[place, column if parent is None else parent[place, column]]
-        values = (self.entry[place], ids, log_probs[place, column])
-        for entry, output, log_prob in zip(*(value.tolist() for value in values), strict=True):
-            hypothesis = Hypothesis(output, log_prob / penalty, log_prob, finished)
+        output = column if parent is None else parent[place, column]
+        lost = torch.zeros(len(place)) if uncovered is None else uncovered[place, output]
+        values = (self.entry[place], self.ids[place, output], log_probs[place, column], lost)
+        for entry, ids, log_prob, cost in zip(*(value.tolist() for value in values), strict=True):
+            hypothesis = Hypothesis(ids, log_prob / penalty + cost, log_prob, finished, cost)
             self.closed[entry].append(hypothesis)
 
     def append(self, tokens: Tensor, parent: Tensor | None = None) -> None:

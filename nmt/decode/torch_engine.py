@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 from typing import Any
@@ -13,6 +13,7 @@ from torch import Tensor
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
+from nmt.decode.coverage_penalty import CoveragePenalty
 from nmt.decode.engine import out_of_memory_message, within_memory
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_lengths, with_new_ngrams
@@ -143,11 +144,20 @@ class TorchEngine:
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
         message = out_of_memory_message(self.decode.batch_tokens, self.device)
         with within_memory(message), no_gradients, autocast:
-            prefixes = [source.prefix for source in sources]
-            step = with_prefixes(self._step(sources), prefixes, self.device)
-            return search(
-                self._restricted(step, sources), self._strategy(sources, n_best), BOS, self.device
-            )
+            return self._find(sources, n_best)
+
+    def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
+        prefixes = [source.prefix for source in sources]
+        step = self._restricted(with_prefixes(self._step(sources), prefixes, self.device), sources)
+        if not self.decode.coverage_penalty:
+            return search(step, self._strategy(sources, n_best), BOS, self.device)
+        ids, _ = as_tensors(sources, self.device)
+        penalty = CoveragePenalty(
+            self.decode.coverage_penalty, (ids != PAD) & (ids != EOS), self.models
+        )
+        with penalty.following(step) as followed:
+            strategy = self._strategy(sources, n_best, penalty.of_rows)
+            return search(followed, strategy, BOS, self.device)
 
     def _restricted(self, step: Step, sources: Sequence[Source]) -> Step:
         """The step without what the settings forbid."""
@@ -180,7 +190,12 @@ class TorchEngine:
 
         return step
 
-    def _strategy(self, sources: Sequence[Source], n_best: int) -> Strategy:
+    def _strategy(
+        self,
+        sources: Sequence[Source],
+        n_best: int,
+        coverage_penalty: Callable[[], Tensor] | None = None,
+    ) -> Strategy:
         """Beam search, or sampling, as the settings say."""
         decode, limits = self.decode, torch.tensor([source.limit for source in sources])
         rules: dict[str, Any] = {
@@ -195,6 +210,7 @@ class TorchEngine:
                 alpha=decode.alpha,
                 penalty=decode.length_penalty,
                 n_best=n_best,
+                coverage_penalty=coverage_penalty,
                 **rules,
             )
         sentences = [(source.line, source.part) for source in sources]

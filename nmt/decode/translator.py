@@ -88,11 +88,11 @@ class Translator:
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
 
-        Their score is the log-probability over the length penalty. With decode.method=sample they
-        are n_best samples in the order in which they were drawn, and the score is the
-        log-probability; they follow from decode.seed, the number of the line and that of the sample
-        alone. With decode.mbr they are the n_best of its candidates by expected utility, which is
-        the score.
+        Their score is the log-probability over the length penalty, plus the coverage penalty. With
+        decode.method=sample they are n_best samples in the order in which they were drawn, and the
+        score is the log-probability; they follow from decode.seed, the number of the line and that
+        of the sample alone. With decode.mbr they are the n_best of its candidates by expected
+        utility, which is the score.
 
         `columns` are the integers that the model reads in addition to the text, line by line as
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
@@ -193,6 +193,7 @@ class Translator:
         for hypotheses in zip(*parts, strict=False):  # one of each part
             length = sum(len(h.ids) + h.finished for h in hypotheses)
             score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
+            score += sum(h.uncovered for h in hypotheses)
             text = " ".join(filter(None, map(self._text, hypotheses)))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translations.append(Translation(text, score, ids, all(h.finished for h in hypotheses)))

@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from unittest import mock
 
@@ -69,8 +70,18 @@ class Found(NamedTuple):
     steps: int
 
 
+def nothing(sentence: int, ids: Sequence[int]) -> float:
+    return 0.0
+
+
 def by_lists(
-    table: Table, sentence: int, limit: int, beam: int, alpha: float, forbidden: tuple[int, ...]
+    table: Table,
+    sentence: int,
+    limit: int,
+    beam: int,
+    alpha: float,
+    forbidden: tuple[int, ...],
+    coverage: Callable[[int, Sequence[int]], float] = nothing,
 ) -> Found:
     """The same search, one sentence and one candidate at a time."""
     live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
@@ -90,12 +101,12 @@ def by_lists(
             if token == EOS and (t < limit or leads[row] == rank)
         }
         for row, total in ended.items():
-            score = total / length_penalty(t + 1, alpha)
+            score = total / length_penalty(t + 1, alpha) + coverage(sentence, live[row][0])
             found.append(Hypothesis(list(live[row][0]), score, total, True))
         if t == limit or not best:
             for row, (prefix, total) in enumerate(live):
                 if row not in ended:
-                    score = total / length_penalty(t, alpha)
+                    score = total / length_penalty(t, alpha) + coverage(sentence, prefix)
                     found.append(Hypothesis(list(prefix), score, total, False))
             break
         live = [((*live[row][0], k), -s) for s, row, k in best if k != EOS][:beam]
@@ -108,7 +119,12 @@ def by_lists(
 
 
 def whole(
-    step: Step, limits: list[int], beam: int, alpha: float, n_best: int | None = None
+    step: Step,
+    limits: list[int],
+    beam: int,
+    alpha: float,
+    n_best: int | None = None,
+    coverage: Callable[[], Tensor] | None = None,
 ) -> list[list[Hypothesis]]:
     strategy = Beam(
         torch.tensor(limits, dtype=torch.long),
@@ -117,6 +133,7 @@ def whole(
         eos=EOS,
         forbidden=(BOS,),
         n_best=beam if n_best is None else n_best,
+        coverage_penalty=coverage,
     )
     return search(step, strategy, BOS)
 

@@ -1,0 +1,163 @@
+"""The coverage penalty: in the beam against plain lists, and its attention against full passes."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from nmt.config import Settings, with_decode
+from nmt.data.bpe import Bpe
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import BOS as BOS_ID
+from nmt.data.vocab import EOS as EOS_ID
+from nmt.data.vocab import Vocabulary
+from nmt.decode.beam import length_penalty
+from nmt.decode.coverage_penalty import LEAST
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import UserError
+from nmt.model.attention import AttentionRecord
+from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
+from nmt.modeldir import Trained
+from tests.decode.copying import decode
+from tests.decode.test_beam import BOS, Table, by_lists, whole
+
+LINES = ["c a d", "b", "", "a e i b f e", "c", "e h i g i"]
+WEIGHT = 0.7
+
+
+@given(
+    st.integers(0, 2**31), st.lists(st.integers(0, 4), min_size=1, max_size=3), st.integers(2, 4)
+)
+def test_hypotheses_are_those_of_a_search_by_lists(seed: int, limits: list[int], beam: int) -> None:
+    table = Table.random(seed, len(limits), 4, 4, levels=9)
+    random = torch.Generator().manual_seed(seed + 1)
+    costs = [-torch.randint(9, t.shape[:2], generator=random).float() for t in table.tables]
+    step = table.again()
+
+    def of_rows() -> Tensor:
+        return costs[len(step.seen) - 1][step.sentence, step.code]
+
+    def of_output(sentence: int, ids: Sequence[int]) -> float:
+        code = 0
+        for token in ids:
+            code = code * table.vocab + token
+        return float(costs[len(ids)][sentence, code])
+
+    oracle = [
+        by_lists(table, s, limit, beam, 0.6, (BOS,), of_output) for s, limit in enumerate(limits)
+    ]
+    found = whole(step, limits, beam, 0.6, coverage=of_rows)
+    assert [[h.ids for h in some] for some in found] == [
+        [h.ids for h in one.hypotheses] for one in oracle
+    ]
+    for some, one in zip(found, oracle, strict=True):
+        assert [h.score for h in some] == pytest.approx([h.score for h in one.hypotheses])
+        assert [h.log_prob for h in some] == [h.log_prob for h in one.hypotheses]
+
+
+Make = Callable[..., Trained]
+
+
+@pytest.fixture
+def member(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+    """Makes a model whose attention and outputs differ from place to place."""
+    letters = list("abcdefghi")
+    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], letters), Vocabulary(letters))
+
+    def make(*words: str, seed: int = 1) -> Trained:
+        torch.manual_seed(seed)
+        model = tiny(*words, vocab=len(side.vocabulary))
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn(parameter.shape) * 0.3)
+        return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
+
+    return make
+
+
+def translations(*members: Trained, n_best: int = 4, **changes: Any) -> list[list[Translation]]:
+    first, *others = members
+    options = decode(beam_size=4, max_length_ratio=1.0, max_length_offset=3, **changes)
+    return list(Translator.of(first, options, *others).translate(LINES, n_best))
+
+
+@torch.inference_mode()
+def expected_score(models: Sequence[Transformer], source: Tensor, t: Translation) -> float:
+    """By one pass over the whole output: log-probability, and attention of each of its steps."""
+    attended, probabilities = [], []
+    for model in models:
+        layers: list[Tensor] = []
+        running: list[Tensor] = []
+
+        def add(record: AttentionRecord, layers: Any = layers, running: Any = running) -> None:
+            if record.site == "cross":  # [streams, heads, query, key]
+                layers.append(record.probabilities.double().mean((0, 1)))
+                alive = torch.ones(len(layers[-1])) if record.running is None else record.running[0]
+                running.append(alive.double())
+
+        with watching(model, add):
+            logits = model(source, torch.tensor([[BOS_ID, *t.ids]]))[0]
+        weights = torch.stack(running)[:, :, None]  # [layer, query, 1]
+        attended.append(((torch.stack(layers) * weights).sum(0) / weights.sum(0)).sum(0))
+        probabilities.append(logits.double().softmax(-1))
+    log_probs = torch.stack(probabilities).mean(0).log()
+    output = [*t.ids, EOS_ID] if t.finished else list(t.ids)
+    total = sum(float(log_probs[at, token]) for at, token in enumerate(output))
+    pieces = torch.stack(attended).mean(0)[:-1]  # without eos
+    uncovered = sum(math.log(min(1.0, max(LEAST, float(a)))) for a in pieces)
+    return total / length_penalty(len(output), decode().alpha) + WEIGHT * uncovered
+
+
+@pytest.mark.parametrize(
+    "models",
+    [
+        [["encoding=relative"]],
+        [["encoding=sigmoid_attention"]],
+        [["encoding=complex_order"]],
+        [["encoding=universal", "model.halting=true"]],
+        [["encoding=absolute"], ["encoding=rotary", "model.decoder_layers=1"]],
+    ],
+    ids=str,
+)
+def test_attention_is_that_of_a_pass_over_the_whole_output(
+    member: Make, models: list[list[str]]
+) -> None:
+    members = [member(*words, seed=seed) for seed, words in enumerate(models)]
+    found = translations(*members, coverage_penalty=WEIGHT)
+    for line, some in zip(LINES, found, strict=True):
+        source = torch.tensor([members[0].source.ids(line)])
+        for t in some if line else ():
+            expected = expected_score([m.model for m in members], source, t)
+            assert t.score == pytest.approx(expected, abs=2e-4)
+    for changes in ({"batch_tokens": 1}, {"window": 2}):
+        other = translations(*members, coverage_penalty=WEIGHT, **changes)
+        assert [[t.ids for t in some] for some in other] == [
+            [t.ids for t in some] for some in found
+        ]
+
+
+def test_another_translation_comes_first(member: Make) -> None:
+    model = member("encoding=relative")
+    free, covering = translations(model), translations(model, coverage_penalty=5.0)
+    assert [t.ids for t, *_ in free] != [t.ids for t, *_ in covering]
+    twice = translations(model, model, coverage_penalty=5.0)
+    assert [t.ids for t, *_ in twice] == [t.ids for t, *_ in covering]
+
+
+@pytest.mark.parametrize(
+    "changes", [{"beam_size": 1}, {"method": "sample"}], ids=["greedy", "samples"]
+)
+def test_without_a_choice_it_is_refused(
+    changes: dict[str, Any], settings_of: Callable[..., Settings]
+) -> None:
+    with pytest.raises(
+        UserError, match=r"decode.coverage_penalty=0.2: no effect without other hypotheses to"
+    ):
+        with_decode(settings_of(), {"coverage_penalty": 0.2, **changes})
