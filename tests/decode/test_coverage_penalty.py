@@ -121,7 +121,7 @@ def expected_score(models: Sequence[Transformer], source: Tensor, t: Translation
         [["encoding=relative"]],
         [["encoding=sigmoid_attention"]],
         [["encoding=complex_order"]],
-        [["encoding=universal", "model.halting=true"]],
+        [["encoding=universal", "model.halting=true", "model.halting_threshold=0.5"]],
         [["encoding=absolute"], ["encoding=rotary", "model.decoder_layers=1"]],
     ],
     ids=str,
