@@ -167,7 +167,9 @@ def _check_diagnose(typed: argparse.Namespace) -> None:
     if typed.source is None:
         raise UserError("--diagnose: of which text? add --source SRC, and --reference REF if known")
     outputs_ = ("json", "tsv", "html", "table", "plot", "output_dir")
-    others = {name: getattr(typed, name) for name in (*outputs_, "rank", "perplexity", "columns")}
+    scores_ = ("rank", "perplexity", "columns", "lost", "lengths", "attention")
+    others = {name: getattr(typed, name) for name in (*outputs_, *scores_)}
+    others["metric"] = typed.metrics
     if unused := next((name for name, value in others.items() if value), None):
         option = f"--{unused.replace('_', '-')}"
         raise UserError(

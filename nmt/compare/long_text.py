@@ -6,10 +6,10 @@ from nmt.compare.report import Share
 
 
 class Losses(NamedTuple):
-    """What is missing of some lines; None: nothing to tell it by."""
+    """What is lost of some lines; None: nothing to tell it by."""
 
     lines: int
-    missing: Share | None  # n-grams of the references that did not arrive
+    lost: Share | None  # of the character 6-grams of the references; see `arrival`
     unattended: float | None  # source pieces that got almost no attention; without references
     repeated: float | None  # 4-grams that stood earlier in their line
     length: float | None  # characters, over those of the references, or of the sources
@@ -29,6 +29,7 @@ class LongText(NamedTuple):
     model: str  # as the user named it
     source: str
     run: bool  # whether it is a run, whose corpus is known
+    relative: bool  # whether it has encoding=relative
     trained: int | None  # pieces of the longest source in training; None: unknown
     divided_at: int  # pieces; lines above are the long ones
     longest: int  # pieces of the longest line

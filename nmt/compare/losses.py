@@ -2,23 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from statistics import fmean
 
 import numpy as np
-from numpy.typing import NDArray
 
+from nmt.compare.arrival import Floats, distinctive_ngrams, lost, ngrams
 from nmt.compare.report import LossParts, ScoredTest, Share
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.significance import interval, resampled
-from nmt.compare.undertranslation import arrived, ngrams, own_ngrams
-
-ORDER = (6,)
-"""Character n-grams that are counted: of six, a word or so.
-
-Shorter ones recur within any long line, so that some of them would arrive by chance.
-"""
-
-Floats = NDArray[np.float64]
 
 
 def with_losses(
@@ -51,11 +41,10 @@ def loss_parts(
 ) -> LossParts | None:
     """What is lost of lines longer than any in training, and why; None where no line is, or all.
 
-    The lost share of some text is that of its character 6-grams (white space left out) that do not
-    stand in the translation, each as often at most as there. A reference is cut in two: its
-    beginning, as much of it as the trained length is of the line's, and its rest; lines within the
-    trained length are cut in the middle. What both parts have proves nothing for either, and is not
-    counted. Of free and forced search, lines pooled:
+    The lost share of some lines is that of their references' character 6-grams that do not stand
+    in the translations (`arrival`). The beginning of a reference is as much of it as the trained
+    length is of the line's; only 6-grams that its rest does not have are counted of it. Of free and
+    forced search, lines pooled:
 
     - within: the lost share of lines within the trained length, free search;
     - beyond: that of the longer lines, free search;
@@ -74,60 +63,50 @@ def loss_parts(
     in other ways than by length, which counts as `content`.
     """
     assert test.lengths is not None, "a trained length is known in the unit of the lengths"
-    lengths = np.array(test.lengths)
-    beyond = lengths > longest
-    if beyond.all() or not beyond.any():
+    is_beyond = [length > longest for length in test.lengths]
+    if all(is_beyond) or not any(is_beyond):
         return None
-    shares = np.where(beyond, longest / np.maximum(lengths, 1), 0.5)
-    counts = np.array(
-        [
-            _counts(reference, share, [run[i] for run in free], [run[i] for run in forced])
-            for i, (reference, share) in enumerate(zip(test.references, shares, strict=True))
-        ]
-    )
-    near, far = counts[~beyond], counts[beyond]
-    if not near[:, 0].sum() or not far[:, 3].sum():
+    near, far = list[list[float]](), list[list[float]]()
+    for i, (reference, length) in enumerate(zip(test.references, test.lengths, strict=True)):
+        free_ngrams = [ngrams(run[i]) for run in free]
+        whole = ngrams(reference)
+        if not is_beyond[i]:
+            near.append([lost(whole, free_ngrams), whole.total()])
+            continue
+        forced_ngrams = [ngrams(run[i]) for run in forced]
+        letters = "".join(reference.split())
+        cut = round(len(letters) * longest / length)
+        beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
+        far.append(
+            [
+                *(lost(whole, free_ngrams), lost(whole, forced_ngrams), whole.total()),
+                *(lost(beginning, forced_ngrams), beginning.total()),
+            ]
+        )
+    within, beyond = np.array(near), np.array(far)
+    if not within[:, 1].sum() or not beyond[:, 4].sum():
         return None
-    drawn = resampled(near, bootstrap.samples, bootstrap.seed)
-    drawn_far = resampled(far, bootstrap.samples, bootstrap.seed + 1)  # independent of the others
-    with np.errstate(invalid="ignore", divide="ignore"):  # a draw may have no n-gram at all
-        sampled = _parts(drawn, drawn_far)
-    values = _parts(near.sum(0, keepdims=True), far.sum(0, keepdims=True))
-    parts = {
-        name: Share(float(values[name][0]), *interval(np.nan_to_num(sampled[name])))
-        for name in values
-    }
-    return LossParts(pairs=int(beyond.sum()), **parts)
-
-
-def _counts(
-    reference: str, share: float, free: Sequence[str], forced: Sequence[str]
-) -> list[float]:
-    """Of a line: n-grams, those that arrived free and forced; of its beginning: n-grams, forced.
-
-    Those that arrived are means over the runs.
-    """
-    letters = "".join(reference.split())
-    cut = round(share * len(letters))
-    parts = own_ngrams([letters[:cut], letters[cut:]], ORDER)
-    arrivals = []  # of free and of forced outputs: in each part
-    for outputs in (free, forced):
-        counted = [ngrams(output, ORDER) for output in outputs]
-        arrivals.append([fmean(arrived(part, grams) for grams in counted) for part in parts])
-    sizes = [part.total() for part in parts]
-    return [sum(sizes), *map(sum, arrivals), sizes[0], arrivals[1][0]]
+    values = _parts(within.sum(0, keepdims=True), beyond.sum(0, keepdims=True))
+    sums = resampled(within, bootstrap.samples, bootstrap.seed)
+    sums_beyond = resampled(beyond, bootstrap.samples, bootstrap.seed + 1)  # independent
+    known = (sums[:, 1] > 0) & (sums_beyond[:, 4] > 0)  # a draw may have no n-gram at all
+    sampled = _parts(sums[known], sums_beyond[known])
+    parts = {name: Share(float(values[name][0]), *interval(sampled[name])) for name in values}
+    return LossParts(pairs=len(far), **parts)
 
 
 def _parts(within: Floats, beyond: Floats) -> dict[str, Floats]:
-    """The lost shares and their differences, from sums of `_counts` [samples, 5] each."""
-    of_near = 1 - within[:, 1] / within[:, 0]
-    of_far = 1 - beyond[:, 1] / beyond[:, 0]
-    of_forced = 1 - beyond[:, 2] / beyond[:, 0]
-    of_beginning = 1 - beyond[:, 4] / beyond[:, 3]
+    """The lost shares and their differences, from sums of counts by sample.
+
+    within: lost, all; beyond: lost, lost with forced lengths, all; of beginnings: lost, all.
+    """
+    share_within = within[:, 0] / within[:, 1]
+    share_beyond, share_forced = beyond[:, 0] / beyond[:, 2], beyond[:, 1] / beyond[:, 2]
+    share_of_beginnings = beyond[:, 3] / beyond[:, 4]
     return {
-        "within": of_near,
-        "beyond": of_far,
-        "end": of_far - of_forced,
-        "place": of_forced - of_beginning,
-        "content": of_beginning - of_near,
+        "within": share_within,
+        "beyond": share_beyond,
+        "end": share_beyond - share_forced,
+        "place": share_forced - share_of_beginnings,
+        "content": share_of_beginnings - share_within,
     }

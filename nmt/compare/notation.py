@@ -21,9 +21,9 @@ SIGNS = {  # of under-translation, each a share
     "dropped_half": "second half dropped",
 }
 OF_PARTS = {  # of joined lines, each a share
-    "arrived": "own n-grams that arrived",
+    "arrived": "6-grams that arrived",
     "omitted": "lines in which it was left out",
-    "repeated": "own n-grams too many",
+    "repeated": "6-grams too many",
 }
 OF_LOSSES = {  # the parts of what is lost beyond the trained length, each a share
     "within": "lost within",
@@ -63,9 +63,12 @@ def percent(share: float | None) -> str:
 
 def share(value: Share | None) -> str:
     """`3.4 [2.9, 4.1]`, in percent."""
-    if value is None:
-        return EMPTY
-    return f"{percent(value.mean)} [{percent(value.low)}, {percent(value.high)}]"
+    return EMPTY if value is None else f"{percent(value.mean)} {share_interval(value)}"
+
+
+def share_interval(value: Share | None) -> str:
+    """`[2.9, 4.1]`, in percent."""
+    return EMPTY if value is None else f"[{percent(value.low)}, {percent(value.high)}]"
 
 
 def p_value(p: float | None) -> str:

@@ -1,20 +1,19 @@
 """Signs of under-translation that the texts alone show."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
+from nmt.compare.arrival import arrived, distinctive_ngrams, ngrams, pooled_share
 from nmt.compare.report import (
     FEW,
     BucketScores,
     PartShares,
     PlaceScores,
     ScoredTest,
-    Share,
     UnderTranslation,
 )
 from nmt.compare.scoring import (
@@ -26,13 +25,16 @@ from nmt.compare.scoring import (
     mean_of_known,
     process_count,
 )
-from nmt.compare.significance import interval, resampled
 from nmt.machine.pool import executor, in_order
 
 T = TypeVar("T")
 
-ORDERS = range(1, 7)  # of character n-grams, those of chrF (Popović 2015)
+ORDERS = range(1, 7)
+"""Character n-grams that tell whether a part was left out: those of chrF (Popović 2015).
 
+Single lines are judged, for which 6-grams alone are too few: of the poor translations below they
+take twice as many whole halves for cut ones.
+"""
 LEFT_OUT = 1 / 3
 """Recall of the second half, over that of the first, below which it was left out.
 
@@ -65,87 +67,68 @@ def repetition(lines: Sequence[str], n: int = 4) -> float | None:
 def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool | None]:
     """Whether the second half of each joined line was left untranslated, judged by characters.
 
-    Of k reference sentences, the last k // 2 are the second half. A half's own n-grams are its
-    character n-grams of orders 1 to 6, white space left out, that the other half does not have;
-    its recall is the share of them, all orders together, that stands in the hypothesis (each as
-    often at most as there). The second half was left out if its recall is below a third
-    (LEFT_OUT) of the first half's, or if the hypothesis is empty. Where in the hypothesis
-    something stands plays no part, and what both halves share proves nothing for either.
-
-    None for lines of a single part, and where a half has no n-gram of its own. Raises ValueError
+    Of k reference sentences, the last k // 2 are the second half; see `parts_left_out`. None for
+    lines of a single part, and where a half has no n-gram that the other has not. Raises ValueError
     unless there are as many parts as lines.
     """
-    return [
-        _second_half_missing(hypothesis, references)
-        for hypothesis, (_, references) in zip(hypotheses, parts, strict=True)
+    dropped = []
+    for hypothesis, (_, references) in zip(hypotheses, parts, strict=True):
+        middle = len(references) - len(references) // 2
+        halves = [" ".join(half) for half in (references[:middle], references[middle:])]
+        first, second = parts_left_out(hypothesis, halves)
+        dropped.append(None if first is None else second)
+    return dropped
+
+
+def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | None]:
+    """Whether each part of a joined line was left untranslated.
+
+    The recall of a part is the share of its character n-grams (orders 1 to 6, those that no other
+    part has, all together) that stands in the hypothesis. The part was left out if none does, or if
+    its recall is below a third (LEFT_OUT) of that of the line's best part. Where in the hypothesis
+    something stands plays no part. None where a part has no such n-gram.
+    """
+    output = ngrams(hypothesis, ORDERS)
+    recalls = [
+        arrived(grams, output) / grams.total() if grams else None
+        for grams in distinctive_ngrams(references, ORDERS)
     ]
-
-
-def _second_half_missing(hypothesis: str, references: Sequence[str]) -> bool | None:
-    """Whether the second half is missing; None where that cannot be told."""
-    middle = len(references) - len(references) // 2
-    halves = [" ".join(half) for half in (references[:middle], references[middle:])]
-    first, second = _counts(hypothesis, halves)
-    return None if first.omitted is None else second.omitted
-
-
-def ngrams(text: str, orders: Iterable[int] = ORDERS) -> Counter[str]:
-    """Character n-grams, counted, without white space."""
-    letters = "".join(text.split())
-    return Counter(letters[i : i + n] for n in orders for i in range(len(letters) - n + 1))
-
-
-def own_ngrams(parts: Sequence[str], orders: Iterable[int] = ORDERS) -> list[Counter[str]]:
-    """The n-grams of each part that no other part has, counted."""
-    counted = [ngrams(part, orders) for part in parts]
-    having = Counter(gram for grams in counted for gram in grams)
+    best = max((recall for recall in recalls if recall is not None), default=0.0)
     return [
-        Counter({gram: n for gram, n in grams.items() if having[gram] == 1}) for grams in counted
+        None if recall is None else not recall or recall < LEFT_OUT * best for recall in recalls
     ]
-
-
-def arrived(own: Counter[str], output: Counter[str]) -> int:
-    """How many of these n-grams an output has, each as often at most as it is here."""
-    return sum(min(count, output[gram]) for gram, count in own.items())
 
 
 class PartCounts(NamedTuple):
-    """One part of a joined line in a translation of the line."""
+    """6-grams of one part of a joined line, of those that no other part has; in a translation."""
 
-    own: int  # n-grams of its reference that no other part has
-    arrived: int  # of these
+    arrived: int
+    expected: int  # in the part's reference
     surplus: int  # times that the translation has one of them more often than the reference
-    omitted: bool | None  # None: that cannot be told
+    left_out: bool | None  # None: that cannot be told
 
 
 def part_counts(hypotheses: Sequence[str], parts: JoinedParts) -> list[list[PartCounts]]:
-    """What of each part of each joined line arrived, judged by its own character n-grams.
-
-    Those are as in `dropped_halves`. A part was omitted if the share of them that arrived is below
-    a third (LEFT_OUT) of that of the line's best part, or if the hypothesis is empty; that cannot
-    be told of a part without n-grams of its own.
-    """
-    return [
-        _counts(hypothesis, references)
-        for hypothesis, (_, references) in zip(hypotheses, parts, strict=True)
-    ]
-
-
-def _counts(hypothesis: str, references: Sequence[str]) -> list[PartCounts]:
-    """What of each part of a line arrived."""
-    output, own = ngrams(hypothesis), own_ngrams(references)
-    arrivals = [arrived(part, output) for part in own]
-    recalls = [n / part.total() if part else None for n, part in zip(arrivals, own, strict=True)]
-    best = max((recall for recall in recalls if recall is not None), default=0.0)
-    return [
-        PartCounts(
-            part.total(),
-            n,
-            sum(max(0, output[gram] - count) for gram, count in part.items()),
-            None if recall is None else not output or recall < LEFT_OUT * best,
+    """What arrived of each part of each joined line."""
+    counts = []
+    for hypothesis, (_, references) in zip(hypotheses, parts, strict=True):
+        output = ngrams(hypothesis)
+        counts.append(
+            [
+                PartCounts(
+                    arrived(expected, output),
+                    expected.total(),
+                    sum(max(0, output[gram] - count) for gram, count in expected.items()),
+                    left_out,
+                )
+                for expected, left_out in zip(
+                    distinctive_ngrams(references),
+                    parts_left_out(hypothesis, references),
+                    strict=True,
+                )
+            ]
         )
-        for part, n, recall in zip(own, arrivals, recalls, strict=True)
-    ]
+    return counts
 
 
 def by_place(test: TranslatedTest, bootstrap: Bootstrap) -> list[PlaceScores]:
@@ -171,14 +154,12 @@ def _part_shares(runs: Sequence[Sequence[PartCounts]], bootstrap: Bootstrap) -> 
     """The shares of one part: lines pooled, means over runs."""
     if not runs:
         return PartShares(None, None, None)
-    table = np.array([[part[:3] for part in run] for run in runs], dtype=np.float64).mean(axis=0)
-    omitted = mean_of_known(mean_of_known(part.omitted for part in run) for run in runs)
-    own, found, surplus = table.sum(axis=0)  # over the lines
-    if not own:
-        return PartShares(None, omitted, None)
-    drawn = resampled(table, bootstrap.samples, bootstrap.seed)
-    bounds = interval(drawn[:, 1] / np.maximum(drawn[:, 0], 1))
-    return PartShares(Share(found / own, *bounds), omitted, surplus / own)
+    counts = np.array([[part[:3] for part in run] for run in runs], dtype=np.float64)
+    counts = counts.mean(axis=0)  # [lines, 3]
+    omitted = mean_of_known(mean_of_known(part.left_out for part in run) for run in runs)
+    share = pooled_share(counts[:, :2], bootstrap.samples, bootstrap.seed)
+    _, expected, surplus = counts.sum(axis=0)
+    return PartShares(share, omitted, float(surplus / expected) if expected else None)
 
 
 def with_signs(scored: ScoredTest, test: TranslatedTest, bootstrap: Bootstrap) -> ScoredTest:
@@ -198,8 +179,8 @@ def _by_run(
     assert test.parts is not None, "lines were joined"
     all_runs = [run for runs in test.hypotheses for run in runs]
     with executor(process_count(len(all_runs), len(test.references), jobs), *JOBS) as pool:
-        found = in_order(pool, partial(function, parts=test.parts), all_runs)
-        return [[next(found) for _ in runs] for runs in test.hypotheses]
+        results = in_order(pool, partial(function, parts=test.parts), all_runs)
+        return [[next(results) for _ in runs] for runs in test.hypotheses]
 
 
 def _with_signs(

@@ -11,18 +11,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt import modeldir
+from nmt.compare.arrival import lost, ngrams, pooled_share
 from nmt.compare.attention.statistics import attention_statistics, unattended
 from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.report import Share
-from nmt.compare.significance import interval, resampled
-from nmt.compare.undertranslation import arrived, ngrams, repetition
+from nmt.compare.undertranslation import repetition
 from nmt.config import with_decode
 from nmt.data.corpus import read_text
-from nmt.data.segmenter import Segmenter, pieces_of
+from nmt.data.segmenter import pieces_of
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.experiments.facts import facts_of
+from nmt.experiments.models import with_search_settings
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, SystemModel
 from nmt.experiments.testsets import single_test
@@ -50,17 +49,18 @@ def diagnose(
         test.read()  # says what is not parallel
     if not any(line.strip() for line in sources):
         raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
-    facts = facts_of(system)
+    system = with_search_settings(system, options.decode)
+    (model,), facts = system.models, system.facts
     assert facts is not None
     if facts.columns:
-        raise UserError(f"{model.place}: reads columns; --diagnose is for models of text alone")
+        columns = ", ".join(sorted(facts.columns))
+        raise UserError(f"{model.place}: reads {columns}; --diagnose is for models of text alone")
     pieces = [len(pieces_of(facts.segmenter, line)) for line in sources]
     divided_at = facts.longest or USUAL_LENGTH
     groups = [[i for i, n in enumerate(pieces) if (n > divided_at) is far] for far in (False, True)]
-    settings = with_decode(model.settings, options.decode)
 
     def translated(lines: Sequence[str], changes: Mapping[str, object]) -> list[str]:
-        decode = with_decode(settings, changes).decode
+        decode = with_decode(model.settings, changes).decode
         kept = KeptTranslation(system.label, model, test, lines, decode, {}, options.cache)
         return translate_all([kept], options)[0]
 
@@ -74,17 +74,21 @@ def diagnose(
         )
     draw = random.Random(options.seed)
     sample = sorted(draw.sample(groups[1], min(SAMPLE, len(groups[1]))))
-    source_side, target_side = modeldir.sides(model.paths[0])
-    usual = _ratio(source_side.segmenter, target_side.segmenter, sources, hypotheses, groups[0])
+    read = sum(pieces[i] for i in groups[0])
+    written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in groups[0])
+    shortest = min(
+        SHARE * written / read if read else SHARE, model.settings.decode.max_length_ratio
+    )
     remedies = []
-    for name, changes in _remedies(divided_at, usual).items() if sample else ():
+    for name, changes in _remedies(divided_at, shortest).items() if sample else ():
         lines = translated([sources[i] for i in sample], changes) if changes else None
         outputs = dict(zip(sample, lines or [hypotheses[i] for i in sample], strict=True))
-        overrides = [f"decode.{key}={value}" for key, value in changes.items()]
+        tried = {**options.decode, **changes} if changes else {}
+        overrides = [f"decode.{key}={value}" for key, value in tried.items()]
         remedies.append(Remedy(name, overrides, text.losses(sample, outputs)))
     return LongText(
-        model.place, str(source), model.run is not None, facts.longest, divided_at,
-        max(pieces), reference is not None, within, beyond, remedies,
+        model.place, str(source), model.run is not None, "relative" in model.settings.encoding,
+        facts.longest, divided_at, max(pieces), reference is not None, within, beyond, remedies,
     )  # fmt: skip
 
 
@@ -98,27 +102,15 @@ def _model_of(system: System) -> SystemModel:
     return model
 
 
-def _ratio(
-    source: Segmenter,
-    target: Segmenter,
-    sources: Sequence[str],
-    hypotheses: Sequence[str],
-    lines: Sequence[int],
-) -> float:
-    """Pieces of translations per piece of their sources; 1 without lines."""
-    read = sum(len(pieces_of(source, sources[i])) for i in lines)
-    return sum(len(pieces_of(target, hypotheses[i])) for i in lines) / read if read else 1.0
-
-
-def _remedies(most: int, usual: float) -> dict[str, dict[str, object]]:
-    """Search settings to try, by name; `usual`: pieces of a translation per piece of a source."""
-    shortest: dict[str, object] = {"min_length_ratio": round(SHARE * usual, 2)}
+def _remedies(most: int, shortest: float) -> dict[str, dict[str, object]]:
+    """Search settings to try, by name; shortest: least pieces of a translation per source piece."""
+    not_too_short: dict[str, object] = {"min_length_ratio": round(shortest, 2)}
     return {
         "as the model searches": {},
         "in parts": {"max_source": most, "too_long": "split"},
-        "not too short": shortest,
+        "not too short": not_too_short,
         "without repetitions": {"no_repeat_ngram": NGRAM},
-        "both": {**shortest, "no_repeat_ngram": NGRAM},
+        "both": {**not_too_short, "no_repeat_ngram": NGRAM},
     }
 
 
@@ -137,26 +129,19 @@ class _Text(NamedTuple):
         given = sum(len("".join(line.split())) for line in outputs)
         return Losses(
             len(lines),
-            self._missing(outputs, others) if self.references is not None else None,
+            self._lost(outputs, others) if self.references is not None else None,
             None,
             repetition(outputs),
             given / characters if characters else None,
         )
 
-    def _missing(self, outputs: Sequence[str], references: Sequence[str]) -> Share | None:
-        wanted = [ngrams(line) for line in references]
-        counts = np.array(
-            [
-                (arrived(grams, ngrams(output)), grams.total())
-                for grams, output in zip(wanted, outputs, strict=True)
-            ]
-        )
-        if not counts.size or not counts[:, 1].sum():
-            return None
-        sums = resampled(counts.astype(float), self.options.samples, self.options.seed)
-        low, high = interval(1 - sums[:, 0] / np.maximum(sums[:, 1], 1))
-        matched, total = counts.sum(0)
-        return Share(1 - matched / total, low, high)
+    def _lost(self, outputs: Sequence[str], references: Sequence[str]) -> Share | None:
+        expected = [ngrams(line) for line in references]
+        counts = [
+            [lost(grams, [ngrams(output)]), grams.total()]
+            for grams, output in zip(expected, outputs, strict=True)
+        ]
+        return pooled_share(np.array(counts), self.options.samples, self.options.seed)
 
     def unattended(
         self, paths: Sequence[Path], lines: Sequence[int], hypotheses: Sequence[str]

@@ -3,7 +3,6 @@
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nmt.compare.losses import loss_parts
@@ -27,7 +26,7 @@ def test() -> TranslatedTest:
     return TranslatedTest(references, [], lengths=lengths, longest_trained=[10])
 
 
-def found(test: TranslatedTest, free: Any, forced: Any) -> LossParts:
+def parts_of(test: TranslatedTest, free: Any, forced: Any) -> LossParts:
     """The parts where `free(words)` and `forced(words)` translate the words of long lines."""
 
     def translated(by: Any) -> list[str]:
@@ -53,7 +52,7 @@ def whole(words: list[str]) -> list[str]:
 
 
 def test_what_comes_back_with_the_length_is_the_end_sign(test: TranslatedTest) -> None:
-    parts = found(test, lambda words: words[:10], whole)
+    parts = parts_of(test, lambda words: words[:10], whole)
     assert parts.end.mean == pytest.approx(0.5, abs=0.05)
     assert parts.place.mean == parts.content.mean == parts.within.mean == 0
 
@@ -62,7 +61,7 @@ def test_what_is_lost_behind_the_beginning_is_the_place(test: TranslatedTest) ->
     def fading(words: list[str]) -> list[str]:
         return [*words[:10], *(word[::-1] for word in words[10:])]
 
-    parts = found(test, fading, fading)
+    parts = parts_of(test, fading, fading)
     assert parts.place.mean == pytest.approx(0.5, abs=0.06)
     assert parts.end.mean == 0 and parts.content.mean == pytest.approx(0, abs=0.01)
 
@@ -71,7 +70,7 @@ def test_what_is_lost_from_the_beginning_on_is_content(test: TranslatedTest) -> 
     def poor(words: list[str]) -> list[str]:
         return [word[::-1] if n % 5 == 2 else word for n, word in enumerate(words)]
 
-    parts = found(test, poor, poor)
+    parts = parts_of(test, poor, poor)
     assert parts.content.mean == pytest.approx(parts.beyond.mean, abs=0.05)
     assert parts.content.mean > 0.3
     assert abs(parts.place.mean) < 0.05 and parts.end.mean == 0
@@ -89,11 +88,12 @@ def test_shares_by_plain_loops_and_means_over_runs(test: TranslatedTest) -> None
         for i in lines:
             letters = test.references[i].replace(" ", "")
             cut = len(letters) // 2
-            grams = [
-                [p[j : j + 6] for j in range(len(p) - 5)] for p in (letters[:cut], letters[cut:])
-            ]
-            assert not set(grams[0]) & set(grams[1])
-            for gram in grams[0] if beginning else [*grams[0], *grams[1]]:
+            whole, start, rest = (
+                [text[j : j + 6] for j in range(len(text) - 5)]
+                for text in (letters, letters[:cut], letters[cut:])
+            )
+            assert not set(start) & set(rest)
+            for gram in start if beginning else whole:
                 total += 1
                 absent += gram not in hypotheses[i].replace(" ", "")
         return absent, total
@@ -129,4 +129,7 @@ def test_a_draw_may_be_of_lines_without_n_grams() -> None:
     test = TranslatedTest(["", "abcdefghijklmnop", ""], [], lengths=[0, 1, 3])
     far = test._replace(references=["abcdefghijklmnop", "", "abcdefghijklmnopq"], lengths=[1, 1, 3])
     parts = loss_parts(far, 2, [far.references], [far.references], BOOTSTRAP)
-    assert parts is not None and np.isfinite(parts.within.low)
+    assert parts is not None
+    assert {(share.mean, share.low, share.high) for share in shares_of(parts)} == {(0, 0, 0)}
+    apart = loss_parts(far, 2, [["b", "", "b"]], [["b", "", "b"]], BOOTSTRAP)
+    assert apart and (apart.within.mean, apart.within.low, apart.beyond.low) == (1, 1, 1)

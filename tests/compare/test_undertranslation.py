@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmt.compare.report import PartShares
+from nmt.compare.report import PartShares, Share
 from nmt.compare.scoring import Bootstrap, TranslatedTest, mean_of_known
 from nmt.compare.undertranslation import by_place, dropped_halves, part_counts, repetition
 
@@ -97,22 +97,30 @@ def test_lines_and_parts_are_parallel() -> None:
 def test_parts_by_hand() -> None:
     """Each n-gram of a part that no other has, looked for by plain loops."""
     parts = [(["x"] * 3, [FIRST, SECOND, "Nobody knows why Jupiter's yellow moons hum."])]
-    for hypothesis in ("", FIRST, f"{SECOND} {SECOND} {FIRST[:40]}", "Something else."):
-        letters = "".join(hypothesis.split())
-        (found,) = part_counts([hypothesis], parts)
-        texts = ["".join(text.split()) for text in parts[0][1]]
-        grams = [[t[i : i + n] for n in range(1, 7) for i in range(len(t) - n + 1)] for t in texts]
-        recalls = []
-        for place, part in enumerate(found):
-            others = {gram for at, each in enumerate(grams) if at != place for gram in each}
-            own = [gram for gram in grams[place] if gram not in others]
-            seen = {g: sum(letters.startswith(g, i) for i in range(len(letters))) for g in own}
-            assert part.own == len(own)
-            assert part.arrived == sum(min(own.count(g), n) for g, n in seen.items())
-            assert part.surplus == sum(max(0, n - own.count(g)) for g, n in seen.items())
-            recalls.append(part.arrived / part.own)
-        omitted = [not hypothesis or recall < max(recalls) / 3 for recall in recalls]
-        assert [part.omitted for part in found] == omitted
+    texts = ["".join(text.split()) for text in parts[0][1]]
+
+    def counts(orders: Sequence[int], output: str) -> list[tuple[int, int, int]]:
+        """By part: how many arrived, how many there are, how many are too many."""
+        grams = [[t[i : i + n] for n in orders for i in range(len(t) - n + 1)] for t in texts]
+        numbers = []
+        for place, of_part in enumerate(grams):
+            others = {gram for at, other in enumerate(grams) if at != place for gram in other}
+            alone = [gram for gram in of_part if gram not in others]
+            seen = {g: sum(output.startswith(g, i) for i in range(len(output))) for g in alone}
+            arrived = sum(min(alone.count(g), n) for g, n in seen.items())
+            surplus = sum(max(0, n - alone.count(g)) for g, n in seen.items())
+            numbers.append((arrived, len(alone), surplus))
+        return numbers
+
+    for hypothesis in ("", FIRST, f"{SECOND} {SECOND} {FIRST[:40]}", "Something else.", "0 0"):
+        output = "".join(hypothesis.split())
+        (counted,) = part_counts([hypothesis], parts)
+        assert [part[:3] for part in counted] == counts([6], output)
+        recalls = [arrived / total for arrived, total, _ in counts(range(1, 7), output)]
+        left_out = [not recall or recall < max(recalls) / 3 for recall in recalls]
+        assert [part.left_out for part in counted] == left_out
+        if not output.strip("0"):
+            assert all(left_out)
     assert part_counts(["x"], [([], [])]) == [[]]
     assert part_counts(["x"], [(["s", "s"], ["", FIRST])])[0][0] == (0, 0, 0, None)
 
@@ -139,3 +147,13 @@ def test_places_are_apart_by_the_number_of_parts_and_means_over_runs() -> None:
     assert second and second.low == pytest.approx(1 / 2) and second.high == 1
     assert {row.cells[1] for row in rows} == {PartShares(None, None, None)}
     assert by_place(test._replace(parts=None), Bootstrap([25])) == []
+
+
+def test_draws_of_lines_without_n_grams_do_not_widen_an_interval() -> None:
+    """Of two lines one is too short for any: half of the draws have it alone, or do not."""
+    parts = [(["x", "y"], [FIRST, SECOND]), (["x", "y"], ["Yes.", "No."])]
+    test = TranslatedTest([f"{FIRST} {SECOND}", "Yes. No."], [[[FIRST, "No."]]], parts=parts)
+    first, second = (row.cells[0] for row in by_place(test, Bootstrap([25], samples=50)))
+    assert first.arrived == Share(1.0, 1.0, 1.0)
+    assert second.arrived and second.arrived.low == second.arrived.mean == second.arrived.high < 0.1
+    assert second.repeated == 0

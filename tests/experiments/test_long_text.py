@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.cli import evaluate
 from nmt.compare.attention.statistics import AttentionStatistics, SentenceCoverage
-from nmt.compare.long_text import LongText, Losses
+from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.text import long_text as text
 from nmt.config import Settings
 from nmt.data.vocab import EOS
@@ -71,14 +71,14 @@ def test_what_is_lost_and_what_parts_give(command: Run) -> None:
     assert code == 0, err
     assert "sources of up to 30 pieces. 5 of 25 lines (20%) are longer; the longest has 60." in out
     assert row(out, "up to 30 pieces")[:2] == ["20", "0.0"]
-    lines, missing, *_, ratio = row(out, "longer")
-    lost = float(missing)
+    lines, share, *_, ratio = row(out, "longer")
+    lost = float(share)
     assert lines == "5" and 40 < lost < 60 and ratio == "0.48"  # of characters
-    assert f"The long lines miss +{lost:.1f} points more than the others." in out
+    assert f"The long lines lose {lost:.1f} points more than the others." in out
     assert row(out, "as the model searches")[0] == str(lost)
     assert float(row(out, "in parts")[0]) < 5  # characters around the borders are all that is lost
     assert "nmt-translate model decode.max_source=30 decode.too_long=split\n" in out
-    assert "decode.min_length_ratio=0.8" in out
+    assert "nmt-translate model decode.min_length_ratio=0.8\n" in out
     assert "experiment=lengthen parent=model data=files data.root=CORPUS name=longer" in out
 
 
@@ -99,6 +99,16 @@ def test_without_references_it_goes_by_attention(
     assert "translations are 52% shorter than the others'" in out
 
 
+def test_commands_keep_the_settings_that_were_tried(command: Run) -> None:
+    code, out, err = command(
+        *("--source", "text", "--reference", "text"),
+        *("decode.beam_size=2", "decode.max_length_ratio=0.5"),
+    )
+    assert code == 0, err
+    assert "nmt-translate model decode.beam_size=2 decode.max_length_ratio=0.5 decode.max_s" in out
+    assert "decode.max_length_ratio=0.5 decode.min_length_ratio=0.5\n" in out  # not above it
+
+
 def test_where_no_line_is_long(command: Run) -> None:
     Path("text").write_text("w1 w2\nw3\n", encoding="utf-8")
     code, out, err = command("--source", "text", "--reference", "text")
@@ -113,6 +123,10 @@ def test_where_no_line_is_long(command: Run) -> None:
         ((), "--diagnose: of which text? add --source SRC"),
         (("--source", "text", "--html", "x"), "--html: no effect with --diagnose"),
         (("--source", "text", "--rank"), "--rank: no effect with --diagnose"),
+        (("--source", "text", "--lost"), "--lost: no effect with --diagnose"),
+        (("--source", "text", "--lengths", "both"), "--lengths: no effect with --diagnose"),
+        (("--source", "text", "--metric", "TER"), "--metric: no effect with --diagnose"),
+        (("--source", "text", "decode.length=forced"), "model: reads length; --diagnose is for"),
         (("text", "--source", "text"), "text: --diagnose is of one model; name one"),
         (("--source", "text", "--reference", "empty"), "empty: the file is empty"),
         (("--source", "blank"), "blank: no line has text; nothing to diagnose"),
@@ -128,7 +142,18 @@ def test_what_cannot_be_diagnosed(command: Run, words: tuple[str, ...], message:
 def test_where_the_length_of_training_is_not_known() -> None:
     some = Losses(2, None, 0.1, None, 1.0)
     screen = text.long_text(
-        LongText("opus", "a b.de", False, None, 100, 120, False, some, some, [])
+        LongText("opus", "a b.de", False, False, None, 100, 120, False, some, some, [])
     )
     assert "How long the sources of training were is not known; 100 pieces are taken." in screen
     assert "2 of 4 lines (50%)" in screen
+
+
+@pytest.mark.parametrize("relative", [False, True])
+def test_the_encoding_that_a_model_has_is_no_other_encoding(relative: bool) -> None:
+    some = Losses(2, None, 0.1, None, 1.0)
+    remedies = [Remedy("as the model searches", [], some)]
+    screen = text.long_text(
+        LongText("runs/x", "de", True, relative, 30, 30, 60, False, some, some, remedies)
+    )
+    assert "experiment=lengthen parent=runs/x name=longer" in screen
+    assert ("parent=runs/x encoding=relative" in screen) is not relative

@@ -4,16 +4,17 @@ import shlex
 from collections.abc import Iterable, Iterator
 
 from nmt.compare.long_text import LongText, Losses
+from nmt.compare.notation import share_interval
 from nmt.compare.report import Share
 from nmt.compare.text.columns import NamedLine, aligned_table, wrap
 
 
 def long_text(d: LongText) -> str:
-    """Lengths, what is missing, what search gave, what training may give, what is not known."""
+    """Lengths, what is lost, what search gave, what training may give, what is not known."""
     parts = [
         f"{d.model} on {d.source}\n",
         *_section("1. Length", [_lengths(d)]),
-        *_section("2. What is missing", [*_table(d), *_missing(d)]),
+        *_section("2. What is lost", [*_table(d), *_lost(d)]),
     ]
     if d.remedies:
         count = d.remedies[0].losses.lines
@@ -44,14 +45,14 @@ def _lengths(d: LongText) -> str:
 
 def _columns(d: LongText) -> list[str]:
     if d.with_references:
-        return ["lines", "missing", "95 %", "repeated", "length"]
+        return ["lines", "lost", "95 %", "repeated", "length"]
     return ["lines", "unattended", "repeated", "length"]
 
 
 def _cells(d: LongText, losses: Losses, attention: bool = True) -> list[str]:
     end = [_percent(losses.repeated), "-" if losses.length is None else f"{losses.length:.2f}"]
     if d.with_references:
-        return [str(losses.lines), *_share(losses.missing), *end]
+        return [str(losses.lines), *_share(losses.lost), *end]
     return [str(losses.lines), *[_percent(losses.unattended)] * attention, *end]
 
 
@@ -60,9 +61,7 @@ def _percent(value: float | None) -> str:
 
 
 def _share(share: Share | None) -> list[str]:
-    if share is None:
-        return ["-", ""]
-    return [_percent(share.mean), f"[{100 * share.low:.1f}, {100 * share.high:.1f}]"]
+    return ["-", ""] if share is None else [_percent(share.mean), share_interval(share)]
 
 
 def _table(d: LongText) -> list[str]:
@@ -71,23 +70,25 @@ def _table(d: LongText) -> list[str]:
     return aligned_table([NamedLine("", _columns(d)), *lines])
 
 
-def _missing(d: LongText) -> Iterator[str]:
+def _lost(d: LongText) -> Iterator[str]:
     yield ""
     if d.with_references:
         yield wrap(
-            "missing: character n-grams of the references that did not arrive, wrong words "
-            "included; length: characters over those of the references."
+            "lost: character 6-grams of the references that do not stand in the translations, "
+            "wrong words included; length: characters over those of the references."
         )
-        one, other = d.within.missing, d.beyond.missing
-        if one and other:
-            points = 100 * (other.mean - one.mean)
-            sure = "" if other.low > one.high or other.high < one.low else "; the intervals overlap"
-            yield wrap(f"The long lines miss {points:+.1f} points more than the others{sure}.")
+        within, beyond = d.within.lost, d.beyond.lost
+        if within and beyond:
+            points = 100 * (beyond.mean - within.mean)
+            apart = beyond.low > within.high or beyond.high < within.low
+            overlap = "" if apart else "; the intervals overlap"
+            more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
+            yield wrap(f"The long lines lose {more} than the others{overlap}.")
     else:
         yield wrap(
             "By attention and length alone, as there are no references. unattended: source pieces "
-            "that got almost no attention (16 lines of each row); length: characters over those of "
-            "the source."
+            "that got almost no attention (up to 16 lines of each row); length: characters over "
+            "those of the source."
         )
         if d.within.length and d.beyond.length and d.within.lines:
             lost = 1 - d.beyond.length / d.within.length
@@ -113,11 +114,13 @@ def _training(d: LongText) -> Iterator[str]:
     corpus = "" if d.run else " data=files data.root=CORPUS"
     go_on = f"nmt-train experiment=lengthen parent={shlex.quote(d.model)}{corpus}"
     yield f"joined lines:      {go_on} name=longer"
-    yield f"another encoding:  {go_on} encoding=relative name=relative"
+    if not d.relative:
+        yield f"another encoding:  {go_on} encoding=relative name=relative"
     yield wrap(
         "On software manuals (docs/results.md) 450 updates on joined lines took BLEU of lines "
-        "beyond 100 pieces from 1.9 to 10.6, and to 15.1 with encoding=relative, which lost 2.5 on "
-        "short ones. What they give on this text is not known before they are trained."
+        "beyond 100 pieces from 1.9 to 10.6 with encoding=absolute, and to 15.1 with "
+        "encoding=relative, which lost 2.5 on short ones. What they give on this text is not known "
+        "before they are trained."
     )
 
 
