@@ -1,14 +1,10 @@
-"""A report as a picture: BLEU with intervals by length, and the length ratio below.
+"""A report as a picture: BLEU with intervals by length, and the length ratio below."""
 
-Of joined lines, what arrived of their parts stands beside it, by place.
-"""
-
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from nmt.compare.notation import marks_of
-from nmt.compare.report import BucketScores, Report, Score, ScoredTest, Share
+from nmt.compare.report import BucketScores, Report, ScoredTest
 from nmt.figure import drawn
 
 SIZE = (8, 4.5)  # inches
@@ -27,11 +23,7 @@ def draw(report: Report, path: Path) -> None:
     test = report.tests[0]
     rows = test.buckets or test.rows
     with drawn(path, SIZE, font=9) as figure:
-        scores = figure
-        if test.places:
-            scores, parts = figure.subfigures(1, 2, width_ratios=[3, 2])
-            _places(parts.subplots(), report, test)
-        top, below = scores.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
+        top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
         for s in range(len(report.systems)):
             _system(top, below, report, rows, s)
         _training_limits(top, below, report, test)
@@ -48,45 +40,17 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     scores = [rows[i].cells[s].scores[metric] for i in filled]
     x, means = [i + offset for i in filled], [score.mean for score in scores]
     top.plot(x, means, label=report.systems[s].label, markersize=5, linewidth=1, **style)
-    _intervals(top, x, scores, 1, fmt="none", ecolor=style["color"])
+    # a percentile interval of few pairs may not contain its score; a bar cannot be negative
+    low = [max(0.0, score.mean - score.low) for score in scores]
+    high = [max(0.0, score.high - score.mean) for score in scores]
+    bars = {"ecolor": style["color"], "capsize": 3, "linewidth": 1}
+    top.errorbar(x, means, yerr=[low, high], fmt="none", **bars)
     for at, i, mean in zip(x, filled, means, strict=True):
         if rows[i].few:
             top.plot([at], [mean], markersize=5, linestyle="", markerfacecolor="white", **style)
     ratios = [(at, rows[i].cells[s].ratio) for at, i in zip(x, filled, strict=True)]
     known = [(at, ratio) for at, ratio in ratios if ratio is not None]
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
-
-
-def _intervals(
-    axes: Any, x: Sequence[float], values: Sequence[Score | Share], factor: float, **style: Any
-) -> None:
-    """Values times a factor with their intervals.
-
-    That of few pairs may not contain its value; a bar cannot be negative.
-    """
-    low = [factor * max(0.0, value.mean - value.low) for value in values]
-    high = [factor * max(0.0, value.high - value.mean) for value in values]
-    means = [factor * value.mean for value in values]
-    axes.errorbar(x, means, yerr=[low, high], capsize=3, linewidth=1, **style)
-
-
-def _places(axes: Any, report: Report, test: ScoredTest) -> None:
-    """The share of each part that arrived, by its place; a line for each number of parts."""
-    places = [row.name for row in test.places]
-    for s in range(len(report.systems)):
-        for size in {row.parts: None for row in test.places}:
-            shares = [
-                (at, share)
-                for at, row in enumerate(test.places)
-                if row.parts == size and (share := row.cells[s].arrived) is not None
-            ]
-            style = {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[s % len(MARKERS)]}
-            x, values = [at for at, _ in shares], [share for _, share in shares]
-            _intervals(axes, x, values, 100, markersize=5, **style)
-    axes.set_xticks(range(len(places)), [name.replace(" ", "\n") for name in places])
-    axes.set_ylim(bottom=0)
-    axes.set_title("% of each part that arrived, by place", fontsize=9, loc="left")
-    _plain(axes)
 
 
 def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
@@ -115,14 +79,10 @@ def _axes(top: Any, below: Any, test: ScoredTest, rows: list[BucketScores]) -> N
     below.set_xticks(range(len(rows)), [f"{row.name}\nn = {row.pairs:,}" for row in rows])
     below.set_xlim(-0.5, len(rows) - 0.5)
     below.set_xlabel(f"{test.side} length in {test.unit}" if test.unit else "all pairs")
-    _plain(top)
-    _plain(below)
+    for axes in (top, below):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(axis="y", color="0.9", linewidth=0.6)
+        axes.set_axisbelow(True)
     few = "; hollow: few pairs" if marks_of(rows).few else ""
     title = f"{metric.name} by {test.side} length, 95% intervals{few}"
     top.set_title(title, fontsize=9, loc="left")
-
-
-def _plain(axes: Any) -> None:
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.9", linewidth=0.6)
-    axes.set_axisbelow(True)

@@ -143,9 +143,9 @@ class Share:
 class PartShares:
     """What a system makes of one part of joined lines; see `undertranslation.part_counts`."""
 
-    arrived: Share | None  # of the part's own n-grams; None: it has none in any line
+    arrived: Share | None  # of its 6-grams that no other part has; None: it has none in any line
     omitted: float | None  # share of the lines in which it was left out
-    repeated: float | None  # own n-grams of it that are too many, over their number in it
+    repeated: float | None  # how many of these are too many, over their number in the part
 
 
 @dataclass(frozen=True)
@@ -174,6 +174,11 @@ class LossParts:
     end: Share
     place: Share
     content: Share
+
+    @property
+    def few(self) -> bool:
+        """Too few pairs for more than a hint."""
+        return self.pairs < FEW
 
 
 @dataclass(frozen=True)

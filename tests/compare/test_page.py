@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.compare.page import environment, examples, html, panels, svg
+from nmt.compare.page import environment, examples, html, lengths, panels, svg
 from nmt.compare.page.charts import Bands, Curve, Limit, Point, Series, by_length, curve_chart
 from nmt.compare.page.text import bdi, listed, shown
-from nmt.compare.report import REACH, AttentionProfile, BucketScores, Report
+from nmt.compare.report import REACH, AttentionProfile, BucketScores, Report, Share
 from tests.compare import made_up_report
 from tests.compare.made_up_report import HOSTILE, bare, empty
 
@@ -253,12 +253,25 @@ def test_sections_without_values_are_left_out() -> None:
 
 
 def test_places_and_losses_are_shown_where_they_are_known(whole: str) -> None:
-    assert "Parts: own n-grams that arrived, by place and number of the parts" in whole
-    for label in ("Parts: own n-grams too many, concat_seq", "Lost beyond the trained length"):
+    assert "Parts: 6-grams that arrived, by place and number of parts" in whole
+    for label in ("Parts: 6-grams too many, concat_seq", "Lost beyond the trained length"):
         assert f'aria-label="{label}' in whole
-    assert "60.0 % [58.0 %, 63.0 %]" in whole
+    assert "60.0 % [58.0 %, 63.0 %]" in whole and '<td data-v="201">201</td>' in whole
+    (joined,) = [test for test in study().tests if test.places]
+    share = Share(-0.1, -0.2, 0.0)
+    losses = [parts and replace(parts, pairs=99, end=share) for parts in joined.losses]
+    few = html(replace(study(), tests=[replace(joined, losses=losses)], tables=[]))
+    assert '<td data-v="99">99, few</td>' in few and "\u221210.0 % [\u221220.0 %, 0.0 %]" in few
     plain = replace(study(), tests=study().tests[:1], tables=[])
     assert "Parts: " not in html(plain) and "Lost beyond" not in html(plain)
+
+
+def test_lines_of_two_parts_and_of_three_are_not_connected() -> None:
+    (joined,) = [test for test in study().tests if test.places]
+    charts = [sign.chart for sign in lengths.signs_of(study(), joined) if sign.chart]
+    lines = [stroke.d for stroke in charts[-1].strokes if stroke.kind.startswith("l ")]
+    assert charts[-1].name == "Parts: 6-grams that arrived, concat_seq"
+    assert sorted(len(line[1:].split()) // 2 for line in lines) == [2, 2, 2, 2, 3, 3, 3, 3]
 
 
 def test_a_large_study_stays_light(whole: str) -> None:

@@ -104,15 +104,6 @@ def test_plots_are_made_and_repeatable(three: Report, tmp_path: Path, suffix: st
     assert a.stat().st_size > 5000
 
 
-def test_plots_of_joined_lines_show_the_places_of_their_parts(tmp_path: Path) -> None:
-    report = made_up_report.whole()
-    plot.draw(replace(report, tests=report.tests[1:]), tmp_path / "a.svg")
-    svg = (tmp_path / "a.svg").read_text()
-    assert "% of each part that arrived, by place" in svg
-    plot.draw(report, tmp_path / "b.svg")
-    assert "by place" not in (tmp_path / "b.svg").read_text()
-
-
 def test_plots_show_where_training_ends(three: Report, tmp_path: Path) -> None:
     """matplotlib leaves the text of a label as a comment."""
     plot.draw(three, tmp_path / "a.svg")

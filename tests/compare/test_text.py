@@ -237,19 +237,25 @@ def test_parts_of_joined_lines_and_what_is_lost() -> None:
     report = replace(report, tests=report.tests[1:], tables=[])
     parts, lost = render(report).split("Parts of joined lines by place, ")[1].split("Lost beyond ")
     assert re.search(r"1 of 2 +2 of 2 +1 of 3 +2 of 3 +3 of 3\n", parts)
-    assert "n = 40 few" in parts and "own n-grams that arrived, %" in parts
+    assert "n = 40 few" in parts and "6-grams that arrived, %" in parts
     assert re.search(r"  relative 100 +60\.0 +50\.0 +60\.0 +50\.0 +40\.0\n", parts)
+    assert re.search(r"    95% +\[50\.0, 70\.0\] +\[40\.0, 60\.0\]", parts)
     assert re.search(r"  absolute 100 +- +- +- +- +-\n", parts)
     assert re.search(r"relative 75 +201 +30\.0 \[28\.0, 33\.0\] +60\.0 \[58\.0, 63\.0\]", lost)
     assert re.search(r"absolute 100 +-( +-)+\n", lost)
+    assert lost.count("lost: share of the references' character 6-grams") == 1
+    losses = [parts and replace(parts, pairs=99) for parts in report.tests[0].losses]
+    few = replace(report.tests[0], places=[], losses=losses, rows=report.tests[0].rows[-1:])
+    assert re.search(r"relative 75 +99 few +30\.0", render(replace(report, tests=[few])))
+    assert "few: under 100 pairs" in render(replace(report, tests=[few]))
     numbers = [
         dict(zip(HEADING, line.split("\t"), strict=True)) for line in tsv(report).split("\n")[1:-1]
     ]
     place = [n for n in numbers if n["bucket"] == "part 2 of 3" and n["system"] == "LSTM 100"]
     assert [(n["metric"], round(float(n["mean"]), 3), n["low"] != "") for n in place] == [
-        ("own n-grams that arrived", 0.5, True),
+        ("6-grams that arrived", 0.5, True),
         ("lines in which it was left out", 0.2, False),
-        ("own n-grams too many", 0.02, False),
+        ("6-grams too many", 0.02, False),
     ]
     beyond = [n for n in numbers if n["bucket"] == "beyond"]
     assert len(beyond) == 4 * 5 and {n["pairs"] for n in beyond} == {"201"}

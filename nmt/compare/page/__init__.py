@@ -68,7 +68,7 @@ def environment() -> Environment:
     functions = [
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
         *(conclusion.conclude, rows_of, notation.marks_of, notation.star, notation.beyond),
-        *(lengths.score_charts, lengths.signs_of, lengths.places_of, lengths.bands_of),
+        *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
         *(charts.learning_charts, notation.over_runs, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, best_of, labels, sections, settings),
@@ -100,7 +100,7 @@ def sections(report: Report) -> dict[str, str]:
         "size": ("Size and speed", [s for s in systems if s.parameters is not None or s.runs]),
         "undertranslation": (
             "Under-translation",
-            [t for t in tests if t.places or any(t.losses) or lengths.signs_of(report, t)],
+            [t for t in tests if any(t.losses) or lengths.signs_of(report, t)],
         ),
         "examples": ("Side by side", examples.chosen(report)),
         "attention": ("Attention", report.profiles),

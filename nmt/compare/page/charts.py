@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import NamedTuple
 
 from nmt.compare.page.svg import (
@@ -93,18 +94,19 @@ def by_length(
     for n, curve in enumerate(series):
         offset = 0.5 + SPREAD * ((n + 0.5) / len(series) - 0.5)
         places = [
-            (LEFT + band * (i + offset), point, row.few)
+            (LEFT + band * (i + offset), point, row)
             for i, (point, row) in enumerate(zip(curve.points, bands.rows, strict=True))
             if point is not None
         ]
-        strokes += line(curve.system, [(x, y(point.value)) for x, point, _ in places])
+        for _, connected in groupby(places, lambda place: getattr(place[2], "parts", None)):
+            strokes += line(curve.system, [(x, y(point.value)) for x, point, _ in connected])
         bars = "".join(
             f"M{x:.1f} {y(point.low):.1f}V{y(point.high):.1f}"
             for x, point, _ in places
             if point.low is not None and point.high is not None
         )
         strokes += [Stroke(bars, f"i {classes(curve.system)}")] if bars else []
-        strokes += [mark(curve.system, x, y(p.value), hollow=few) for x, p, few in places]
+        strokes += [mark(curve.system, x, y(p.value), hollow=row.few) for x, p, row in places]
     strokes.append(Stroke(f"M{LEFT:g} {bottom:g}h{band * len(bands.rows):.1f}", "axis"))
     return Chart(name, _description(bands, series, percent), width, HEIGHT, strokes, labels)
 

@@ -1,6 +1,6 @@
 """Scores, length ratios and signs of under-translation by length, as charts."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from math import isfinite
 from typing import NamedTuple
@@ -12,6 +12,7 @@ from nmt.compare.report import (
     UNATTENDED,
     BucketScores,
     PartShares,
+    PlaceScores,
     Report,
     ScoredTest,
     SystemScores,
@@ -28,9 +29,10 @@ class Sign(NamedTuple):
     """A sign of under-translation on one test set."""
 
     title: str
-    chart: Chart
-    values: list[list[float | None]]  # system, bucket
-    references: list[float | None] | None  # the references' own, by bucket
+    chart: Chart | None
+    rows: Sequence[BucketScores | PlaceScores]
+    values: list[list[float | None]]  # system, row
+    references: list[float | None] | None = None  # the references' own, by row
 
 
 def bands_of(report: Report, test: ScoredTest) -> Bands:
@@ -111,28 +113,27 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         caption = f"{title}: {ABOUT[name]}{'; grey bars: references' if any(bars) else ''}"
         values = [[sign(row.cells[s], name) for row in test.rows] for s in range(len(series))]
         references = list(map(reference_sign, test.rows)) if compared else None
-        signs.append(Sign(title, chart._replace(caption=caption), values, references))
-    return signs
+        signs.append(Sign(title, chart._replace(caption=caption), test.rows, values, references))
+    return [*signs, *_signs_by_place(report, test)]
 
 
-def places_of(report: Report, test: ScoredTest) -> list[Sign]:
-    """What arrived, was omitted and repeated of the parts of joined lines, by place."""
-    signs = []
+def _signs_by_place(report: Report, test: ScoredTest) -> Iterator[Sign]:
+    """What became of the parts of joined lines, by place; a chart of what arrived."""
     for name, words in OF_PARTS.items() if test.places else ():
-        title = f"Parts: {words}"
-        series = [
-            Series(s, system.label, [_part_point(row.cells[s], name) for row in test.places])
-            for s, system in enumerate(report.systems)
-        ]
-        bands = Bands(test.places, None, [])
-        chart = by_length(f"{title}, by place, {test.name}", bands, series, percent=True)
-        caption = f"{title}, by place and number of the parts"
-        values = [[of_part(row.cells[s], name) for row in test.places] for s in range(len(series))]
-        signs.append(Sign(title, chart._replace(caption=caption), values, None))
-    return signs
+        title, chart = f"Parts: {words}", None
+        if name == "arrived":
+            series = [
+                Series(s, system.label, [_arrived_point(row.cells[s]) for row in test.places])
+                for s, system in enumerate(report.systems)
+            ]
+            bands = Bands(test.places, None, [])
+            chart = by_length(f"{title}, {test.name}", bands, series, percent=True)
+            chart = chart._replace(caption=f"{title}, by place and number of parts")
+        systems = range(len(report.systems))
+        values = [[of_part(row.cells[s], name) for row in test.places] for s in systems]
+        yield Sign(title, chart, test.places, values)
 
 
-def _part_point(cell: PartShares, name: str) -> Point | None:
-    if name == "arrived" and cell.arrived is not None:
-        return Point(cell.arrived.mean, cell.arrived.low, cell.arrived.high)
-    return _point(of_part(cell, name))
+def _arrived_point(cell: PartShares) -> Point | None:
+    share = cell.arrived
+    return None if share is None else Point(share.mean, share.low, share.high)

@@ -62,7 +62,7 @@ def count(value: float | None) -> str:
 
 def share(value: float | None) -> str:
     """A share of 1 as `3.4 %`."""
-    return DASH if value is None else f"{notation.percent(value)} %"
+    return DASH if value is None else f"{_typeset(notation.percent(value))} %"
 
 
 def signed(value: float, digits: int = 1) -> str:

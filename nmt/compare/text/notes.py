@@ -22,7 +22,9 @@ def notes_of(report: Report) -> list[str]:
     if marks.beyond:
         sides = " or ".join(dict.fromkeys(test.side for test in report.tests))
         notes.append(f"{BEYOND} every {sides} is longer than any in the system's training.")
-    if marks.few:
+    few_places = any(row.few for test in report.tests for row in test.places)
+    few_losses = any(loss.few for test in report.tests for loss in test.losses if loss)
+    if marks.few or few_places or few_losses:
         notes.append(f"few: under {FEW} pairs, not reliable.")
     if marks.published:
         notes.append("paper: Rosendahl et al. (2019).")

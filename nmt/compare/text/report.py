@@ -16,12 +16,21 @@ from nmt.compare.notation import (
     percent,
     reference_sign,
     share,
+    share_interval,
     sign,
 )
 from nmt.compare.report import ComparedSystem, Report, ScoredTest, SystemScores
 from nmt.compare.text.columns import NamedLine, aligned_table, blocks, wrap
 from nmt.compare.text.grid import heading, paper_table, test_grids
 from nmt.compare.text.notes import notes_of
+
+ABOUT_LOSSES = (
+    "lost: share of the references' character 6-grams that do not stand in the translations, with "
+    "95% intervals. end sign + place + content = lost beyond - lost within the trained length. end "
+    "sign: what arrives where outputs are forced to the lengths of the references; place: what "
+    "then is lost more than of the beginnings of the lines; content: what of these is lost more "
+    "than within."
+)
 
 
 def render(report: Report) -> str:
@@ -33,6 +42,8 @@ def render(report: Report) -> str:
         parts.append(_systems(report))
     for test in report.tests:
         parts += [_signs(report, test), _places(report, test), _losses(report, test)]
+    if any(loss for test in report.tests for loss in test.losses):
+        parts.append(wrap(ABOUT_LOSSES))
     parts.append("\n".join(map(wrap, notes_of(report))))
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -91,8 +102,12 @@ def _places(report: Report, test: ScoredTest) -> str:
     for name, title in OF_PARTS.items():
         lines.append(NamedLine(f"{title}, %", [""] * len(test.places)))
         for s, system in enumerate(report.systems):
-            cells = [percent(of_part(row.cells[s], name)) for row in test.places]
-            lines.append(NamedLine(f"  {system.label}", cells))
+            cells = [row.cells[s] for row in test.places]
+            shares = [percent(of_part(cell, name)) for cell in cells]
+            lines.append(NamedLine(f"  {system.label}", shares))
+            if name == "arrived":
+                bounds = [share_interval(cell.arrived) for cell in cells]
+                lines.append(NamedLine("    95%", bounds, optional=True))
     tables = blocks([*heading(test.places), *lines])
     return "\n".join([f"Parts of joined lines by place, {test.name}", "\n\n".join(tables)])
 
@@ -104,15 +119,9 @@ def _losses(report: Report, test: ScoredTest) -> str:
     lines = [NamedLine("", ["n", *OF_LOSSES.values()])]
     for system, parts in zip(report.systems, test.losses, strict=True):
         shares = [share(getattr(parts, name, None)) for name in OF_LOSSES]
-        lines.append(NamedLine(system.label, [count(parts.pairs if parts else None), *shares]))
-    notes = (
-        "Shares of the references' character 6-grams, with 95% intervals. end sign + place + "
-        "content = lost beyond - lost within the trained length. end sign: what arrives where "
-        "outputs are forced to the lengths of the references; place: what then is lost more than "
-        "of the beginnings of the lines; content: what of these is lost more than within."
-    )
-    title = f"Lost beyond the trained length, {test.name}, %"
-    return "\n".join([title, *aligned_table(lines), wrap(notes)])
+        pairs = f"{count(parts.pairs)}{' few' if parts.few else ''}" if parts else EMPTY
+        lines.append(NamedLine(system.label, [pairs, *shares]))
+    return "\n".join([f"Lost beyond the trained length, {test.name}, %", *aligned_table(lines)])
 
 
 def _percent(name: str, cell: SystemScores) -> str:
