@@ -53,6 +53,8 @@ def evaluate(
     for texts, test in zip(read_tests, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
         scored_test = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
+        if test.name != texts.files.name:  # by reference length, too; places are the same
+            scored_test = replace(scored_test, places=[])
         scored_test = models.with_perplexity(scored_test, texts, systems, options)
         scored.append(models.with_losses(scored_test, texts, test, systems, bootstrap, options))
     report = Report(
@@ -97,6 +99,8 @@ def check(
         raise UserError("--perplexity: none of the systems is a model; leave it out")
     if options.lost and not models:
         raise UserError("--lost: none of the systems is a model; leave it out")
+    if options.lost and options.decode.get("length") == "forced":
+        raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
     if options.perplexity and (ensemble := next((m for m in models if len(m.paths) > 1), None)):
         raise UserError(f"{ensemble.place}: --perplexity: of single models only; leave it out")
     if options.by_sentence and not (models or options.lengths):

@@ -98,26 +98,44 @@ def with_losses(
 ) -> ScoredTest:
     """The scored test with why its systems lose what they lose beyond their trained lengths.
 
-    Translates again, with lengths forced to those of the references; CTranslate2 cannot.
+    Translates again, with lengths forced to those of the references.
     """
     if not options.lost:
         return scored
-    by_length = []
-    for system in systems:
-        exported = any(ctranslate2_engine.is_exported(m.paths[0]) for m in system.models)
-        models = [
-            m._replace(
-                settings=with_decode(m.settings, {"length": "forced", "min_length_ratio": 0})
+    lengths = {"length": "forced", "min_length_ratio": 0}
+    forced_systems = []
+    for s, system in enumerate(systems):
+        if reason := _why_not_divided(system, test, s):
+            log.warning(
+                "%s: --lost does not say why %s loses text: %s", *(test.name, system.label, reason)
             )
-            for m in system.models
-        ]
-        by_length.append(system._replace(models=models, facts=None if exported else system.facts))
+        models = [m._replace(settings=with_decode(m.settings, lengths)) for m in system.models]
+        facts = None if reason else system.facts
+        forced_systems.append(system._replace(models=models, facts=facts))
     columns: dict[int, Mapping[str, Path]] = {
         s: {name: path for name, path in files.items() if name != LENGTH}
         for s, files in read_test.columns.items()
     }
-    (translations,) = _translations([read_test._replace(columns=columns)], by_length, options)
+    (translations,) = _translations([read_test._replace(columns=columns)], forced_systems, options)
     return losses.with_losses(scored, test, translations, bootstrap)
+
+
+def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
+    """Why what a system loses cannot be divided into its parts; empty: it can."""
+    if system.facts is None:
+        return "translations in a file have no other lengths"
+    if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
+        return "CTranslate2 cannot force lengths; name the model that was exported"
+    longest = test.longest_trained[s]
+    if longest is None:
+        return "its trained length in these pieces is not known"
+    is_beyond = [length > longest for length in test.lengths or ()]
+    if all(is_beyond) or not any(is_beyond):
+        return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
+    decode, segmenter = system.models[0].settings.decode, system.facts.segmenter
+    if any(len(pieces_of(segmenter, line)) > decode.max_source for line in test.sources or ()):
+        return f"some sources have more than decode.max_source={decode.max_source} pieces"
+    return ""
 
 
 def with_perplexity(

@@ -192,6 +192,7 @@ def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, s
         "same run": ([good, good, *test], 2, "the same config and seed as"),
         "label": ([f"a={good}", f"a={other}", *test], 2, "a: "),
         "metric": ([good, *test, "--metric", "BLUE"], 2, "no metric 'BLUE'"),
+        "forced": ([good, *test, "--lost", "decode.length=forced"], 2, "--lost compares with free"),
         "lost": ([str(made.reference), *test, "--lost"], 2, "--lost: none of the systems"),
         "bounds": ([good, *test, "--bounds", "9,3"], 2, "--bounds 9,3"),
         "samples": ([good, *test, "--samples", "3"], 2, "--samples: 3: expected an integer"),
@@ -210,7 +211,18 @@ WRONG = (
         "no text",
         "test",
     ),
-    *("one side", "same test", "same run", "label", "metric", "lost", "bounds", "samples", "place"),
+    *(
+        "one side",
+        "same test",
+        "same run",
+        "label",
+        "metric",
+        "forced",
+        "lost",
+        "bounds",
+        "samples",
+        "place",
+    ),
 )
 
 
@@ -270,7 +282,7 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     words += ["--device", "cpu", "--lost", "decode.max_length_offset=1"]
     assert command.main(words) == 0
     out = capsys.readouterr().out
-    assert "Lost beyond the trained length, toy, %\n" in out and "95% intervals" in out
+    assert "Lost beyond the trained length, toy, %\n" in out and "\nlost: share of the ref" in out
     assert [bool(each.lengths) for each in searched] == [False, False, True, True]
     free, forced = searched[0], searched[2]
     assert forced.decode.length == "forced" and free.decode.length == "free"
@@ -290,6 +302,28 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
         report = evaluate([system], [files], evaluation)
         assert [line.hypotheses[0][0] for line in report.tests[0].lines] == read
     assert len(searched) == 5  # with the file, it is another translation
+
+
+def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What --lost finds within and beyond the trained length, --diagnose finds, too."""
+    plain, model = tmp_path / "report.json", made.runs("absolute-seed1")
+    words = [*model, "--source", str(made.source), "--reference", str(made.reference)]
+    words += ["--samples", "40", "--device", "cpu"]
+    lost = [*words, "--lost", "--metric", "BLEU", "--json", str(plain)]
+    assert command.main(lost) == 0
+    (losses,) = json.loads(plain.read_bytes())["tests"][0]["losses"]
+    capsys.readouterr()
+    assert command.main([*words, "--diagnose"]) == 0
+    screen = capsys.readouterr().out
+    for name, share in (("up to", losses["within"]), ("longer", losses["beyond"])):
+        assert re.search(rf"  {name} .* {100 * share['mean']:.1f} % +\[", screen)
+    assert command.main([*lost, str(made.reference), "decode.max_source=5"]) == 0
+    out, err = capsys.readouterr()
+    assert "Lost beyond" not in out
+    assert "why absolute loses text: some sources have more than decode.max_source=5" in err
+    assert "why test loses text: translations in a file have no other lengths" in err
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:
