@@ -60,3 +60,14 @@ def pooled_share(counts: Floats, samples: int, seed: int) -> Share | None:
     sums = resampled(counts, samples, seed)
     sums = sums[sums[:, 1] > 0]
     return Share(float(part / whole), *interval(sums[:, 0] / sums[:, 1]))
+
+
+def lost_share(
+    references: Sequence[str], outputs: Sequence[str], samples: int, seed: int
+) -> Share | None:
+    """The share of the references' n-grams that do not stand in the outputs, lines pooled."""
+    counts = [
+        [lost(expected, [ngrams(output)]), expected.total()]
+        for expected, output in zip(map(ngrams, references), outputs, strict=True)
+    ]
+    return pooled_share(np.array(counts), samples, seed)

@@ -1,35 +1,13 @@
 """Of what is lost beyond the trained length, how much is the end sign, the place, the content."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from nmt.compare.arrival import Floats, distinctive_ngrams, lost, ngrams
-from nmt.compare.report import LossParts, ScoredTest, Share
+from nmt.compare.report import LossParts, Share
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.significance import interval, resampled
-
-
-def with_losses(
-    scored: ScoredTest,
-    test: TranslatedTest,
-    forced: Sequence[Sequence[Sequence[str]]],
-    bootstrap: Bootstrap,
-) -> ScoredTest:
-    """The scored test with the parts of each system's loss beyond its trained length.
-
-    `forced` (system, run -> lines): the translations whose lengths were forced to those of the
-    references; no run for a system that has none. See `loss_parts`.
-    """
-    limits = test.longest_trained or [None] * len(forced)
-    losses = [
-        None
-        if longest is None or not runs
-        else loss_parts(test, longest, test.hypotheses[s], runs, bootstrap)
-        for s, (longest, runs) in enumerate(zip(limits, forced, strict=True))
-    ]
-    return replace(scored, losses=losses)
 
 
 def loss_parts(
@@ -66,24 +44,24 @@ def loss_parts(
     is_beyond = [length > longest for length in test.lengths]
     if all(is_beyond) or not any(is_beyond):
         return None
-    near, far = list[list[float]](), list[list[float]]()
+    counts_within, counts_beyond = list[list[float]](), list[list[float]]()
     for i, (reference, length) in enumerate(zip(test.references, test.lengths, strict=True)):
         free_ngrams = [ngrams(run[i]) for run in free]
         whole = ngrams(reference)
         if not is_beyond[i]:
-            near.append([lost(whole, free_ngrams), whole.total()])
+            counts_within.append([lost(whole, free_ngrams), whole.total()])
             continue
         forced_ngrams = [ngrams(run[i]) for run in forced]
         letters = "".join(reference.split())
         cut = round(len(letters) * longest / length)
         beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
-        far.append(
+        counts_beyond.append(
             [
                 *(lost(whole, free_ngrams), lost(whole, forced_ngrams), whole.total()),
                 *(lost(beginning, forced_ngrams), beginning.total()),
             ]
         )
-    within, beyond = np.array(near), np.array(far)
+    within, beyond = np.array(counts_within), np.array(counts_beyond)
     if not within[:, 1].sum() or not beyond[:, 4].sum():
         return None
     values = _parts(within.sum(0, keepdims=True), beyond.sum(0, keepdims=True))
@@ -92,7 +70,7 @@ def loss_parts(
     known = (sums[:, 1] > 0) & (sums_beyond[:, 4] > 0)  # a draw may have no n-gram at all
     sampled = _parts(sums[known], sums_beyond[known])
     parts = {name: Share(float(values[name][0]), *interval(sampled[name])) for name in values}
-    return LossParts(pairs=len(far), **parts)
+    return LossParts(pairs=len(beyond), **parts)
 
 
 def _parts(within: Floats, beyond: Floats) -> dict[str, Floats]:

@@ -110,24 +110,19 @@ class PartCounts(NamedTuple):
 
 def part_counts(hypotheses: Sequence[str], parts: JoinedParts) -> list[list[PartCounts]]:
     """What arrived of each part of each joined line."""
+    return [
+        _part_counts(hypothesis, references)
+        for hypothesis, (_, references) in zip(hypotheses, parts, strict=True)
+    ]
+
+
+def _part_counts(hypothesis: str, references: Sequence[str]) -> list[PartCounts]:
+    output, left_out = ngrams(hypothesis), parts_left_out(hypothesis, references)
     counts = []
-    for hypothesis, (_, references) in zip(hypotheses, parts, strict=True):
-        output = ngrams(hypothesis)
-        counts.append(
-            [
-                PartCounts(
-                    arrived(expected, output),
-                    expected.total(),
-                    sum(max(0, output[gram] - count) for gram, count in expected.items()),
-                    left_out,
-                )
-                for expected, left_out in zip(
-                    distinctive_ngrams(references),
-                    parts_left_out(hypothesis, references),
-                    strict=True,
-                )
-            ]
-        )
+    for part, expected in enumerate(distinctive_ngrams(references)):
+        surplus = sum(max(0, output[gram] - count) for gram, count in expected.items())
+        matched = arrived(expected, output)
+        counts.append(PartCounts(matched, expected.total(), surplus, left_out[part]))
     return counts
 
 

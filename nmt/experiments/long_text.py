@@ -7,14 +7,11 @@ those within it, and a sample of them is translated again with other search sett
 import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import numpy as np
-
-from nmt.compare.arrival import lost, ngrams, pooled_share
+from nmt.compare.arrival import lost_share
+from nmt.compare.attention.observe import sampled
 from nmt.compare.attention.statistics import attention_statistics, unattended
 from nmt.compare.long_text import LongText, Losses, Remedy
-from nmt.compare.report import Share
 from nmt.compare.undertranslation import repetition
 from nmt.config import with_decode
 from nmt.data.corpus import read_text
@@ -29,7 +26,6 @@ from nmt.experiments.translate import KeptTranslation, load, translate_all
 from nmt.modeldir import USUAL_LENGTH
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways
-OBSERVED = 16  # lines of each group whose attention is read, where there are no references
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
 
@@ -57,7 +53,8 @@ def diagnose(
         raise UserError(f"{model.place}: reads {columns}; --diagnose is for models of text alone")
     pieces = [len(pieces_of(facts.segmenter, line)) for line in sources]
     divided_at = facts.longest or USUAL_LENGTH
-    groups = [[i for i, n in enumerate(pieces) if (n > divided_at) is far] for far in (False, True)]
+    is_long = [n > divided_at for n in pieces]
+    groups = [[i for i in range(len(pieces)) if is_long[i] is long] for long in (False, True)]
 
     def translated(lines: Sequence[str], changes: Mapping[str, object]) -> list[str]:
         decode = with_decode(model.settings, changes).decode
@@ -65,27 +62,33 @@ def diagnose(
         return translate_all([kept], options)[0]
 
     hypotheses = translated(sources, {})
-    text = _Text(sources, references, options)
-    within, beyond = (text.losses(group, hypotheses) for group in groups)
-    if reference is None:
+
+    def losses(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
+        chosen = [(references or sources)[i] for i in lines]
+        of_outputs, of_chosen = map(_characters, (outputs, chosen))
+        share = lost_share(chosen, outputs, options.samples, options.seed) if references else None
+        ratio = of_outputs / of_chosen if of_chosen else None
+        return Losses(len(lines), share, None, repetition(outputs), ratio)
+
+    within, beyond = (losses(lines, [hypotheses[i] for i in lines]) for lines in groups)
+    if references is None:
         within, beyond = (
-            losses._replace(unattended=text.unattended(model.paths, group, hypotheses))
-            for losses, group in zip((within, beyond), groups, strict=True)
+            group._replace(unattended=_unattended(model, lines, sources, hypotheses, options))
+            for group, lines in zip((within, beyond), groups, strict=True)
         )
-    draw = random.Random(options.seed)
-    sample = sorted(draw.sample(groups[1], min(SAMPLE, len(groups[1]))))
+    sample = sorted(random.Random(options.seed).sample(groups[1], min(SAMPLE, len(groups[1]))))
     read = sum(pieces[i] for i in groups[0])
     written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in groups[0])
-    shortest = min(
-        SHARE * written / read if read else SHARE, model.settings.decode.max_length_ratio
-    )
+    usual = written / read if read else 1.0
+    shortest = min(SHARE * usual, model.settings.decode.max_length_ratio)
     remedies = []
     for name, changes in _remedies(divided_at, shortest).items() if sample else ():
-        lines = translated([sources[i] for i in sample], changes) if changes else None
-        outputs = dict(zip(sample, lines or [hypotheses[i] for i in sample], strict=True))
-        tried = {**options.decode, **changes} if changes else {}
-        overrides = [f"decode.{key}={value}" for key, value in tried.items()]
-        remedies.append(Remedy(name, overrides, text.losses(sample, outputs)))
+        outputs = [hypotheses[i] for i in sample]
+        if changes:
+            outputs = translated([sources[i] for i in sample], changes)
+            changes = {**options.decode, **changes}
+        overrides = [f"decode.{key}={value}" for key, value in changes.items()]
+        remedies.append(Remedy(name, overrides, losses(sample, outputs)))
     return LongText(
         model.place, str(source), model.run is not None, "relative" in model.settings.encoding,
         facts.longest, divided_at, max(pieces), reference is not None, within, beyond, remedies,
@@ -114,44 +117,21 @@ def _remedies(most: int, shortest: float) -> dict[str, dict[str, object]]:
     }
 
 
-class _Text(NamedTuple):
-    """A text, its references, and how intervals are drawn."""
+def _characters(lines: Sequence[str]) -> int:
+    return sum(len("".join(line.split())) for line in lines)
 
-    sources: Sequence[str]
-    references: Sequence[str] | None
-    options: EvaluationOptions
 
-    def losses(self, lines: Sequence[int], hypotheses: Mapping[int, str] | Sequence[str]) -> Losses:
-        """What is missing of these lines, by their translations."""
-        outputs = [hypotheses[i] for i in lines]
-        others = [(self.references or self.sources)[i] for i in lines]
-        characters = sum(len("".join(line.split())) for line in others)
-        given = sum(len("".join(line.split())) for line in outputs)
-        return Losses(
-            len(lines),
-            self._lost(outputs, others) if self.references is not None else None,
-            None,
-            repetition(outputs),
-            given / characters if characters else None,
-        )
-
-    def _lost(self, outputs: Sequence[str], references: Sequence[str]) -> Share | None:
-        expected = [ngrams(line) for line in references]
-        counts = [
-            [lost(grams, [ngrams(output)]), grams.total()]
-            for grams, output in zip(expected, outputs, strict=True)
-        ]
-        return pooled_share(np.array(counts), self.options.samples, self.options.seed)
-
-    def unattended(
-        self, paths: Sequence[Path], lines: Sequence[int], hypotheses: Sequence[str]
-    ) -> float | None:
-        """The share of source pieces without attention in a sample; None: no lines."""
-        filled = [i for i in lines if self.sources[i].strip()]
-        draw = random.Random(self.options.seed)
-        sample = sorted(draw.sample(filled, min(OBSERVED, len(filled))))
-        if not sample:
-            return None
-        (trained,) = load(paths, self.options).models
-        chosen = [self.sources[i] for i in sample], [hypotheses[i] for i in sample]
-        return unattended(attention_statistics(trained, *chosen).sentences)
+def _unattended(
+    model: SystemModel,
+    lines: Sequence[int],
+    sources: Sequence[str],
+    hypotheses: Sequence[str],
+    options: EvaluationOptions,
+) -> float | None:
+    """The share of source pieces without attention in a sample of some lines; None: no lines."""
+    sample = sampled(lines, sources, options.seed)
+    if not sample:
+        return None
+    (trained,) = load(model.paths, options).models
+    chosen = [sources[i] for i in sample], [hypotheses[i] for i in sample]
+    return unattended(attention_statistics(trained, *chosen).sentences)

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.compare import losses
 from nmt.compare.likelihood import with_perplexities
+from nmt.compare.losses import loss_parts
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.config import with_decode
@@ -116,8 +116,16 @@ def with_losses(
         s: {name: path for name, path in files.items() if name != LENGTH}
         for s, files in read_test.columns.items()
     }
-    (translations,) = _translations([read_test._replace(columns=columns)], forced_systems, options)
-    return losses.with_losses(scored, test, translations, bootstrap)
+    (forced_lines,) = _translations([read_test._replace(columns=columns)], forced_systems, options)
+    losses = [
+        loss_parts(test, longest, free_runs, forced_runs, bootstrap)
+        if forced_runs and longest is not None
+        else None
+        for longest, free_runs, forced_runs in zip(
+            test.longest_trained, test.hypotheses, forced_lines, strict=True
+        )
+    ]
+    return replace(scored, losses=losses)
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from nmt.compare.attention.statistics import attention_statistics, profiles, unattended
-from nmt.compare.report import AttentionProfile, BucketScores, ScoredTest
+from nmt.compare.report import AttentionProfile, ScoredTest
 from nmt.compare.scoring import TranslatedTest, lines_of
 from nmt.modeldir import Trained
 
@@ -28,7 +28,9 @@ def observe(
     """
     sources, lengths = test.sources or [], test.lengths or []
     by_bucket = {
-        row.name: sampled(row, lengths, sources, seed) for row in scored.buckets if row.pairs
+        row.name: sampled(lines_of(row, lengths).tolist(), sources, seed)
+        for row in scored.buckets
+        if row.pairs
     }
     examples = [example.line - 1 for example in scored.examples]
     lines = sorted({*examples, *(line for sample in by_bucket.values() for line in sample)})
@@ -52,12 +54,10 @@ def observe(
     return scored, list(profiles(statistics, system, scored.name))
 
 
-def sampled(
-    row: BucketScores, lengths: Sequence[int], sources: Sequence[str], seed: int
-) -> list[int]:
-    """Up to SAMPLE lines of a bucket, drawn by a fixed seed, in order; empty ones are left out."""
-    inside = [int(i) for i in lines_of(row, lengths) if sources[i].strip()]
-    return sorted(random.Random(seed).sample(inside, min(SAMPLE, len(inside))))
+def sampled(lines: Sequence[int], sources: Sequence[str], seed: int) -> list[int]:
+    """Up to SAMPLE of some lines, drawn by a fixed seed, in order; empty ones are left out."""
+    filled = [line for line in lines if sources[line].strip()]
+    return sorted(random.Random(seed).sample(filled, min(SAMPLE, len(filled))))
 
 
 def with_unattended(

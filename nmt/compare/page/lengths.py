@@ -1,9 +1,9 @@
 """Scores, length ratios and signs of under-translation by length, as charts."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from nmt.compare.notation import OF_PARTS, SIGNS, of_part, reference_sign, sign
 from nmt.compare.page.charts import Bands, Limit, Point, Series, by_length
@@ -41,31 +41,40 @@ def bands_of(report: Report, test: ScoredTest) -> Bands:
         Limit(length, systems, test.axis_position(length))
         for length, systems in sorted(report.trained_limits(test).items())
     ]
-    return Bands(_rows(test), test.unit, limits, test.side)
-
-
-def _rows(test: ScoredTest) -> list[BucketScores]:
-    return test.buckets or test.rows
+    return Bands(test.buckets or test.rows, test.unit, limits, test.side)
 
 
 def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     """A chart for each metric, one of the length ratio, and of perplexity where it is known."""
-    bands, rows = bands_of(report, test), _rows(test)
+    bands, by = bands_of(report, test), f"by {test.side} length"
     charts = []
     for metric in test.metrics:
-        better = "higher" if metric.higher_is_better else "lower"
-        name = f"{metric.name} by {test.side} length with 95 % intervals, {test.name}"
-        point = partial(_score_point, metric.name)
-        chart = by_length(name, bands, _series(report, rows, point))
-        charts.append(chart._replace(caption=f"{metric.name}, {better} is better"))
-    ratios = _series(report, rows, lambda cell: _point(cell.ratio))
-    chart = by_length(f"Length ratio by {test.side} length, {test.name}", bands, ratios, level=1.0)
-    charts.append(chart._replace(caption="Length ratio, hypotheses over references"))
-    perplexities = _series(report, rows, lambda cell: _point(cell.perplexity))
-    if any(point for line in perplexities for point in line.points):
-        chart = by_length(f"Perplexity by {test.side} length, {test.name}", bands, perplexities)
-        charts.append(chart._replace(caption="Perplexity of the references, lower is better"))
-    return charts
+        name = f"{metric.name} {by} with 95 % intervals, {test.name}"
+        caption = f"{metric.name}, {'higher' if metric.higher_is_better else 'lower'} is better"
+        charts.append(_chart(report, bands, name, caption, partial(_score_point, metric.name)))
+    name, caption = f"Length ratio {by}, {test.name}", "Length ratio, hypotheses over references"
+    charts.append(_chart(report, bands, name, caption, lambda cell: _point(cell.ratio), level=1.0))
+    name, caption = f"Perplexity {by}, {test.name}", "Perplexity of the references, lower is better"
+    charts.append(_chart(report, bands, name, caption, lambda cell: _point(cell.perplexity)))
+    return list(filter(None, charts))
+
+
+def _chart(
+    report: Report,
+    bands: Bands,
+    name: str,
+    caption: str,
+    point: Callable[[Any], Point | None],
+    **drawing: Any,
+) -> Chart | None:
+    """A chart of the points of all cells; None where none has one."""
+    series = [
+        Series(s, system.label, [point(row.cells[s]) for row in bands.rows])
+        for s, system in enumerate(report.systems)
+    ]
+    if not any(point for line in series for point in line.points):
+        return None
+    return by_length(name, bands, series, **drawing)._replace(caption=caption)
 
 
 def _score_point(metric: str, cell: SystemScores) -> Point | None:
@@ -77,63 +86,42 @@ def _sign_point(name: str, cell: SystemScores) -> Point | None:
     return _point(sign(cell, name))
 
 
+def _arrived_point(cell: PartShares) -> Point | None:
+    share = cell.arrived
+    return None if share is None else Point(share.mean, share.low, share.high)
+
+
 def _point(value: float | None) -> Point | None:
     return None if value is None or not isfinite(value) else Point(value)
 
 
-def _series(
-    report: Report,
-    rows: Sequence[BucketScores],
-    point: Callable[[SystemScores], Point | None],
-) -> list[Series]:
-    return [
-        Series(s, system.label, [point(row.cells[s]) for row in rows])
-        for s, system in enumerate(report.systems)
-    ]
-
-
 def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     """The signs of under-translation that are known of any system."""
-    signs = []
-    bands, rows = bands_of(report, test), _rows(test)
+    signs, systems = [], range(len(report.systems))
+    bands = bands_of(report, test)
     for name, words in SIGNS.items():
-        title = words.capitalize()
-        series = _series(report, rows, partial(_sign_point, name))
-        if not any(point for line in series for point in line.points):
-            continue
-        compared = name == "repeated"
-        bars = list(map(reference_sign, rows)) if compared else []
-        chart = by_length(
-            f"{title} by {test.side} length, {test.name}",
-            bands,
-            series,
-            reference=bars,
-            percent=True,
+        title, references = words.capitalize(), None
+        drawing: dict[str, Any] = {"percent": True}
+        caption = f"{title}: {ABOUT[name]}"
+        if name == "repeated":
+            references = list(map(reference_sign, test.rows))
+            drawing["reference"] = references[: len(bands.rows)]
+            caption += "; grey bars: references" if any(drawing["reference"]) else ""
+        chart = _chart(
+            *(report, bands, f"{title} by {test.side} length, {test.name}", caption),
+            partial(_sign_point, name),
+            **drawing,
         )
-        caption = f"{title}: {ABOUT[name]}{'; grey bars: references' if any(bars) else ''}"
-        values = [[sign(row.cells[s], name) for row in test.rows] for s in range(len(series))]
-        references = list(map(reference_sign, test.rows)) if compared else None
-        signs.append(Sign(title, chart._replace(caption=caption), test.rows, values, references))
-    return [*signs, *_signs_by_place(report, test)]
-
-
-def _signs_by_place(report: Report, test: ScoredTest) -> Iterator[Sign]:
-    """What became of the parts of joined lines, by place; a chart of what arrived."""
+        if chart:
+            values = [[sign(row.cells[s], name) for row in test.rows] for s in systems]
+            signs.append(Sign(title, chart, test.rows, values, references))
+    bands = Bands(test.places, None, [])
     for name, words in OF_PARTS.items() if test.places else ():
         title, chart = f"Parts: {words}", None
         if name == "arrived":
-            series = [
-                Series(s, system.label, [_arrived_point(row.cells[s]) for row in test.places])
-                for s, system in enumerate(report.systems)
-            ]
-            bands = Bands(test.places, None, [])
-            chart = by_length(f"{title}, {test.name}", bands, series, percent=True)
-            chart = chart._replace(caption=f"{title}, by place and number of parts")
-        systems = range(len(report.systems))
+            caption = f"{title}, by place and number of parts"
+            named = f"{title}, {test.name}"
+            chart = _chart(report, bands, named, caption, _arrived_point, percent=True)
         values = [[of_part(row.cells[s], name) for row in test.places] for s in systems]
-        yield Sign(title, chart, test.places, values)
-
-
-def _arrived_point(cell: PartShares) -> Point | None:
-    share = cell.arrived
-    return None if share is None else Point(share.mean, share.low, share.high)
+        signs.append(Sign(title, chart, test.places, values))
+    return signs

@@ -1,12 +1,13 @@
 """The diagnosis of long lines as one screen of text."""
 
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from nmt.compare.long_text import LongText, Losses
-from nmt.compare.notation import share_interval
-from nmt.compare.report import Share
+from nmt.compare.notation import EMPTY, number, percent, share_interval
 from nmt.compare.text.columns import NamedLine, aligned_table, wrap
+
+OF_REFERENCES = ["lost", "95 %"]  # columns
 
 
 def long_text(d: LongText) -> str:
@@ -14,7 +15,7 @@ def long_text(d: LongText) -> str:
     parts = [
         f"{d.model} on {d.source}\n",
         *_section("1. Length", [_lengths(d)]),
-        *_section("2. What is lost", [*_table(d), *_lost(d)]),
+        *_section("2. What is lost", _lost(d)),
     ]
     if d.remedies:
         count = d.remedies[0].losses.lines
@@ -43,34 +44,33 @@ def _lengths(d: LongText) -> str:
     return wrap(f"{trained} {share} are longer; the longest has {d.longest}.")
 
 
-def _columns(d: LongText) -> list[str]:
-    if d.with_references:
-        return ["lines", "lost", "95 %", "repeated", "length"]
-    return ["lines", "unattended", "repeated", "length"]
-
-
-def _cells(d: LongText, losses: Losses, attention: bool = True) -> list[str]:
-    end = [_percent(losses.repeated), "-" if losses.length is None else f"{losses.length:.2f}"]
-    if d.with_references:
-        return [str(losses.lines), *_share(losses.lost), *end]
-    return [str(losses.lines), *[_percent(losses.unattended)] * attention, *end]
-
-
 def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{100 * value:.1f} %"
+    return EMPTY if value is None else f"{percent(value)} %"
 
 
-def _share(share: Share | None) -> list[str]:
-    return ["-", ""] if share is None else [_percent(share.mean), share_interval(share)]
+COLUMNS: dict[str, Callable[[Losses], str]] = {
+    "lines": lambda losses: str(losses.lines),
+    "lost": lambda losses: _percent(None if losses.lost is None else losses.lost.mean),
+    "95 %": lambda losses: share_interval(losses.lost),
+    "unattended": lambda losses: _percent(losses.unattended),
+    "repeated": lambda losses: _percent(losses.repeated),
+    "length": lambda losses: number(losses.length, 2),
+}
 
 
-def _table(d: LongText) -> list[str]:
-    rows = [(f"up to {d.divided_at} pieces", d.within), ("longer", d.beyond)]
-    lines = [NamedLine(name, _cells(d, losses)) for name, losses in rows if losses.lines]
-    return aligned_table([NamedLine("", _columns(d)), *lines])
+def _table(rows: Mapping[str, Losses], without: Sequence[str]) -> list[str]:
+    columns = {title: written for title, written in COLUMNS.items() if title not in without}
+    lines = [
+        NamedLine(name, [written(losses) for written in columns.values()])
+        for name, losses in rows.items()
+        if losses.lines
+    ]
+    return aligned_table([NamedLine("", list(columns)), *lines])
 
 
 def _lost(d: LongText) -> Iterator[str]:
+    unknown = ["unattended"] if d.with_references else OF_REFERENCES
+    yield from _table({f"up to {d.divided_at} pieces": d.within, "longer": d.beyond}, unknown)
     yield ""
     if d.with_references:
         yield wrap(
@@ -87,8 +87,8 @@ def _lost(d: LongText) -> Iterator[str]:
     else:
         yield wrap(
             "By attention and length alone, as there are no references. unattended: source pieces "
-            "that got almost no attention (up to 16 lines of each row); length: characters over "
-            "those of the source."
+            "that got almost no attention, of a sample of each row; length: characters over those "
+            "of the source."
         )
         if d.within.length and d.beyond.length and d.within.lines:
             lost = 1 - d.beyond.length / d.within.length
@@ -99,11 +99,8 @@ def _lost(d: LongText) -> Iterator[str]:
 
 
 def _tried(d: LongText) -> Iterator[str]:
-    columns = [name for name in _columns(d) if name not in ("lines", "unattended")]
-    names = {remedy.name: _cells(d, remedy.losses, attention=False)[1:] for remedy in d.remedies}
-    yield from aligned_table(
-        [NamedLine("", columns), *(NamedLine(name, cells) for name, cells in names.items())]
-    )
+    unknown = ["lines", "unattended", *([] if d.with_references else OF_REFERENCES)]
+    yield from _table({remedy.name: remedy.losses for remedy in d.remedies}, unknown)
     yield ""
     for remedy in d.remedies:
         if remedy.overrides:
