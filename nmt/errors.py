@@ -26,6 +26,7 @@ class Exit(IntEnum):
     NO_MEMORY = 71  # the memory of host or device is too small
     CANT_CREATE = 73  # the output directory cannot be written, or is in use
     IO = 74  # reading or writing failed midway
+    OUT_OF_TIME = 75  # trainer.max_hours are over, after saving
     INTERRUPTED = 130  # Ctrl-C, after saving
     USER_SIGNAL = 128 + signal.SIGUSR1  # 138 on Linux: SIGUSR1, after saving
     PIPE = 141  # the reader of the output went away

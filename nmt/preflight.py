@@ -12,6 +12,7 @@ from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
 from nmt.machine.device import pick
 from nmt.machine.memory import memory_of
 from nmt.model import example, invariance, trial
+from nmt.model.freezing import freeze
 from nmt.model.transformer import Transformer
 
 COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
@@ -34,6 +35,10 @@ def check(settings: Settings) -> None:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
     if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
+    try:
+        freeze(model, settings.trainer.freeze)
+    except ValueError as error:
+        raise UserError(f"trainer.freeze={settings.trainer.freeze}: {error}") from None
     _check_lengths(settings, model)
     _check_step(settings)
 

@@ -305,6 +305,14 @@ ELSEWHERE = {  # key -> the test that flips it
     "data.test_shortest": "test_keys_of_the_toy_test_set",
     "data.test_longest": "test_keys_of_the_toy_test_set",
     "trainer.gradient_checkpointing": "tests/training/test_resume.py",
+    **dict.fromkeys(
+        (f"trainer.{key}" for key in ("early_stopping", "dev_metric", "dev_lines", "keep_best")),
+        "tests/training/test_dev_score.py",
+    ),
+    **dict.fromkeys(
+        (f"trainer.{key}" for key in ("max_hours", "freeze", "callback")),
+        "tests/training/test_limits_of_a_run.py",
+    ),
     "trainer.compile": "tests/training/test_compilation.py",
     "trainer.kernels": "tests/kernels/test_kernel_selftest.py",
     "trainer.deterministic": "tests/training/test_precision.py",

@@ -70,10 +70,10 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
 def train(experiment: Experiment) -> Outcome:
     """Train in the experiment's directory, or go on there, as nmt-train does.
 
-    A run that is finished stays as it is. The outcome has the last `step` and the best development
-    `perplexity`. Raises UserError for settings that cannot be, another config or corpus in the
-    directory, and where a signal stopped the run (exit code 128 + its number): then it is saved,
-    and the same call goes on.
+    A run that is finished stays as it is. The outcome has the last `step` and the `best` score on
+    the development text. Raises UserError for settings that cannot be, another config or corpus in
+    the directory, and where a signal (exit code 128 + its number) or trainer.max_hours (75) stopped
+    the run: then it is saved, and the same call goes on.
 
     >>> nmt.train(nmt.compose(["encoding=relative", "tau=8"])).step
     3160

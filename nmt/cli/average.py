@@ -13,7 +13,7 @@ from nmt.experiments import outputs
 USAGE = "nmt-average (RUN --last K | RUN --best K | MODEL MODEL ...) -o OUTPUT"
 ABOUT = """
 Average the weights of several checkpoints (Vaswani et al. 2017, section 6.1): the K newest of a
-run, its K best by development perplexity, or the models that you name. Their settings, text and
+run, its K best checkpoints, or the models that you name. Their settings, text and
 vocabulary must be the same. The mean is computed in float64.
 
 A run keeps its trainer.keep_checkpoints newest checkpoints and its best one, so --last 5 needs a

@@ -152,10 +152,33 @@ class Training:
     gradient_checkpointing: bool = knob("compute layers twice: less memory, the same results")
     max_epochs: int | None = knob("stop after so many epochs; null: no limit", least=1)
     max_steps: int | None = knob("stop after so many updates; null: no limit", least=1)
+    max_hours: float | None = knob(
+        "save and end with exit code 75 after so many hours; null: no limit", least=0, absent=None
+    )
+    early_stopping: int = knob(
+        "stop after so many checkpoints in a row without a new best; 0: never", least=0, absent=0
+    )
     checkpoints_per_epoch: int = knob("dev perplexity and checkpoint so often", least=1)
-    keep_checkpoints: int = knob("newest checkpoints kept in addition to the best one", least=2)
+    keep_checkpoints: int = knob("newest checkpoints kept in addition to the best", least=2)
+    keep_best: int = knob("best checkpoints kept", least=1, absent=1)
+    dev_metric: str = knob(
+        "what decides on the best checkpoint, early stopping and optim=adam_plateau; bleu, chrf: "
+        "of greedy translations of the development text",
+        choices=("perplexity", "bleu", "chrf"),
+        absent="perplexity",
+    )
+    dev_lines: int | None = knob(
+        "first lines of the development text that are translated for dev_metric; null: all",
+        least=1,
+        absent=None,
+    )
     log_every: int = knob("updates between lines of metrics.jsonl", least=1)
     init_from: str | None = knob("run or checkpoint whose weights training starts from")
+    freeze: list[str] = knob(
+        "parts of the model that are not trained: encoder, embeddings, or the beginning of a "
+        "parameter's name",
+        absent=[],
+    )
     ema: float = knob(
         "decay of a moving average of the weights, which is then evaluated and saved; 0: none",
         least=0,
@@ -164,10 +187,19 @@ class Training:
     )
     nonfinite_patience: int = knob("stop after so many non-finite updates in a row", least=1)
     tensorboard: bool = knob("write TensorBoard files too, where it is installed")
+    callback: str | None = knob(
+        "package:function, called with each line of metrics.jsonl and the run's directory",
+        absent=None,
+    )
 
     def __post_init__(self) -> None:
         if self.max_epochs is None and self.max_steps is None:
             raise UserError("trainer.max_epochs and trainer.max_steps are null: give one of them")
+        if self.dev_lines is not None and self.dev_metric == "perplexity":
+            raise UserError(
+                f"trainer.dev_lines={self.dev_lines}: no effect with "
+                "trainer.dev_metric=perplexity, which reads all; leave it out, or choose bleu"
+            )
 
 
 @dataclass

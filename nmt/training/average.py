@@ -27,7 +27,7 @@ Choice = Callable[[Path, list[Saved], int], list[Saved]]
 def of_run(run: Path, count: int, choose: Choice) -> Trained:
     """Return the mean of `count` checkpoints of a run, which may be in training: `last` or `best`.
 
-    Checkpoints that were saved on a signal do not count: their dev perplexity is unknown, and an
+    Checkpoints that were saved on a signal do not count: they were not measured, and an
     uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
     keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
     """
@@ -41,7 +41,7 @@ def of_run(run: Path, count: int, choose: Choice) -> Trained:
         paths = modelpath.checkpoints(directory)
         try:
             saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
-            chosen = choose(run, [s for s in saved if s.perplexity is not None], count)
+            chosen = choose(run, [s for s in saved if s.cost is not None], count)
             return _mean([s.path for s in chosen])
         except (UserError, OSError):
             if all(path.exists() for path in paths):
@@ -59,8 +59,8 @@ def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:
 
 
 def best(run: Path, saved: list[Saved], count: int) -> list[Saved]:
-    """The kept checkpoints of the lowest dev perplexity; of equals the oldest."""
-    ranked = sorted(saved, key=lambda s: (s.perplexity, s.step))[:count]
+    """The kept checkpoints that are best by trainer.dev_metric; of equals the oldest."""
+    ranked = sorted(saved, key=lambda s: (s.cost, s.step))[:count]
     return _enough(run, sorted(ranked, key=lambda s: s.step), count, "best")
 
 
@@ -75,7 +75,7 @@ def _enough(run: Path, chosen: list[Saved], count: int, which: str) -> list[Save
     if len(chosen) < count:
         raise UserError(
             f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
-            "or train with a higher trainer.keep_checkpoints",
+            f"or train with a higher trainer.keep_{'best' if which == 'best' else 'checkpoints'}",
             Exit.DATA,
         )
     return chosen

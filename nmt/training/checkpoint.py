@@ -40,18 +40,22 @@ class Saved(NamedTuple):
         return int(self.state["step"])
 
     @property
-    def perplexity(self) -> float | None:
-        """Its dev perplexity; None if it was saved on a signal, without measuring one."""
-        return self.state["perplexity"]
+    def cost(self) -> float | None:
+        """The lower, the better: dev perplexity, or a score of trainer.dev_metric as a negative.
+
+        None if it was saved on a signal, without measuring one.
+        """
+        return self.state.get("cost", self.state["perplexity"])
 
 
 class Checkpoints:
     """The directory RUN/checkpoints, and the pointer RUN/best."""
 
-    def __init__(self, run: Path, keep: int) -> None:
-        self.run, self.keep = run, keep
+    def __init__(self, run: Path, keep: int, keep_best: int = 1) -> None:
+        """`keep`: how many of the newest are kept, and `keep_best`: how many of the best."""
+        self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / DIRECTORY
-        self.best: tuple[float, str] | None = None  # dev perplexity, name
+        self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
         self.pointer = Record(run / modelpath.BEST)
 
     def recover(self) -> Saved | None:
@@ -71,19 +75,23 @@ class Checkpoints:
                 "restore one, or start anew in an empty directory with another name=",
                 Exit.DATA,
             )
-        seen = [(s.perplexity, s.path.name) for s in saved if s.perplexity is not None]
-        self.best = min(seen, key=lambda pair: pair[0], default=None)  # of equals the oldest
+        self.costs = {s.path.name: s.cost for s in saved if s.cost is not None}
         self._point()
         return saved[-1] if saved else None
 
-    def save(self, step: int, perplexity: float | None, files: Iterable[tuple[str, bytes]]) -> None:
+    @property
+    def best(self) -> tuple[float, str] | None:
+        """Cost and name of the best checkpoint, of equals the oldest; None: none was measured."""
+        return min(((cost, name) for name, cost in self.costs.items()), default=None)
+
+    def save(self, step: int, cost: float | None, files: Iterable[tuple[str, bytes]]) -> None:
         """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
             Record(path, directory=True).make_way()
             manifest.write(path, files)
-        if perplexity is not None and (self.best is None or perplexity < self.best[0]):
-            self.best = (perplexity, path.name)
+        if cost is not None:
+            self.costs[path.name] = cost
         self._point()
         self._rotate()
 
@@ -99,18 +107,22 @@ class Checkpoints:
             return None
 
     def _point(self) -> None:
-        if self.best is not None and modelpath.best(self.run) != self.best[1]:
+        if (best := self.best) is not None and modelpath.best(self.run) != best[1]:
             with self.pointer.written():
                 self.pointer.make_way()
                 if self.pointer.path.exists() and modelpath.best(self.run) is None:
                     log.warning("%s: names no checkpoint; written anew", self.pointer.path)
-                atomic.replace(self.pointer.path, f"{self.best[1]}\n".encode())
+                atomic.replace(self.pointer.path, f"{best[1]}\n".encode())
 
     def _rotate(self) -> None:
-        best = self.best[1] if self.best else None
+        ranked = sorted(
+            (cost, name) for name, cost in self.costs.items()
+        )  # names in order of steps
+        best = {name for _, name in ranked[: self.keep_best]}
         for path in modelpath.checkpoints(self.directory)[: -self.keep]:
-            if path.name != best:
+            if path.name not in best:
                 atomic.discard(path)
+                self.costs.pop(path.name, None)
 
 
 def verified(path: Path) -> Saved:

@@ -10,7 +10,9 @@ import nmt
 from nmt.kernels import choice
 from nmt.machine.device import device_name
 from nmt.machine.machine import this_machine, use
+from nmt.model.transformer import Transformer
 from nmt.training.run import Run
+from nmt.training.timetable import Timetable
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -57,14 +59,18 @@ def share_machine(run: Run) -> None:
     use(run.world.broadcast(lambda: str(this_machine())))
 
 
-def announce(described: dict[str, str], size: int, updates: int, of_epoch: int, pairs: int) -> None:
-    """Log how many parameters are trained, on what device, and for how long."""
+def announce(model: Transformer, described: dict[str, str], plan: Timetable, pairs: int) -> None:
+    """Log what is trained, on what device, on how many pairs of text, and for how long."""
+    for site, encodings in model.sites.items():
+        if encodings.breaks_shift_invariance is not None:
+            log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
     device = described["device"]
     if "cuda" not in described:
         device += f", threads: {described['threads']}"
     log.info(
-        f"training {size:,} parameters in {described['format']} on {device}; {updates:,} updates, "
-        f"{of_epoch:,} to an epoch of {pairs:,} pairs"
+        f"training {size:,} parameters in {described['format']} on {device}; {plan.last:,} "
+        f"updates, {plan.updates:,} to an epoch of {pairs:,} pairs"
     )
     log.info("machine: %s; %s", described["processor"], described["machine"])
 

@@ -18,6 +18,7 @@ NEEDED = {
     "train": {"perplexity", "lr", "tokens_per_second"},
     "dev": {"perplexity"},
     "skipped": set[str](),
+    "split": {"splits"},
 }  # keys that a line of each kind has in addition to its step
 
 HELD = 2**20  # bytes that wait for room on a full disk

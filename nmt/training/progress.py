@@ -4,18 +4,21 @@ import logging
 import math
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
 
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from nmt.errors import UserError, visible, where_raised
 from nmt.training.metrics import METRICS, Line, metrics_file
 from nmt.training.records import Record
 from nmt.training.stateful import Stateful
 
 BOARD = "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
+LONGEST = 300  # characters of the error of a callback that cannot be imported
 
 log = logging.getLogger(__name__)
 
@@ -109,6 +112,15 @@ class MetricsLog:
             *(line["step"], line["lr"], shown, more),
         )
 
+    def split(self, line: Line) -> None:
+        """Report on an update whose batches were halved, for want of memory."""
+        self._write({"kind": "split", **line})
+        log.warning(
+            "step %d: out of memory; its batches are halved (%d such updates so far; a lower "
+            "trainer.batch_tokens with a higher trainer.accumulate is faster)",
+            *(line["step"], line["splits"]),
+        )
+
     def _show(self, **fields: str) -> None:
         self.fields.update(fields)
         self.bar.set_postfix(self.fields)
@@ -120,9 +132,17 @@ class MetricsLog:
 
 @contextmanager
 def metrics_log(
-    run: Path, step: int, last: int, tensorboard: bool = False, silent: bool = False
+    run: Path,
+    step: int,
+    last: int,
+    tensorboard: bool = False,
+    callback: str | None = None,
+    silent: bool = False,
 ) -> Iterator[MetricsLog]:
-    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not."""
+    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not.
+
+    `callback` is trainer.callback.
+    """
     bar = tqdm(
         total=last, initial=step, unit="update", leave=False,
         disable=silent or None,  # None: no bar where stderr is no terminal
@@ -131,12 +151,46 @@ def metrics_log(
         stack.enter_context(bar)
         if not bar.disable:
             stack.enter_context(logging_redirect_tqdm())
-        writers = []
+        writers: list[Callable[[Line], None]] = []
         if not silent:
             writers.append(stack.enter_context(metrics_file(run / METRICS, step)))
-        if tensorboard and not silent:
-            writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
+            if tensorboard:
+                writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
+            if callback is not None:
+                writers.append(calling(callback, run))
         yield MetricsLog(bar, writers)
+
+
+def function_of(callback: str) -> Callable[[Line, Path], None]:
+    """The function of trainer.callback; raises UserError if there is none of this name."""
+    try:
+        function = EntryPoint("callback", callback, "nmt").load()
+    except (ImportError, AttributeError, ValueError) as error:
+        raise UserError(
+            f"trainer.callback={callback}: {visible(error, LONGEST)}; give package:function of "
+            "what Python can import here (see PYTHONPATH)"
+        ) from None
+    if not callable(function):
+        raise UserError(f"trainer.callback={callback}: not a function")
+    return function
+
+
+def calling(callback: str, run: Path) -> Callable[[Line], None]:
+    """A writer of lines that calls trainer.callback; if that raises, training goes on without."""
+    function, failed = function_of(callback), False
+
+    def tell(line: Line) -> None:
+        nonlocal failed
+        if failed:
+            return
+        try:
+            function(dict(line), run)
+        except Exception as error:
+            failed = True
+            where = where_raised(error)
+            log.warning("trainer.callback=%s: %s; it is not called again", callback, where)
+
+    return tell
 
 
 @contextmanager

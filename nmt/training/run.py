@@ -5,6 +5,8 @@ it is a record for people and scripts that nothing here relies on: see `nmt.trai
 """
 
 import logging
+import math
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -18,10 +20,13 @@ from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import Checkpoints, Saved, newest
 from nmt.training.directory import CONFIG, LOG, STATUS, has_checkpoints, held
 from nmt.training.distributed import SINGLE, World
+from nmt.training.early_stopping import EarlyStopping
 from nmt.training.records import Record, log_file
 from nmt.training.run_config import read_config, refuse_other_config
 from nmt.training.signals import stop_signals
 from nmt.training.timetable import timetable
+
+STOPPED_BY = {Exit.OUT_OF_TIME: "trainer.max_hours"}
 
 log = logging.getLogger(__name__)
 
@@ -30,24 +35,21 @@ class Outcome(NamedTuple):
     """How a run ended."""
 
     step: int
-    perplexity: float | None  # the best on the dev set
+    best: float | None  # the best score on the development text; None: none has been measured
+    metric: str = "perplexity"  # of that score, or bleu, or chrf: trainer.dev_metric
     already_finished: bool = False  # it was finished before, and nothing was done
-    signal: Signals | None = None  # what stopped it
-
-    @property
-    def code(self) -> Exit:
-        """The exit code: 0, or 128 + the signal's number."""
-        return Exit.OK if self.signal is None else Exit(128 + self.signal)
+    code: Exit = Exit.OK  # else why it was stopped: 75, or 128 and the number of a signal
+    early: bool = False  # it was finished by trainer.early_stopping
 
     def __str__(self) -> str:
         """Say in one line what to tell the user."""
-        if self.signal is not None:
-            return (
-                f"stopped by {self.signal.name} at step {self.step}, saved; "
-                "resume with the same command"
-            )
-        best = "" if self.perplexity is None else f", best dev perplexity {self.perplexity:.4g}"
-        return f"{'already ' if self.already_finished else ''}finished at step {self.step}{best}"
+        if self.code != Exit.OK:
+            by = STOPPED_BY.get(self.code) or Signals(self.code - 128).name
+            return f"stopped by {by} at step {self.step}, saved; resume with the same command"
+        finished = f"{'already ' if self.already_finished else ''}finished at step {self.step}"
+        early = ", by trainer.early_stopping" if self.early else ""
+        best = "" if self.best is None else f", best dev {self.metric} {self.best:.4g}"
+        return f"{finished}{early}{best}"
 
 
 @dataclass
@@ -64,12 +66,18 @@ class Run:
     def __post_init__(self) -> None:
         self.step = self.saved.step if self.saved else 0  # as last reported
         self.begun = False  # training began in this process
+        self._opened = time.monotonic()
         self._status = Record(self.path / STATUS)
 
     @property
     def finished(self) -> bool:
         """Whether all updates were made, on this corpus or another."""
         return self.saved is not None and self.saved.step >= _last(self.saved, self.settings)
+
+    def seconds_left(self) -> float:
+        """Until trainer.max_hours are over, counted from the opening of the run."""
+        hours = self.settings.trainer.max_hours
+        return math.inf if hours is None else hours * 3600 - (time.monotonic() - self._opened)
 
     @property
     def has_checkpoint(self) -> bool:
@@ -115,16 +123,17 @@ class Run:
         self._write_config()
         self.report("running", step)
 
-    def outcome(self, signal: Signals | None = None) -> Outcome:
+    def outcome(self, code: Exit = Exit.OK, early: bool = False) -> Outcome:
         """How the run stands at the step that was last reported."""
-        best = self.checkpoints.best
-        return Outcome(self.step, None if best is None else best[0], not self.begun, signal)
+        best, metric = self.checkpoints.best, self.settings.trainer.dev_metric
+        score = None if best is None else abs(best[0])  # the cost of a BLEU is its negative
+        return Outcome(self.step, score, metric, not self.begun, code, early)
 
-    def end(self, step: int, signal: Signals | None = None) -> Outcome:
-        """Record that the run is finished, or was stopped by a signal."""
+    def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:
+        """Record that the run is finished, perhaps early, or was stopped, which `code` says."""
         self._write_config()  # its budget may have been changed to less than was trained
-        state, self.step = "finished" if signal is None else "stopped", step
-        outcome = self.outcome(signal)
+        state, self.step = "finished" if code == Exit.OK else "stopped", step
+        outcome = self.outcome(code, early)
         self.report(state, step, code=int(outcome.code))
         return outcome
 
@@ -175,7 +184,8 @@ def open_run(
     """
     world.device(settings.trainer.device)  # these two refuse what they cannot serve
     world.check(settings.trainer)
-    checkpoints = Checkpoints(path, settings.trainer.keep_checkpoints)
+    trainer = settings.trainer
+    checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else held(path, elsewhere):
         if not world.rank and has_checkpoints(path):
             refuse_other_config(path, settings, elsewhere)
@@ -196,5 +206,7 @@ def progress(path: Path) -> tuple[int, int]:
 
 
 def _last(saved: Saved, settings: config.Settings) -> int:
-    """The final step of a run."""
+    """The final step of a run, as far as it is known: a run may be ended early."""
+    if EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping")).is_over:
+        return saved.step
     return timetable(saved.state["batches"], settings.trainer).last

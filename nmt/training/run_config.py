@@ -12,6 +12,7 @@ from nmt.training.directory import CONFIG
 
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
+    *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
     *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`

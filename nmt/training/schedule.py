@@ -14,12 +14,14 @@ class Schedule(Stateful, ABC):
     def rate(self, step: int) -> float:
         """Return the learning rate of a step; the first step is 1."""
 
-    def observe(self, perplexity: float) -> None:
-        """Take the finite dev perplexity of a checkpoint into account, if the schedule does."""
+    def observe(self, cost: float) -> None:
+        """Take a checkpoint into account, if the schedule does; lower costs are better."""
 
 
 class PlateauDecay(Schedule):
     """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
+
+    Or, as that is the cost of a checkpoint by default, another one: see `Saved.cost`.
 
     With patience 6, the sixth checkpoint in a row that is not strictly better than the best so
     far cuts the rate, and the count starts anew; the best does not. torch's ReduceLROnPlateau
@@ -37,10 +39,10 @@ class PlateauDecay(Schedule):
         """Return the current rate; it does not depend on the step."""
         return self.lr
 
-    def observe(self, perplexity: float) -> None:
+    def observe(self, cost: float) -> None:
         """Count a stall, or start anew."""
-        if self.best is None or perplexity < self.best:
-            self.best, self.stalled = perplexity, 0
+        if self.best is None or cost < self.best:
+            self.best, self.stalled = cost, 0
             return
         self.stalled += 1
         if self.stalled == self.patience:

@@ -5,9 +5,10 @@ from pathlib import Path
 from nmt import corpus, preflight
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.storage.modelpath import checkpoints
 from nmt.training.distributed import SINGLE, World
+from nmt.training.progress import function_of
 from nmt.training.run import Outcome, open_run
 
 
@@ -18,10 +19,12 @@ def train(
 
     Settings are checked, the parent (trainer.init_from) read, the directory opened and the corpus
     prepared, in this order, so that errors come early. `elsewhere` is the option that names another
-    directory, for errors about this one. Raises UserError, also where a signal stopped the run
-    (exit 128 + its number).
+    directory, for errors about this one. Raises UserError, also where a signal (exit
+    128 + its number) or trainer.max_hours (75) stopped the run.
     """
     preflight.check(settings)
+    if settings.trainer.callback is not None:
+        function_of(settings.trainer.callback)
     if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
         from nmt.training.surgery import check
 
@@ -35,7 +38,7 @@ def train(
         from nmt.training.trainer import fit  # only where updates are to be made
 
         outcome = fit(prepared, run)
-    if outcome.signal is not None:
+    if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome
 

@@ -16,6 +16,11 @@ class Stop:
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
 
+    @property
+    def code(self) -> int:
+        """The exit code of the command that is to stop; 0: it goes on."""
+        return 0 if self.signal is None else 128 + self.signal
+
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal; later ones change nothing."""
         if self.signal is not None:

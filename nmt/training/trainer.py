@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, closing
-from signal import Signals
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -20,14 +20,18 @@ from nmt.errors import Exit, UserError
 from nmt.kernels import selftest
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
+from nmt.model.freezing import freeze
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data
+from nmt.training.dev_score import dev_score
 from nmt.training.divergence import Divergence
+from nmt.training.early_stopping import EarlyStopping
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
+from nmt.training.halving import with_halves
 from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.precision import number_format
 from nmt.training.progress import Meter, metrics_log
@@ -89,6 +93,7 @@ class Trainer:
         self.model = build.transformer(settings, *sizes).to(self.device).train()
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
+        freeze(self.model, self.options.freeze)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
             self.parameters,
@@ -110,26 +115,32 @@ class Trainer:
         self.unfinished: _Update | None = None  # the last update, until its numbers are there
         self.since = 0.0  # when the time of the next update to be finished began
         self.seconds = 0.0  # of updates, over all resumptions
+        self.splits = 0  # updates whose batches were halved, likewise
         self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
         self.divergence = Divergence(sizes[1], self.plan.updates)
+        self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:
-        """Train to the end, or until a signal asks to stop."""
+        """Train to the end, or until a signal or the time asks to stop."""
         self.start()
         self.run.begin(self.step)
-        self.announce()
-        last, silent = self.plan.last, self.world.rank > 0
-        reports = metrics_log(self.run.path, self.step, last, self.options.tensorboard, silent)
-        signal = 0
+        environment.announce(self.model, self.environment(), self.plan, len(self.prepared.train))
+        self.batches.report()
+        first, last = self.step, self.plan.last
+        wanted = self.options.tensorboard, self.options.callback
+        reports = metrics_log(self.run.path, first, last, *wanted, silent=self.world.rank > 0)
+        code = 0
         with stop_signals() as stop, reports as self.progress:
-            while self.step < last and not (signal := self.update(stop.signal or 0)):
+            while self.step < last and not self.early_stopping.is_over:
+                in_time = self.step == first or self.run.seconds_left() > 0
+                if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
+                    self.finish_update()
+                    self.save(None, None)
+                    break
                 if self.plan.due(self.step) or self.step == last:
                     self.checkpoint()
-            if self.step < last:
-                self.finish_update()
-                self.save(None)
-            return self.run.end(self.step, Signals(signal) if self.step < last else None)
+            return self.run.end(self.step, Exit(code), self.step < last and not code)
 
     def start(self) -> None:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
@@ -141,31 +152,22 @@ class Trainer:
             self.parent_sha256 = modeldir.weights_sha256(parent)
             self.average.restart()
 
-    def announce(self) -> None:
-        """Log what is trained, where, on what text, and for how long."""
-        for site, encodings in self.model.sites.items():
-            if encodings.breaks_shift_invariance is not None:
-                log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
-        size, pairs = sum(p.numel() for p in self.parameters), len(self.prepared.train)
-        environment.announce(self.environment(), size, self.plan.last, self.plan.updates, pairs)
-        self.batches.report()
-
-    def update(self, signal: int = 0) -> int:
+    def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
 
         Each rank has its part of the batches; the sum of the gradients is the same for all. A GPU
         decides by itself whether loss and gradient are finite, and the host reads the numbers of an
         update while the GPU computes the next one, so that neither waits for the other.
 
-        Returns the greatest signal of all ranks: they stop after the same step, whichever got it,
-        and make no update after it.
+        `stop`: the exit code with which this rank is to stop; 0: it goes on. Returns the greatest
+        of all ranks: where it is not 0, none makes an update, and all stop after the same step.
         """
         if self.unfinished is None:
             self.since = time.monotonic()
         batches = self.ahead or self.device_batches(self.step + 1)
-        signal = int(self.world.all_reduce(torch.tensor(signal), "MAX"))
-        if signal:
-            return signal
+        stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
+        if stop:
+            return stop
         tokens = int(self.world.all_reduce(torch.tensor(sum(batch.tokens for batch in batches))))
         self.step += 1
         rate = self.schedule.rate(self.step)
@@ -233,8 +235,24 @@ class Trainer:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
         Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of tokens, so that two half batches equal a whole one.
+        divided by the same number of tokens, so that two half batches equal a whole one: where
+        memory is too small, a single process tries once more with halves.
         """
+        once = partial(self.sum_gradients, tokens=tokens)
+        if self.world.size > 1:  # other ranks would wait for the gradients of this one
+            return once(batches)
+        return with_halves(once, batches, self.begin_again)
+
+    def begin_again(self) -> None:
+        """Forget the gradients of an update for which memory was too small, and report it."""
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.splits += 1
+        self.progress.split({**self.where(self.step), "splits": self.splits})
+
+    def sum_gradients(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
+        """The same, once."""
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
             self.world.seed(self.settings.seed, self.step, number)
@@ -263,10 +281,10 @@ class Trainer:
         return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
-        """Measure the dev perplexity, record it, and save.
+        """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
 
-        The schedule observes it only where the timetable has a checkpoint, not where the run
-        merely ends: so a run that is later continued equals one that had all steps at first.
+        Schedule and early stopping observe it only where the timetable has a checkpoint, not where
+        the run merely ends: so one that is later continued equals one that had all steps at first.
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
@@ -275,18 +293,23 @@ class Trainer:
         if not math.isfinite(perplexity):
             raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
         rate = self.schedule.rate(self.step)
+        measured = {"loss": math.log(perplexity), "perplexity": perplexity}
+        cost = perplexity
+        if (metric := self.options.dev_metric) != "perplexity":
+            score = partial(dev_score, self.model, self.settings, self.prepared)
+            with self.average.applied():
+                measured[metric] = self.world.broadcast(score)  # rank 0 translates
+            cost = -measured[metric]
         if self.plan.due(self.step):
-            self.schedule.observe(perplexity)
-        dev_loss = math.log(perplexity)
-        self.progress.dev(
-            {**self.where(self.step), "loss": dev_loss, "perplexity": perplexity, "lr": rate}
-        )
+            self.schedule.observe(cost)
+            self.early_stopping.observe(cost)
+        self.progress.dev({**self.where(self.step), **measured, "lr": rate})
         if self.plan.due(self.step):
             train = self.meter.since_checkpoint()
             if reason := self.divergence.observe(self.step, perplexity, train):
                 raise self.diverged(self.step, reason)
         try:
-            self.save(perplexity)
+            self.save(perplexity, cost)
         except OSError as error:
             if error.errno not in FULL or self.step == self.plan.last:
                 raise
@@ -296,8 +319,8 @@ class Trainer:
         if self.device.type == "cpu":
             release_memory()
 
-    def save(self, perplexity: float | None) -> None:
-        """Write a checkpoint of this step; only rank 0 does.
+    def save(self, perplexity: float | None, cost: float | None) -> None:
+        """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`.
 
         Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
         """
@@ -305,15 +328,15 @@ class Trainer:
             return
         checkpoints = self.run.checkpoints
         try:
-            with closing(self.files(perplexity)) as files:  # a failure, too, ends `applied`
-                checkpoints.save(self.step, perplexity, files)
+            with closing(self.files(perplexity, cost)) as files:  # a failure ends `applied`
+                checkpoints.save(self.step, cost, files)
         except OSError as error:
             if error.errno not in FULL:
                 raise
-            needed = sum(len(data) for _, data in self.files(perplexity))
+            needed = sum(len(data) for _, data in self.files(perplexity, cost))
             raise no_room(error, checkpoints.directory, needed) from error
 
-    def files(self, perplexity: float | None) -> Generator[tuple[str, bytes]]:
+    def files(self, perplexity: float | None, cost: float | None) -> Generator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""
         lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
@@ -325,12 +348,15 @@ class Trainer:
         state = {
             "step": self.step,
             "perplexity": perplexity,
+            "cost": cost,
             "batches": self.plan.batches,
             "nonfinite": self.nonfinite,
             "seconds": self.seconds,
+            "splits": self.splits,
             "schedule": self.schedule.state_dict(),
             "meter": self.meter.state_dict(),
             "divergence": self.divergence.state_dict(),
+            "early_stopping": self.early_stopping.state_dict(),
             "fingerprint": self.prepared.facts["fingerprint"],
             "start": self.parent_sha256,
             "environment": self.environment(),
@@ -350,6 +376,8 @@ class Trainer:
         self.schedule.load_state_dict(state["schedule"])
         self.meter.load_state_dict(state["meter"])
         self.divergence.load_state_dict(state.get("divergence", {}))
+        self.splits = state.get("splits", 0)
+        self.early_stopping.load_state_dict(state.get("early_stopping", {}))
         self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},

@@ -116,7 +116,9 @@ def test_fewer_than_asked_for_are_refused(run: Path, option: str) -> None:
     have, choose = {"last": (3, average.last), "best": (4, average.best)}[option]
     with pytest.raises(UserError, match=f"--{option} 5: it keeps only {have} such") as refused:
         average.of_run(run, 5, choose)
-    assert refused.value.code == Exit.DATA and "trainer.keep_checkpoints" in str(refused.value)
+    assert refused.value.code == Exit.DATA
+    key = {"last": "keep_checkpoints", "best": "keep_best"}[option]
+    assert f"trainer.{key}" in str(refused.value)
 
 
 def altered(model: Path, name: str, change: Any) -> None:

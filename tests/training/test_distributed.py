@@ -53,7 +53,7 @@ def noted(self):
     held = [*self.model.state_dict().values(), *self.average.means.values()]
     sums = [str(value.double().sum().item()) for value in held]
     moved = f"{len(self.optimizer.state)} of {len(self.parameters)} parameters"
-    told = [f"{outcome.step} {outcome.signal and outcome.signal.name}", moved, *sums]
+    told = [f"{outcome.step} {outcome.code.name}", moved, *sums]
     (root / f"{name}-{self.world.rank}").write_bytes("\\n".join(told).encode())
     return outcome
 
@@ -257,8 +257,8 @@ def test_no_thread_of_the_group_outlives_it(pair: Path) -> None:
 
 def test_a_signal_to_one_stops_both_after_the_same_step(pair: Path) -> None:
     for rank in (0, 1):
-        assert (pair / f"stopped-{rank}").read_bytes().startswith(b"3 SIGTERM\n")
-        assert (pair / f"resumed-{rank}").read_bytes().startswith(b"12 None\n")
+        assert (pair / f"stopped-{rank}").read_bytes().startswith(b"3 TERMINATED\n")
+        assert (pair / f"resumed-{rank}").read_bytes().startswith(b"12 OK\n")
 
 
 def test_stop_and_resume_with_two_ranks(pair: Path) -> None:

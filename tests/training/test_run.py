@@ -77,6 +77,7 @@ def test_exactly_the_documented_keys_may_differ() -> None:
         *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
         *("trainer.keep_checkpoints", "trainer.tensorboard", "trainer.gradient_checkpointing"),
         *("trainer.deterministic", "data.workers", "decode"),
+        *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
     }
 
 
@@ -98,7 +99,7 @@ def test_finished_says_so_and_changes_nothing(
     first = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
     before = tiny.tree(tmp_path / "run")
     again = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
-    assert (again.step, again.code, again.perplexity) == (3, Exit.OK, first.perplexity)
+    assert (again.step, again.code, again.best) == (3, Exit.OK, first.best)
     assert str(again).startswith("already finished at step 3, best dev perplexity")
     assert str(first).startswith("finished at step 3")
     assert tiny.tree(tmp_path / "run") == before

@@ -1,0 +1,130 @@
+"""What decides on a checkpoint: translations of development text; early stopping, kept bests."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sacrebleu
+import torch
+
+from nmt import modeldir
+from nmt.data.prepare import Prepared
+from nmt.decode.translator import Translator
+from nmt.errors import UserError
+from nmt.storage.modelpath import checkpoints
+from nmt.training.dev_score import dev_score
+from nmt.training.early_stopping import EarlyStopping
+from tests.training import tiny
+
+
+def dev_lines(run: Path) -> list[dict[str, Any]]:
+    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    return [line for line in lines if line["kind"] == "dev"]
+
+
+def scores(patch: pytest.MonkeyPatch, values: list[float]) -> None:
+    """Let the checkpoints have these scores, one after the other; the last one for ever."""
+    remaining = iter(values)
+    patch.setattr("nmt.training.trainer.dev_score", lambda *_: next(remaining, values[-1]))
+
+
+@pytest.mark.parametrize("metric", ["bleu", "chrf"])
+def test_the_score_is_that_of_greedy_translations(metric: str, data: Prepared, whole: Path) -> None:
+    changes = {"trainer__dev_metric": metric, "trainer__dev_lines": 7}
+    trained = modeldir.load(whole)
+    settings = tiny.settings(**changes, decode__max_length_offset=20)
+    random = torch.get_rng_state()
+    found = dev_score(trained.model, settings, data)
+    assert trained.model.training and torch.equal(random, torch.get_rng_state())
+    trained.model.eval()
+    pairs = [data.dev.pair(i) for i in range(7)]
+    sources, references = (
+        [data.target.text(ids.tolist()[:-1]) for ids in side] for side in zip(*pairs, strict=True)
+    )
+    outputs = Translator.of(trained, settings.decode).texts(sources)
+    score = sacrebleu.corpus_bleu if metric == "bleu" else sacrebleu.corpus_chrf
+    assert found == pytest.approx(score(outputs, [references]).score)
+    whole_text = dev_score(trained.model, tiny.settings(trainer__dev_metric=metric), data)
+    assert whole_text != found
+
+
+def test_it_decides_on_the_best_and_the_rate(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores(monkeypatch, [10.0, 30.0, 20.0, 5.0])
+    outcome = tiny.train(tmp_path / "run", data, trainer__dev_metric="bleu")
+    lines = dev_lines(tmp_path / "run")
+    assert [line["bleu"] for line in lines][:4] == [10.0, 30.0, 20.0, 5.0]
+    assert (outcome.best, outcome.metric) == (30.0, "bleu")
+    assert str(outcome).endswith("best dev bleu 30")
+    best = (tmp_path / "run/best").read_text().strip()
+    assert best == f"step-{lines[1]['step']:08d}"
+    rates = [line["lr"] for line in lines]  # patience 1: each checkpoint that is no better halves
+    assert rates[:5] == [0.01, 0.01, 0.01, 0.005, 0.0025]
+
+
+def test_the_best_are_kept_and_found_again(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"trainer__dev_metric": "chrf", "trainer__keep_best": 3}
+    scores(monkeypatch, [9.0, 50.0, 8.0, 40.0, 30.0, 1.0])
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 9)
+        tiny.train(tmp_path / "run", data, **changes)
+    tiny.train(tmp_path / "run", data, **changes)
+    steps = [line["step"] for line in dev_lines(tmp_path / "run")]
+    kept = {int(path.name[5:]) for path in checkpoints(tmp_path / "run/checkpoints")}
+    assert kept == {steps[1], steps[3], steps[4], steps[5]}  # 2 newest, of which one is among them
+
+
+def test_a_run_ends_without_a_new_best_and_stays_ended(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    changes = {"trainer__dev_metric": "bleu", "trainer__early_stopping": 2}
+    scores(monkeypatch, [10.0, 30.0, 30.0, 20.0, 40.0, 35.0])
+    run = tmp_path / "run"
+    outcome = tiny.train(run, data, **changes)
+    assert len(dev_lines(run)) == 4
+    assert outcome.early and "by trainer.early_stopping, best dev bleu 30" in str(outcome)
+    again = tiny.train(run, data, **changes)
+    assert again.already_finished and again.step == outcome.step
+    scores(monkeypatch, [40.0, 35.0])
+    longer = tiny.train(run, data, **{**changes, "trainer__early_stopping": 3})
+    assert longer.step > outcome.step and longer.best == 40.0
+    whole = tmp_path / "whole"
+    scores(monkeypatch, [10.0, 30.0, 30.0, 20.0, 40.0, 35.0])
+    tiny.train(whole, data, **{**changes, "trainer__early_stopping": 3})
+    newest = [checkpoints(each / "checkpoints")[-1] / "model.safetensors" for each in (run, whole)]
+    assert tiny.digest(newest[0]) == tiny.digest(newest[1])
+
+
+def test_zero_patience_never_ends() -> None:
+    never, soon = EarlyStopping(0), EarlyStopping(1)
+    for cost in (1.0, 2.0, 3.0):
+        never.observe(cost)
+        soon.observe(cost)
+    assert not never.is_over and soon.is_over
+    assert EarlyStopping(2, soon.state_dict()).is_over
+
+
+def test_lines_without_a_score_of_translations_are_refused() -> None:
+    with pytest.raises(UserError, match=r"trainer.dev_lines=3: no effect"):
+        tiny.settings(trainer__dev_lines=3)
+
+
+def test_the_average_is_translated(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[torch.Tensor] = []
+
+    def look(model: torch.nn.Module, *_: Any) -> float:
+        seen.append(next(model.parameters()).detach().clone())
+        return 1.0
+
+    monkeypatch.setattr("nmt.training.trainer.dev_score", look)
+    tiny.train(
+        tmp_path / "run", data, trainer__dev_metric="bleu", trainer__ema=0.5, trainer__max_steps=3
+    )
+    saved = modeldir.load(checkpoints(tmp_path / "run/checkpoints")[-1])
+    assert torch.equal(seen[-1], next(saved.model.parameters()))

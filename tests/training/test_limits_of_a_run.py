@@ -1,0 +1,216 @@
+"""trainer.max_hours, batches halved for want of memory, frozen parts, and the callback."""
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import torch
+
+from nmt import modeldir
+from nmt.data.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training import loss, session
+from nmt.training.loss import DeviceBatch
+from nmt.training.run import Run
+from tests.training import tiny
+
+HOURS = {"trainer__max_hours": 1.0}
+
+
+def out_of_time_after(patch: pytest.MonkeyPatch, updates: int) -> None:
+    """Let the hours be over after so many updates of this process."""
+    asked: list[None] = []
+
+    def seconds_left(run: Run) -> float:
+        asked.append(None)  # once for each update but the first
+        return 1.0 if len(asked) < updates else 0.0
+
+    patch.setattr(Run, "seconds_left", seconds_left)
+
+
+def test_five_stops_in_time_give_the_bytes_of_a_run_that_never_stopped(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_on = {
+        "trainer__dev_metric": "bleu", "trainer__dev_lines": 5, "trainer__early_stopping": 9,
+        "trainer__keep_best": 2, "trainer__freeze": ["encoder.layers.0"],
+    }  # fmt: skip
+    tiny.train(tmp_path / "whole", data, **HOURS, **all_on)
+    steps = []
+    with monkeypatch.context() as patch:
+        for _ in range(5):
+            out_of_time_after(patch, 2)
+            outcome = tiny.train(tmp_path / "run", data, **HOURS, **all_on)
+            assert outcome.code == Exit.OUT_OF_TIME
+            assert "stopped by trainer.max_hours" in str(outcome)
+            steps.append(outcome.step)
+    assert steps == [2, 4, 6, 8, 10]
+    assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == 75
+    assert tiny.train(tmp_path / "run", data, **HOURS, **all_on).code == Exit.OK
+    one, other = (
+        {name: digest for name, digest in tiny.tree(tmp_path / run / "checkpoints").items()
+         if name.endswith((".safetensors", "best"))}
+        for run in ("whole", "run")
+    )  # fmt: skip
+    assert one == other
+
+
+def test_time_is_counted_from_the_opening_of_the_run(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr("nmt.training.run.time.monotonic", lambda: now[0])
+    run = tiny.reopen(tmp_path / "run", trainer__max_hours=2.0)
+    now[0] = 7199.0
+    assert run.seconds_left() == 1.0
+    assert tiny.reopen(tmp_path / "other").seconds_left() == float("inf")
+
+
+def test_one_update_is_made_even_without_time(data: Prepared, tmp_path: Path) -> None:
+    outcome = tiny.train(tmp_path / "run", data, trainer__max_hours=0.0)
+    assert (outcome.step, outcome.code) == (1, Exit.OUT_OF_TIME)
+
+
+@contextmanager
+def memory_for(patch: pytest.MonkeyPatch, rows: int) -> Iterator[None]:
+    """Let larger batches than of so many rows fail in the backward pass, as a GPU would."""
+    forward = loss.Objective.forward
+
+    class Fails(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx: Any, x: torch.Tensor) -> torch.Tensor:
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx: Any, *grads: torch.Tensor) -> torch.Tensor:
+            raise RuntimeError("CUDA out of memory. Tried to allocate 2.00 GiB")
+
+    def limited(self: Any, batch: DeviceBatch, tokens: int) -> tuple[torch.Tensor, torch.Tensor]:
+        mean, sums = forward(self, batch, tokens)
+        return (Fails.apply(mean) if len(batch.source) > rows else mean), sums
+
+    with patch.context() as inner:
+        inner.setattr(loss.Objective, "forward", limited)
+        yield
+
+
+EXACT = {key: value for key, value in tiny.EXACT.items() if "dropout" in key}
+
+
+def test_halved_batches_give_the_same_weights(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    changes = {**EXACT, "trainer__max_steps": 6, "optim__eps": 1e-4}
+    tiny.train(tmp_path / "whole", data, **changes)
+    with memory_for(monkeypatch, 12):
+        tiny.train(tmp_path / "run", data, **changes)
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    split = [line for line in lines if line["kind"] == "split"]
+    assert split and [line["splits"] for line in split] == list(range(1, len(split) + 1))
+    assert "out of memory; its batches are halved" in caplog.text
+    whole, halved = (weights_of(tmp_path / run) for run in ("whole", "run"))
+    for name, tensor in whole.items():
+        torch.testing.assert_close(halved[name], tensor, atol=1e-5, rtol=1e-4)
+    assert any(not torch.equal(halved[name], tensor) for name, tensor in whole.items())
+
+
+def weights_of(run: Path) -> dict[str, torch.Tensor]:
+    return modeldir.weights(modeldir.load(run).model)
+
+
+def test_a_second_failure_is_the_error_of_memory(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with memory_for(monkeypatch, 1), pytest.raises(UserError, match="out of memory") as error:
+        tiny.train(tmp_path / "run", data)
+    assert error.value.code == Exit.NO_MEMORY
+
+
+def test_frozen_parts_stay_and_the_rest_moves(data: Prepared, tmp_path: Path) -> None:
+    frozen = ["encoder", "embeddings"]
+    changes = {"encoding": {"relative": {"tau": 3}}, "trainer__freeze": frozen}
+    tiny.train(tmp_path / "start", data, trainer__max_steps=1, **changes)
+    tiny.train(tmp_path / "run", data, trainer__max_steps=4, **changes)
+    before, after = (weights_of(tmp_path / run) for run in ("start", "run"))
+    moved = {name for name in before if not torch.equal(before[name], after[name])}
+    same = set(before) - moved
+    assert {name.split(".")[0] for name in same} >= {"encoder", "encoder_encodings"}
+    assert not any(name.startswith(("encoder", "source_emb", "target_emb")) for name in moved)
+    assert {name.split(".")[0] for name in moved} >= {"decoder", "decoder_encodings"}
+
+
+@pytest.mark.parametrize(
+    ("names", "message"),
+    [
+        (
+            ["encodr"],
+            r"freeze=\['encodr'\]: no parameter is named encodr; known are encoder, decod",
+        ),
+        (["encoder", "decoder", "embeddings", "output"], "nothing is left to train"),
+        (["encoder.layers.7"], "no parameter is named encoder.layers.7"),
+    ],
+)
+def test_names_to_freeze_are_checked(names: list[str], message: str, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=message):
+        session.train(
+            tiny.settings(trainer__freeze=names, data__cache=str(tmp_path)), tmp_path / "run"
+        )
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Path]]:
+    module: Any = ModuleType("tracking")
+    lines: list[tuple[dict[str, Any], Path]] = []
+    module.tell = lambda line, run: lines.append((line, run))
+
+    def fails(line: dict[str, Any], run: Path) -> None:
+        lines.append((line, run))
+        raise OSError("no network")
+
+    module.fails, module.number = fails, 3
+    monkeypatch.setitem(sys.modules, "tracking", module)
+    return lines
+
+
+def test_the_callback_is_told_of_each_line(
+    data: Prepared, tmp_path: Path, told: list[tuple[dict[str, Any], Path]]
+) -> None:
+    tiny.train(tmp_path / "run", data, trainer__callback="tracking:tell", trainer__max_steps=4)
+    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
+    assert [line for line, _ in told] == lines
+    assert {run for _, run in told} == {tmp_path / "run"}
+
+
+def test_a_callback_that_fails_stops_nothing(
+    data: Prepared, tmp_path: Path, told: list[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tiny.train(tmp_path / "run", data, trainer__callback="tracking:fails", trainer__max_steps=4)
+    assert len(told) == 1
+    assert "trainer.callback=tracking:fails: OSError at" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("nowhere:tell", "No module named 'nowhere'; give package:function"),
+        ("tracking:absent", "no attribute 'absent'"),
+        ("tracking:number", "tracking:number: not a function"),
+        ("a b", "give package:function"),
+    ],
+)
+def test_a_callback_that_is_not_there_is_refused_first(
+    named: str, message: str, tmp_path: Path, told: list[Any]
+) -> None:
+    settings = tiny.settings(trainer__callback=named, data__cache=str(tmp_path))
+    with pytest.raises(UserError, match=message):
+        session.train(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
