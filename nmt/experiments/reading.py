@@ -39,6 +39,7 @@ log = logging.getLogger(__name__)
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 OF_REFERENCE = "words of the reference (no model to count pieces)"
+UNMARKED = (None, WORDS, OF_REFERENCE)  # units without trained lengths
 BOTH = "both"  # sides, each with lengths of its own
 
 
@@ -198,14 +199,11 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
     compared_systems = []
     for s, system in enumerate(systems):
         model = system.facts
-        limits = [test.longest_trained[s] for test in tests if test.side == SOURCE]
-        limit = next((limit for limit in limits if limit is not None), None)
-        of_pieces = any(test.unit not in (None, WORDS) for test in tests if test.side == SOURCE)
-        if limit is None and model and model.longest is not None and of_pieces:
-            log.warning(
-                "%s: segments otherwise than lengths are counted; its trained length is not marked",
-                system.label,
-            )
+        of_source = [test for test in tests if test.side == SOURCE]
+        limit = next(filter(None, (test.longest_trained[s] for test in of_source)), None)
+        if model:
+            limit = limit if of_source else model.longest
+            _warn_of_missing_marks(system.label, model, [(t, t.longest_trained[s]) for t in tests])
         runs = [
             trained_run(str(trained.run), trained.settings.seed, _metrics_of(trained.run))
             for trained in system.models
@@ -215,6 +213,25 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
         of_encodings = model and model.encoding_parameters
         compared_systems.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
     return compared_systems
+
+
+def _warn_of_missing_marks(
+    label: str, model: ModelFacts, limits: Sequence[tuple[TranslatedTest, int | None]]
+) -> None:
+    """Say where the trained length of a model is not marked: in other pieces, or not known."""
+    for side in (SOURCE, REFERENCE):
+        counted = [
+            limit for test, limit in limits if test.side == side and test.unit not in UNMARKED
+        ]
+        if not counted or any(counted):
+            continue
+        if model.of(side)[1] is not None:
+            log.warning(
+                "%s: segments otherwise than lengths are counted; its trained length is not marked",
+                label,
+            )
+        elif side == REFERENCE:
+            log.warning("%s: its longest target in training is not known, and not marked", label)
 
 
 def _metrics_of(run: Path) -> list[dict[str, Any]]:

@@ -455,6 +455,15 @@ def test_lengths_of_other_pieces_are_not_marked(
     assert pieces.unit == "subword pieces of a" and pieces.side == "reference"
     longest = modeldir.load(made.root / "relative_seed1").facts["longest_target"]
     assert [*pieces.longest_trained] == [longest] * 3 and longest != one.longest
+    caplog.clear()
+    older = [named[0]._replace(facts=one._replace(target_longest=None)), *named[1:]]
+    (by_target, *_) = reading.compared(
+        older, [reading.read(files, older, [], by_reference, "reference").test]
+    )
+    assert by_target.longest_trained == one.longest  # that of the sources, which is not marked here
+    assert [record.getMessage() for record in caplog.records] == [
+        "a: its longest target in training is not known, and not marked"
+    ]
     file = [System("f", [], file=made.reference)]
     words = reading.read(files, file, [], by_reference, "reference").test
     assert words.lengths == [len(line.split()) for line in references]
