@@ -12,12 +12,14 @@ from nmt.compare.significance import interval, resampled
 
 def loss_parts(
     test: TranslatedTest,
-    longest: int,
+    longest: int | None,
     free: Sequence[Sequence[str]],
     forced: Sequence[Sequence[str]],
     bootstrap: Bootstrap,
 ) -> LossParts | None:
-    """What is lost of lines longer than any in training, and why; None where no line is, or all.
+    """What is lost of lines longer than any in training, and why; None where that is not known.
+
+    That is where no line is longer, or all are, without forced search or the trained length.
 
     The lost share of some lines is that of their references' character 6-grams that do not stand
     in the translations (`arrival`). The beginning of a reference is as much of it as the trained
@@ -40,6 +42,8 @@ def loss_parts(
     so that a beginning counts as arrived wherever in the output it stands; long lines may be harder
     in other ways than by length, which counts as `content`.
     """
+    if longest is None or not forced:
+        return None
     assert test.lengths is not None, "a trained length is known in the unit of the lengths"
     is_beyond = [length > longest for length in test.lengths]
     if all(is_beyond) or not any(is_beyond):

@@ -118,12 +118,8 @@ def with_losses(
     }
     (forced_lines,) = _translations([read_test._replace(columns=columns)], forced_systems, options)
     losses = [
-        loss_parts(test, longest, free_runs, forced_runs, bootstrap)
-        if forced_runs and longest is not None
-        else None
-        for longest, free_runs, forced_runs in zip(
-            test.longest_trained, test.hypotheses, forced_lines, strict=True
-        )
+        loss_parts(test, *of_system, bootstrap)
+        for of_system in zip(test.longest_trained, test.hypotheses, forced_lines, strict=True)
     ]
     return replace(scored, losses=losses)
 

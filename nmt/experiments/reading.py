@@ -226,10 +226,8 @@ def _warn_of_missing_marks(
         if not counted or any(counted):
             continue
         if model.of(side)[1] is not None:
-            log.warning(
-                "%s: segments otherwise than lengths are counted; its trained length is not marked",
-                label,
-            )
+            reason = "segments otherwise than lengths are counted; its trained length is not marked"
+            log.warning("%s: %s", label, reason)
         elif side == REFERENCE:
             log.warning("%s: its longest target in training is not known, and not marked", label)
 

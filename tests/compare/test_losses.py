@@ -118,6 +118,8 @@ def test_shares_by_plain_loops_and_means_over_runs(test: TranslatedTest) -> None
 def test_nothing_without_lines_on_both_sides(test: TranslatedTest, longest: int) -> None:
     runs = [test.references]
     assert loss_parts(test, longest, runs, runs, BOOTSTRAP) is None
+    assert loss_parts(test, None, runs, runs, BOOTSTRAP) is None
+    assert loss_parts(test, 10, runs, [], BOOTSTRAP) is None
 
 
 def test_nothing_without_any_n_gram() -> None:

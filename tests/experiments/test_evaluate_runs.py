@@ -18,7 +18,8 @@ from nmt.compare import text
 from nmt.compare.report import PaperTable
 from nmt.compare.scores import NAMES
 from nmt.errors import UserError
-from nmt.experiments import reading, systems, testsets
+from nmt.exchange import ctranslate2_engine
+from nmt.experiments import models, reading, systems, testsets
 from nmt.experiments import translate as translations
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.facts import facts_of
@@ -324,6 +325,23 @@ def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
     assert "Lost beyond" not in out
     assert "why absolute loses text: some sources have more than decode.max_source=5" in err
     assert "why test loses text: translations in a file have no other lengths" in err
+
+
+def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = systems_of(made.runs("absolute-seed1"))
+    system = models.with_search_settings(run, {})
+    files = ParallelFiles("t", "", made.source, made.reference)
+    test = reading.read(files, [system], [], EvaluationOptions()).test
+    assert models._why_not_divided(system, test, 0) == ""
+    for longest, reason in (
+        (None, "its trained length in these pieces is not known"),
+        (10**6, "no source is longer than any in training"),
+        (-1, "every source is longer than any in training"),
+    ):
+        unlike = test._replace(longest_trained=[longest])
+        assert models._why_not_divided(system, unlike, 0) == reason
+    monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
+    assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:
