@@ -21,7 +21,7 @@ from nmt import schema
 from nmt.config import Model, Settings
 from nmt.encodings.lookup import find
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import FAMILIES, entries_of, family_of, options_of
+from nmt.overrides.options import FAMILIES, entries_of, family_of, options_of, values_of
 
 BY_COLUMNS = FAMILIES[-2]
 SHARED: list[Path] = []  # the directory, once conftest.py knows it
@@ -30,7 +30,8 @@ SHARED: list[Path] = []  # the directory, once conftest.py knows it
 def settings_of(*arguments: str) -> Settings:
     """What `experiment_of` makes of arguments, with less of Hydra.
 
-    model.KEY=VALUE is put in afterwards, and a list of encodings is merged of its members.
+    model.KEY=VALUE is put in afterwards, an encoding's entries are read from its file, and a list
+    of encodings is merged of its members.
     """
     return deepcopy(_settings_of(arguments))
 
@@ -39,12 +40,24 @@ def settings_of(*arguments: str) -> Settings:
 def _settings_of(arguments: tuple[str, ...]) -> Settings:
     sizes = [a for a in arguments if a.startswith("model.") and a.partition("=")[2]]
     rest = [a for a in arguments if a not in sizes]
-    settings = (_merged(rest[0]) if len(rest) == 1 else None) or deepcopy(_composed(*rest))
+    settings = (_of_file(rest[0]) or _merged(rest[0])) if len(rest) == 1 else None
+    settings = settings or deepcopy(_composed(*rest))
     if not sizes:
         return settings
     changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(sizes))
     model = schema.read(Model, {**vars(settings.model), **changed["model"]}, "model")
     return replace(settings, model=model)
+
+
+def _of_file(argument: str) -> Settings | None:
+    """Settings of `encoding=a`, if its file sets nothing but entries; None for all else."""
+    group, _, option = argument.partition("=")
+    if group != "encoding" or option not in options_of(group):
+        return None
+    values = values_of(group, option)
+    if list(values) != ["encoding"]:
+        return None
+    return replace(deepcopy(_composed()), encoding=deepcopy(entries_of(option)))
 
 
 def _merged(argument: str) -> Settings | None:
@@ -54,7 +67,7 @@ def _merged(argument: str) -> Settings | None:
     options = argument.removeprefix("encoding=[").removesuffix("]").split(",")
     if set(options) - set(options_of("encoding")):
         return None
-    members = [deepcopy(_composed(f"encoding={option}")) for option in options]
+    members = [deepcopy(_settings_of((f"encoding={option}",))) for option in options]
     if any(replace(m, encoding={}) != replace(members[0], encoding={}) for m in members):
         return None
     encoding: dict[str, Any] = {}

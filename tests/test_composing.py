@@ -3,9 +3,11 @@
 import pytest
 
 from nmt.overrides.compose import experiment_of
+from nmt.overrides.options import options_of
 from tests.composing import settings_of
 from tests.conftest import TINY
 
+FILES = ("rotary_partial", "relative_absolute", "universal")
 STILL = ("model.dropout=0.0", "model.norm=post", "model.drop_residual=[1,2]", "model.halting=true")
 
 
@@ -18,6 +20,10 @@ STILL = ("model.dropout=0.0", "model.norm=post", "model.drop_residual=[1,2]", "m
         ("encoding=[rotary,alibi,learned]",),
         ("encoding=[complex_order,alibi]", *TINY),
         ("encoding=[relative,absolute]", "tau=3"),
+        *(
+            pytest.param((f"encoding={option}",), marks=[pytest.mark.slow] * (option not in FILES))
+            for option in options_of("encoding")
+        ),
     ],
     ids=" ".join,
 )

@@ -184,6 +184,7 @@ def test_sweeps_are_checked_before_they_start(
 @pytest.mark.parametrize("option", options_of("encoding"))
 def test_every_key_of_an_encoding_is_explained(option: str) -> None:
     text = (conf_dir() / "encoding" / f"{option}.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# @package _global_\n")  # below another line Hydra overlooks it
     for line in text.split("\n"):
         if ":" in line and not line.startswith("#") and not line.endswith(":"):
             common = any(f"{key}: " in line for key in COMMON)  # --help explains these once
