@@ -15,7 +15,7 @@ from nmt.config import Settings, conf_dir
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import encoding_keys, options_of
+from nmt.overrides.options import encoding_keys, entries_of, options_of
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 
@@ -163,7 +163,21 @@ def difference(before: Transformer, after: Transformer, training: bool, length: 
     return float((out(before) - out(after))[target != 0].abs().max())
 
 
-@pytest.mark.parametrize("option, key, value", ENCODING, ids=[f"{o}-{k}" for o, k, _ in ENCODING])
+def once_each_class() -> list[Any]:
+    """Parameters; a key is slow where an earlier option has it for the same class."""
+    seen: set[tuple[str, str]] = set()
+    cases = []
+    for option, key, value in ENCODING:
+        name, _, rest = key.removeprefix("encoding.").partition(".")
+        entry = entries_of(option).get(name)
+        kind = (option if entry is None else str(entry.get("use", name)), rest)
+        marks = [pytest.mark.slow] * (kind in seen)
+        cases.append(pytest.param(option, key, value, id=f"{option}-{key}", marks=marks))
+        seen.add(kind)
+    return cases
+
+
+@pytest.mark.parametrize("option, key, value", once_each_class())
 def test_flipping_a_key_of_an_encoding_shows(option: str, key: str, value: Value) -> None:
     """In what the model says of itself, in its outputs, in those of training, or at its start."""
     last = key.rsplit(".", 1)[-1]
