@@ -79,6 +79,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "transformers"
             return path if Path(path).stem in TOGETHER else nodeid
 
+        def mark_test_complete(self, node: Any, item_index: int, duration: float = 0) -> None:
+            super().mark_test_complete(node, item_index, duration)
+            scopes = self.assigned_work[node]
+            scope = self._split_scope(self.registered_collections[node][item_index])
+            if all(scopes[scope].values()):
+                del scopes[scope]  # else all that were done are counted after each test
+
     return Handing(config, log)
 
 
