@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,7 +46,20 @@ COMMANDS = list(  # those of ADDING need the files that it shows: tests/test_add
 )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+def by_novelty() -> list[Any]:
+    """Parameters; a training that only combines what earlier ones choose is slow."""
+    seen: set[str] = set()
+    cases = []
+    for command in COMMANDS:
+        name, *words = shlex.split(command)
+        chosen = {word for word in words if not word.startswith(("name=", "runs=", "seed="))}
+        known = name == "nmt-train" and chosen <= seen
+        cases.append(pytest.param(command, marks=[pytest.mark.slow] * known))
+        seen |= chosen
+    return cases
+
+
+@pytest.mark.parametrize("command", by_novelty())
 def test_each_command_is_understood(
     command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
