@@ -20,6 +20,7 @@ from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override
 from nmt.testing import check_encoding
 from tests.cli.test_plug_in import TINY
+from tests.fast import fast_first
 from tests.plug_ins import ROOT, install
 
 PLACE = ROOT / "tests" / "outside"
@@ -58,7 +59,10 @@ def test_has_a_card_and_a_picture(name: str, tmp_path: Path, capsys: Capture) ->
 
 @pytest.mark.parametrize(
     "words",
-    [["forgetting"], ["slower_turns"], ["forgetting", BACK], ["bilevel"], ["bilevel", COMPLEX]],
+    fast_first(
+        2,
+        [["forgetting"], ["bilevel"], ["slower_turns"], ["forgetting", BACK], ["bilevel", COMPLEX]],
+    ),
 )
 def test_passes_all_checks(words: list[str]) -> None:
     in_encoder = BACK not in words
@@ -68,7 +72,8 @@ def test_passes_all_checks(words: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["encoding=slower_turns"], ["encoding=forgetting", BACK], ["encoding=bilevel"]]
+    "words",
+    fast_first(1, [["encoding=forgetting", BACK], ["encoding=slower_turns"], ["encoding=bilevel"]]),
 )
 def test_trains_translates_with_a_beam_and_is_evaluated(
     words: list[str], tmp_path: Path, capsys: Capture

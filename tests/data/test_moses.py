@@ -48,16 +48,19 @@ def expected(language: str, line: str) -> str:
     return " ".join(theirs(language).tokenize(normalise(line), escape=False))
 
 
-@pytest.mark.parametrize(
+each_language = pytest.mark.parametrize(
     "language",
     [pytest.param(each, marks=[pytest.mark.slow] * (each == SLOW)) for each in LANGUAGES],
 )
+
+
+@each_language
 @given(lines=st.lists(TEXT, max_size=6))
 def test_lines_are_those_of_sacremoses(language: str, lines: list[str]) -> None:
     assert ours(language).lines(lines) == [expected(language, line) for line in lines]
 
 
-@pytest.mark.parametrize("language", LANGUAGES)
+@each_language
 def test_each_word_beside_each(language: str) -> None:
     draw = random.Random(language)
     parts = draw.sample(PARTS, len(PARTS))

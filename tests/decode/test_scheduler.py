@@ -52,7 +52,7 @@ def outcome(
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
+        pytest.param({}, marks=pytest.mark.slow),
         {"window": 3, "batch_tokens": 8},
         pytest.param({"window": 1}, marks=pytest.mark.slow),
         pytest.param({"method": "sample", "temperature": 2.0, "seed": 3}, marks=pytest.mark.slow),

@@ -157,7 +157,7 @@ def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
-@pytest.mark.parametrize("beam_size", [1, 4])
+@pytest.mark.parametrize("beam_size", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_real_model_translates_alike_alone_and_in_company(
     tiny: Callable[..., Transformer],
     settings_of: Callable[..., Settings],

@@ -17,6 +17,7 @@ from nmt.errors import UserError
 from nmt.inspect.card import card
 from nmt.model import example
 from nmt.model.transformer import Transformer
+from tests.fast import fast_first
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -42,7 +43,7 @@ def shifted(model: Transformer, ids: Ids) -> float:
 
 
 @pytest.mark.parametrize("other", WITH_ROTARY)
-@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("order", [1, pytest.param(-1, marks=pytest.mark.slow)])
 def test_turned_queries_beside_what_is_not_turned(
     other: str, order: int, tiny: Make, ids: Ids
 ) -> None:
@@ -100,7 +101,7 @@ DIMS = Dims("encoder", 2, 2, 8, 4)
 NAMES = ("entries.0.key_table", "entries.1.a")
 
 
-@pytest.mark.parametrize("wide", ["sine_spe", "sine_spe_stochastic"])
+@pytest.mark.parametrize("wide", fast_first(1, ["sine_spe", "sine_spe_stochastic"]))
 @pytest.mark.parametrize(
     "other",
     ["relative", "tener", "transformer_xl", "cope", "huang_3", "huang_4", "conv_spe", "irpe",

@@ -176,7 +176,7 @@ def short_of_memory(model: Transformer, most: int) -> None:
     setattr(model, "start", full)  # noqa: B010 (mypy: a method)
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
 def test_a_batch_too_large_for_the_memory_is_searched_in_halves(
     most: int, changes: dict[str, Any], tiny: Make, caplog: pytest.LogCaptureFixture

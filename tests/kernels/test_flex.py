@@ -12,7 +12,7 @@ from scripts.kernels.grid import Given, Shape, plain
 N, TAU, WIDTH = 20, 3, 16
 
 
-@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("causal", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.filterwarnings("ignore:flex_attention called without torch.compile")
 def test_keys_and_biases_by_distance(causal: bool) -> None:
     made = partial(torch.randn, generator=torch.Generator().manual_seed(1))

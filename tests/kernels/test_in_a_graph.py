@@ -51,14 +51,15 @@ def learnt(
     return [states.detach(), *(p.grad for p in model.parameters() if p.grad is not None)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("option", "low"),
     [
         ("relative", False),
-        pytest.param("relative", True, marks=pytest.mark.slow),
-        pytest.param("relative_key", False, marks=pytest.mark.slow),
-        pytest.param("relative_value", False, marks=pytest.mark.slow),
-        pytest.param("relative_per_head", False, marks=pytest.mark.slow),
+        ("relative", True),
+        ("relative_key", False),
+        ("relative_value", False),
+        ("relative_per_head", False),
     ],
 )
 def test_one_graph_serves_all_shapes(

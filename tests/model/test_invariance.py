@@ -145,7 +145,11 @@ def refusal(settings: Settings) -> str:
     return str(e.value)
 
 
-@pytest.mark.parametrize("words", [("encoding=none",), ("encoding=[absolute,rotary]",)], ids=str)
+@pytest.mark.parametrize(
+    "words",
+    [("encoding=[absolute,rotary]",), pytest.param(("encoding=none",), marks=pytest.mark.slow)],
+    ids=str,
+)
 @pytest.mark.parametrize(
     "cls", [Embed, Layer, Project, Scores, Bias, Lengths, Normalise, Sigmoid, Outputs, Readout]
 )
