@@ -11,7 +11,7 @@ from nmt.inspect import conformance, parity
 from nmt.inspect.specimen import perturbed
 from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
-from tests.composing import representatives
+from tests.composing import few_representatives
 
 OPTIONS = options_of("encoding")
 # A permuted sentence has the same states, permuted
@@ -28,15 +28,15 @@ COSTLY = {"recomputation", "long and empty sequences"}  # in seconds; then in th
 pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 
-@pytest.mark.parametrize("option", [*representatives(), SEVERAL[-1]])
+@pytest.mark.parametrize("option", [*few_representatives(), SEVERAL[-1]])
 def test_an_encoding_does_all_that_it_must(option: str, settings_of: Make) -> None:
     settings = settings_of(f"encoding={option}")
     matters = option not in ORDERLESS
     check_encoding(settings, order_matters=matters, tokens=18, precisions=["float32"])
 
 
-@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in representatives()])
-def test_the_others_of_its_kind_do_too(option: str, settings_of: Make) -> None:
+@pytest.mark.parametrize("option", [o for o in OPTIONS if o not in few_representatives()])
+def test_the_others_do_nearly_all_of_it(option: str, settings_of: Make) -> None:
     model = perturbed(settings_of(f"encoding={option}"))
     checks = [name for name in conformance.CHECKS if name not in COSTLY]
     results = conformance.run_checks(model, option not in ORDERLESS, precisions=(), only=checks)
