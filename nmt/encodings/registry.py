@@ -1,7 +1,9 @@
 """From the entries of a config to encodings: their options, sites and positions are checked."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from importlib import import_module
+from inspect import Parameter, signature
 from typing import Any, cast, get_type_hints
 
 from nmt.encodings import parts
@@ -48,10 +50,12 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
 
 
 def _sites(where: Any) -> list[str]:
-    sites = [where] if isinstance(where, str) else list(where)
+    sites = [where] if isinstance(where, str) else where
+    if not isinstance(sites, Sequence) or not sites:
+        raise ValueError(f"where={where}: choose some of {', '.join(SITES)}, as in where=[encoder]")
     if wrong := [s for s in sites if s not in SITES]:
         raise ValueError(f"where={wrong[0]}: choose among {', '.join(SITES)}")
-    return sites
+    return list(sites)
 
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
@@ -60,6 +64,7 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     if taken := known.keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
     check(arguments, known, COMMON)
+    _check_required(cls, known, arguments)
     at, positions = _positions(options.get("at", "index"))
     _check_positions(cls, at, positions, dims.site)
     own = parts.restricted(dims, options.get("layers"), options.get("heads"))
@@ -91,17 +96,29 @@ def options_of(cls: type[Encoding]) -> dict[str, Any]:
 
 def _positions(at: Any) -> tuple[str, Positions]:
     """The name of positions in `at`, and the positions with their options."""
-    if isinstance(at, dict) and len(at) != 1:
+    names = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
+    name, options = next(iter(names.items()), (None, None))
+    options = {} if options is None else options
+    if len(names) != 1 or not isinstance(name, str) or not isinstance(options, dict):
         raise ValueError(f"at={at}: expected one name with its options, as {{index: {{start: 1}}}}")
-    name, options = (at, {}) if isinstance(at, str) else next(iter(dict(at).items()))
     try:
         cls = position_class(name)
     except ValueError as e:
         raise ValueError(f"at={name}: {e}") from None
     kinds = get_type_hints(cls, include_extras=True)
-    names = [f.name for f in fields(cast(Any, cls))]
-    check(options or {}, {n: kinds[n] for n in names}, where=f"at.{name}")
-    return name, cls(**(options or {}))
+    known = [f.name for f in fields(cast(Any, cls)) if f.init]
+    check(options, {n: kinds[n] for n in known}, where=f"at.{name}")
+    _check_required(cls, known, options, where=f"at.{name}.")
+    return name, cls(**options)
+
+
+def _check_required(
+    cls: type, known: Iterable[str], options: dict[str, Any], where: str = ""
+) -> None:
+    parameters = signature(cls).parameters
+    for name in known:
+        if name not in options and parameters[name].default is Parameter.empty:
+            raise ValueError(f"{where}{name}: has no default; give it a value")
 
 
 def position_class(name: str) -> type[Positions]:

@@ -1,14 +1,17 @@
 """Names, options and sites of a config, and what is said of wrong ones."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
-from nmt.encodings.base import Dims
+from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.context import Positions
 from nmt.encodings.registry import create
 
 DIMS = Dims("encoder", 1, 2, 8, 4)
+NO_SITES: tuple[Any, ...] = (None, 3, [])
+NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 3})
 
 
 @pytest.mark.parametrize(
@@ -22,6 +25,11 @@ DIMS = Dims("encoder", 1, 2, 8, 4)
         ({"relative": {"tau": True}}, "tau=True: expected int"),
         ({"relative": {"key": 1}}, "key=1: expected bool"),
         ({"relative": {"where": ["middle"]}}, "where=middle: choose among"),
+        *(({"relative": {"where": w}}, f"where={w}: choose some of enc") for w in NO_SITES),
+        *(
+            ({"absolute": {"at": at}}, f"encoding.absolute: at={at}: expected one name")
+            for at in NO_POSITIONS
+        ),
         (
             {"relative": {"at": "nowhere"}},
             "at=nowhere: no positions are called 'nowhere'; known are augment,",
@@ -34,6 +42,26 @@ def test_says_what_is_wrong(entries: dict[str, dict[str, Any]], said: str) -> No
     with pytest.raises(ValueError) as e:
         create(entries, DIMS)
     assert said in str(e.value)
+
+
+class NoDefault(Encoding):
+    def __init__(self, dims: Dims, tau: int) -> None:
+        super().__init__(dims)
+
+
+@dataclass(frozen=True)
+class NoDefaultPositions(Positions):
+    k: int
+
+
+def test_an_option_without_default_must_have_a_value(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(ValueError, match=r"^encoding\.mine: tau: has no default; give it"):
+        create({"mine": {"use": NoDefault}}, DIMS)
+    assert create({"mine": {"use": NoDefault, "tau": 3}}, DIMS)
+    monkeypatch.setattr("nmt.encodings.registry.position_class", lambda name: NoDefaultPositions)
+    with pytest.raises(ValueError, match=r"^encoding\.absolute: at\.theirs\.k: has no default"):
+        create({"absolute": {"at": "theirs"}}, DIMS)
+    assert create({"absolute": {"at": {"theirs": {"k": 3}}}}, DIMS)
 
 
 def test_where_selects_sites_and_order_is_kept() -> None:
