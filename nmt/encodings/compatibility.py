@@ -18,8 +18,12 @@ def check(entries: Sequence[Encoding]) -> None:
     for one, other in combinations(entries, 2):
         if not overlap(one, other):
             continue
-        if one.facts.scale is not None and other.facts.scale is not None:
-            raise ValueError("encoding: more than one entry sets the scale of the scores")
+        scales = {e.facts.scale for e in (one, other)} - {None}
+        if len(scales) > 1:
+            raise ValueError(
+                "encoding: more than one entry sets the scale of the scores, "
+                f"{one.name} and {other.name}; leave one out"
+            )
         if "normalise" in one.hooks and "normalise" in other.hooks:
             names = f"{one.name} and {other.name}"
             raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")

@@ -28,7 +28,7 @@ class Cope(Encoding):
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
     def __init__(self, dims: Dims, counts: Annotated[int, Bound(2)] = 64) -> None:
-        super().__init__(dims)
+        super().__init__(dims, scale=dims.head_dim**-0.5)  # which its gates rely on
         if dims.site == "cross":
             raise ValueError("where=cross: one can only count between words of one sentence")
         self.counts = counts

@@ -23,7 +23,7 @@ class Coverage(Encoding):
     facts = Facts(relative=True, position_type="none")
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
-        super().__init__(dims)
+        super().__init__(dims, scale=dims.head_dim**-0.5)  # which its weights rely on
         if dims.site != "cross":
             raise ValueError(f"where={dims.site}: only of a source can all be covered; where=cross")
         shape = (dims.layers, dims.heads, 1, 1)
@@ -42,5 +42,6 @@ class Coverage(Encoding):
         weights = softmax(precise * scale, context.allowed)
         covered = context.attended_before(self.name, layer, weights)
         if self.fertility is not None:
-            covered = covered / (2 * (k.to(covered.dtype) @ self.fertility[layer]).sigmoid().mT)
+            phi = 2 * (k.to(covered.dtype) @ self.fertility[layer].to(covered.dtype)).sigmoid()
+            covered = covered / phi.mT
         return s + self.weight[layer] * covered / scale

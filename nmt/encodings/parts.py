@@ -54,7 +54,7 @@ def check(e: Encoding) -> None:
     if e.dims.served_heads is not None:
         if hooks & {"embed", "layer", "readout"}:
             raise ValueError("heads: this encoding works on embeddings, which have no heads")
-        if facts.scale is not None or not facts.projects_keys:
+        if facts.scale not in (None, e.dims.head_dim**-0.5) or not facts.projects_keys:
             raise ValueError("heads: this encoding sets the scale or the keys of all heads")
 
 

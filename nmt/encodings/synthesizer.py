@@ -35,7 +35,7 @@ class Synthesizer(Encoding):
         longest: PositiveInt = 256,
         rank: PositiveInt = 8,
     ) -> None:
-        super().__init__(dims, num_positions=longest)
+        super().__init__(dims, num_positions=longest, scale=dims.head_dim**-0.5)
         self.form = form
         width = {"dense": dims.head_dim, "random": longest, "factorised": rank}[form]
         self.weight = self.table(longest, width, per_head=True)  # W, R or A
