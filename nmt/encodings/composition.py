@@ -180,10 +180,13 @@ class Encodings(nn.Module):
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
         """See `Encoding.distance_vectors`; None unless one entry alone changes attention."""
-        changing = [e for e in self if _changes_attention(e) and parts.serves(e, layer)]
+        served = [e for e in self if parts.serves(e, layer)]
+        changing = [e for e in served if _changes_attention(e)]
         if len(changing) != 1 or changing[0].dims.served_heads is not None:
             return None
         e = changing[0]
+        if any("outputs" in before.hooks for before in served[: served.index(e)]):
+            return None  # a kernel would add the values first
         c = parts.of_layers(e, with_positions(context, e.positions))
         return e.distance_vectors(parts.number(e, layer), c)
 

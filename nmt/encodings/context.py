@@ -154,8 +154,13 @@ class Context:
         Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
         pass. Each site and layer has its own; an encoding uses its own name.
         """
+        if (key := ("remembered", name, layer)) in self._memo:
+            raise ValueError(
+                f"encoding.{name}: keys of a layer are projected twice, because a later entry with "
+                f"heads: changes their input; name {name} after that entry"
+            )
         every = new if self.key_caches is None else self.key_caches[layer].remember(name, new)
-        self._memo["remembered", name, layer] = every
+        self._memo[key] = every
         return every
 
     def recall(self, name: str, layer: int) -> Tensor:

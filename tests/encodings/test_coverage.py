@@ -1,6 +1,7 @@
 """Coverage of the source as a term of the scores, and gates on what attention gives."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from nmt.encodings.context import Context, Extent
 from nmt.encodings.coverage import Coverage
 from nmt.encodings.fox import Fox
 from nmt.encodings.gated_attention import GatedAttention
+from nmt.encodings.passes import whole
+from nmt.encodings.registry import create
 from nmt.encodings.relative import Relative
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
@@ -44,6 +47,28 @@ def test_scores_equal_loops(fertility: bool) -> None:
     torch.testing.assert_close(scores, covered(e, q, k, 1))
 
 
+def test_weights_of_half_precision() -> None:
+    e = drawn(Coverage(dims("cross"))).bfloat16()
+    q, k, _ = (t.bfloat16() for t in qkv(N, dims()))
+    scores = Encodings([e]).scores(q, k, 1, pass_over(N, "cross")) / 2
+    expected = covered(e.double(), q.double(), k.double(), 1)
+    torch.testing.assert_close(scores.double(), expected, rtol=0.02, atol=0.02)
+
+
+@pytest.mark.parametrize("reader", ["coverage", "cope", "synthesizer"])
+def test_what_relies_on_the_scale_meets_no_other(reader: str) -> None:
+    sizes = dims("cross" if reader == "coverage" else "decoder")
+    entries: dict[str, dict[str, Any]] = {
+        reader: {"where": sizes.site},
+        "t5": {"where": sizes.site, "scaled": True},
+    }
+    assert Encodings(create(entries, sizes)).scale(0) == 0.5
+    entries["t5"]["scaled"] = False
+    with pytest.raises(ValueError, match=f"sets the scale of the scores, {reader} and t5; leave"):
+        Encodings(create(entries, sizes))
+    assert create({reader: {"where": sizes.site, "heads": [1]}}, sizes)
+
+
 def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:
     """Two sources of two hypotheses; after two words of each, hypotheses change places."""
     e, (q, k, v) = drawn(Coverage(dims("cross"))), qkv(N, dims(), rows=4)
@@ -65,8 +90,8 @@ def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:
     order = torch.tensor([1, 0, 3, 3])
     state = {name: value[order] for name, value in state.items()}
     got = step(q[order][:, :, 2:4])[:, :, 1] / 2  # the second of two words at once
-    whole = covered(e, q, k.repeat_interleave(2, 0), 0)[order][:, :, 3]
-    torch.testing.assert_close(got, whole)
+    expected = covered(e, q, k.repeat_interleave(2, 0), 0)[order][:, :, 3]
+    torch.testing.assert_close(got, expected)
 
 
 def test_only_a_source_is_covered() -> None:
@@ -97,6 +122,9 @@ def test_a_kernel_serves_gates_with_what_else_it_serves() -> None:
     gate = drawn(GatedAttention(dims()))
     assert Encodings([Fox(dims()), gate]).fusible(0)
     assert not Encodings([Relative(dims()), gate]).fusible(0)
+    full = whole("encoder", 3)
+    assert Encodings([Relative(dims()), gate]).distance_vectors(0, full) is not None
+    assert Encodings([gate, Relative(dims())]).distance_vectors(0, full) is None
     o, x = torch.rand(2, 2, 3, 4).double(), torch.rand(2, 3, 8).double()
     with_values = Encodings([drawn(Relative(dims())), gate])
     by_kernel = with_values.outputs(o, x, None, 0, pass_over(3))  # it has added the values

@@ -74,6 +74,28 @@ def test_heads_get_positions_before_the_projection_alone() -> None:
         assert torch.equal(mixed[:, ::3], none[:, ::3])
 
 
+def test_some_heads_have_no_input_of_their_own_for_what_is_remembered() -> None:
+    """Gates of Fox come from the input: one that has positions in some heads would reach all."""
+
+    def project(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(x.unflatten(-1, (4, 8)).transpose(1, 2) for x in inputs)
+
+    x, context = drawn(2, 5, 32), whole("encoder", 5, rows=2)
+    entries: dict[str, dict[str, object]] = {"position_infused": {"heads": [1, 2]}, "fox": {}}
+    fox = site(**entries)
+    fox.project(project, x, x, x, 0, context)  # type: ignore[arg-type]
+    gates = fox.bias(0, context)
+    plain = site(fox={})
+    plain.load_state_dict({"entries.0." + n: p for n, p in [*fox][1].state_dict().items()})
+    context = whole("encoder", 5, rows=2)
+    plain.project(project, x, x, x, 0, context)  # type: ignore[arg-type]
+    unchanged = plain.bias(0, context)
+    assert gates is not None and unchanged is not None and torch.equal(gates, unchanged)
+    later = site(**dict(reversed(entries.items())))
+    with pytest.raises(ValueError, match=r"encoding\.fox: .* projected twice, .*; name fox after"):
+        later.project(project, x, x, x, 0, whole("encoder", 5, rows=2))  # type: ignore[arg-type]
+
+
 def test_all_layers_and_heads_by_name_are_all(tiny: Make, ids: Ids) -> None:
     source, target = ids(3, 7), ids(3, 6, seed=1)
     for option in ("rotary", "relative", "fox", "t5", "universal"):
