@@ -62,5 +62,4 @@ class Fope(Rotary):
             still = c.new_zeros(*c.shape[:-1], self.rotary_dim // 2 - self.turning)
             return torch.cat([c, still + 1], -1).to(dtype), torch.cat([s, still], -1).to(dtype)
 
-        pair: tuple[Tensor, Tensor] = context.once(("fope", which, dtype, id(self)), make)
-        return pair
+        return context.once(("fope", which, dtype, id(self)), make)

@@ -37,10 +37,10 @@ class GraphTransformer(Encoding):
         width: PositiveInt = 64,
     ) -> None:
         labelled = LabelledTree(tree, labels, kinds, longest)
-        super().__init__(dims, columns=labelled.names, column_ranges={labels: range(kinds)})
+        super().__init__(dims, **labelled.facts)
         labelled.check(dims.site)
         self.labelled = labelled
-        self.steps = self.table(labelled.steps, width, per_layer=False)
+        self.steps = self.table(2 * kinds + 3, width, per_layer=False)
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.query = self.table(dims.head_dim, 2 * width, per_head=True)
         self.key = self.table(dims.head_dim, 2 * width, per_head=True)
@@ -75,5 +75,4 @@ class GraphTransformer(Encoding):
                 last = self.gru(packed)[1]  # [direction, path, width]
             return torch.cat(last.unbind(0), -1), index
 
-        made: tuple[Tensor, Tensor] = context.once(("graph_transformer", id(self)), make)
-        return made
+        return context.once(("graph_transformer", id(self)), make)

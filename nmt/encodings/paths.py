@@ -7,16 +7,17 @@ for a whole path each: within a word, a path longer than `longest`, and none, be
 """
 
 from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.encodings.context import Context
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees import first_pieces, steps_up
 
-WITHIN, LONGER, NONE = range(3)  # after the 2 kinds steps
+WITHIN, LONGER, NONE = range(3)  # steps after the 2 kinds
 LARGEST = 2**53  # integers that float64 holds
 
 
@@ -30,28 +31,25 @@ class LabelledTree:
     longest: int  # path
 
     @property
-    def names(self) -> frozenset[str]:
-        """All columns that are read."""
-        return frozenset({self.heads, self.labels, "words"})
+    def facts(self) -> dict[str, Any]:
+        """Those of an encoding that reads the columns."""
+        names = frozenset({self.heads, self.labels, "words"})
+        return {"columns": names, "column_ranges": {self.labels: range(self.kinds)}}
 
     @property
-    def steps(self) -> int:
-        """How many different steps there are."""
-        return 2 * self.kinds + 3
-
-    @property
-    def distinct(self) -> int:
-        """How many paths have a number of their own."""
-        return sum((length + 1) * self.kinds**length for length in range(self.longest + 1))
+    def starts(self) -> list[int]:
+        """The least number of a path of each length to `longest`, and that of all longer ones."""
+        counts = ((length + 1) * self.kinds**length for length in range(self.longest + 1))
+        return [0, *accumulate(counts)]
 
     def check(self, site: str, most: int = LARGEST) -> None:
         """Raise ValueError for a site without columns, or more than `most` paths."""
         if site != "encoder":
             raise ValueError(f"where={site}: the column {self.heads!r} is parallel to the source")
-        if self.distinct > most:
+        if self.starts[-1] > most:
             raise ValueError(
-                f"longest={self.longest}: with {self.kinds} labels there are {self.distinct:,} "
-                f"paths, more than {most:,}; shorten them"
+                f"longest={self.longest}: with {self.kinds} labels there are more than {most:,} "
+                "paths; shorten them"
             )
 
     def numbers(self, context: Context) -> Tensor:
@@ -72,10 +70,11 @@ class LabelledTree:
         up, code = (on @ off).long(), (digit @ off).long()  # the edges above i, and not above j
         down, length = up.mT, up + up.mT
         shown = length.clamp(max=self.longest)
-        number = self._starts(heads.device)[shown] + up * self.kinds**shown
+        starts = torch.tensor(self.starts, device=heads.device)
+        number = starts[shown] + up * self.kinds**shown
         number = number + code * self.kinds ** down.clamp(max=self.longest) + code.mT
-        number = torch.where(length > self.longest, self.distinct, number)
-        return torch.where(above @ above.mT > 0, number, self.distinct + 1)
+        number = torch.where(length > self.longest, starts[-1], number)
+        return torch.where(above @ above.mT > 0, number, starts[-1] + 1)
 
     def paths(self, context: Context) -> tuple[Tensor, Tensor, Tensor]:
         """The steps of all different paths [path, longest], their lengths, and each pair's path.
@@ -83,7 +82,8 @@ class LabelledTree:
         Beyond the end of a path there are any steps; pairs: [batch, query, key].
         """
         numbers, index = torch.unique(self.numbers(context), return_inverse=True)
-        starts, alone = self._starts(index.device), numbers >= self.distinct
+        starts = torch.tensor(self.starts, device=index.device)
+        alone = numbers >= starts[-1]
         length = (torch.bucketize(numbers, starts, right=True) - 1).masked_fill(alone, 0)
         code, kinds = numbers - starts[length], self.kinds
         up = (code // kinds**length)[:, None]
@@ -91,11 +91,6 @@ class LabelledTree:
         # the lowest digit of the code is the last step down; of the steps up it is the first
         digit = torch.where(at < up, last + 1 - up + at, last - at).clamp(min=0)
         steps = code[:, None] // kinds**digit % kinds + (at >= up) * kinds
-        special = torch.where(alone, numbers - self.distinct + LONGER, WITHIN)
+        special = torch.where(alone, numbers - starts[-1] + LONGER, WITHIN)
         steps[:, 0] = torch.where(length > 0, steps[:, 0], 2 * kinds + special)
         return steps, length.clamp(min=1), index
-
-    def _starts(self, device: torch.device) -> Tensor:
-        """The least number of a path of each length [longest + 1]."""
-        length = torch.arange(self.longest, device=device)
-        return F.pad(((length + 1) * self.kinds**length).cumsum(0), (1, 0))

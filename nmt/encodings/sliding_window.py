@@ -37,5 +37,4 @@ class SlidingWindow(Encoding):
             far = context.delta.abs()[:, None] > self.size
             return torch.zeros(far.shape, device=far.device).masked_fill(far, HIDDEN)
 
-        bias: Tensor = context.once(("sliding_window", self.size), make)
-        return bias
+        return context.once(("sliding_window", self.size), make)

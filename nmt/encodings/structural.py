@@ -17,7 +17,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.paths import LabelledTree
+from nmt.encodings.paths import LARGEST, LabelledTree
 
 FEATURES = 100_000  # vectors of whole paths, at most
 
@@ -41,10 +41,10 @@ class Structural(Encoding):
         path: Literal["average", "sum", "feature"] = "average",
     ) -> None:
         labelled = LabelledTree(tree, labels, kinds, longest)
-        super().__init__(dims, columns=labelled.names, column_ranges={labels: range(kinds)})
-        labelled.check(dims.site, *[FEATURES] * (path == "feature"))
+        super().__init__(dims, **labelled.facts)
+        labelled.check(dims.site, FEATURES if path == "feature" else LARGEST)
         self.labelled, self.path, width = labelled, path, dims.head_dim
-        rows = labelled.distinct + 2 if path == "feature" else labelled.steps
+        rows = labelled.starts[-1] + 2 if path == "feature" else 2 * kinds + 3
         self.vectors = self.table(rows, width, per_layer=False)
         self.key, self.value = self.table(width, width), self.table(width, width)
 
@@ -54,8 +54,8 @@ class Structural(Encoding):
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""
-        asked = q @ self.pick(self.key, layer)
-        return s + torch.einsum("bhid,bijd->bhij", asked, self._relations(context).to(asked.dtype))
+        q = q @ self.pick(self.key, layer)
+        return s + torch.einsum("bhid,bijd->bhij", q, self._relations(context).to(q.dtype))
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
@@ -77,5 +77,4 @@ class Structural(Encoding):
             r = (F.embedding(steps, vectors) * real[..., None]).sum(1)
             return F.embedding(index, r / lengths[:, None] if self.path == "average" else r)
 
-        made: Tensor = context.once(("structural", id(self)), make)
-        return made
+        return context.once(("structural", id(self)), make)

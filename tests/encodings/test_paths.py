@@ -94,7 +94,7 @@ def test_every_path_has_a_number_of_its_own_below_the_count() -> None:
     tree = LabelledTree("heads", "labels", KINDS, 3)
     numbers = tree.numbers(beside())
     count = sum((length + 1) * KINDS**length for length in range(4))
-    assert tree.distinct == count
+    assert tree.starts[-1] == count
     by_number: dict[int, tuple[int, ...]] = {}
     for row, i, j, one, other in pairs():
         way = tuple(walk(row, one, other, 3))
@@ -219,7 +219,11 @@ def test_labels_of_edges_show_and_those_of_roots_do_not(
     [
         ("structural", {"path": "feature"}, "longest=5: with 20 labels there are "),
         ("structural", {"path": "product"}, "path=product: choose one of average, sum, feature"),
-        ("graph_transformer", {"longest": 12}, "more than 9,007,199,254,740,992; shorten them"),
+        (
+            "graph_transformer",
+            {"longest": 12},
+            "more than 9,007,199,254,740,992 paths; shorten them",
+        ),
         ("graph_transformer", {"kinds": 0}, "kinds=0: must be at least 1"),
     ],
 )
