@@ -125,8 +125,9 @@ class Encodings(nn.Module):
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
-        for e, n, c in self._entries_with("project", context, layer):
-            project = partial(_projected, e, project, n, c)
+        entries = self._entries_with("project", context, layer)
+        for place, (e, n, c) in enumerate(entries):
+            project = partial(_projected, e, project, entries[:place], n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -214,6 +215,7 @@ def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> Non
 def _projected(
     e: Encoding,
     project: Projection,
+    earlier: Sequence[tuple[Encoding, int, Context]],
     layer: int,
     context: Context,
     xq: Tensor,
@@ -221,16 +223,18 @@ def _projected(
     xv: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values as one entry makes them, with as many rows, heads and tokens."""
-    every = project(xq, xk, xv) if e.dims.served_heads is not None else None
-    own = project if every is None else parts.projection_of_heads(e, project, (xq, xk, xv), every)
-    q, k, v = e.project(own, xq, xk, xv, layer, context)
+    inputs = every = (xq, xk, xv)
+    projection = project
+    if e.dims.served_heads is not None:
+        every = project(*inputs)
+        remembering = [entry.name for entry, n, c in earlier if c.remembers(entry.name, n)]
+        projection = parts.projection_of_heads(e, project, inputs, every, remembering)
+    q, k, v = e.project(projection, *inputs, layer, context)
     heads, width = e.dims.heads, e.dims.head_dim
     axes = "[batch, heads, {}, width]"
     _checked(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
     _checked(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
     _checked(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
-    if every is None:
-        return q, k, v
     q, k, v = (parts.with_heads(e, x, part) for x, part in zip(every, (q, k, v), strict=True))
     return q, k, v
 

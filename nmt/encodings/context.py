@@ -154,23 +154,22 @@ class Context:
         Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
         pass. Each site and layer has its own; an encoding uses its own name.
         """
-        if (key := ("remembered", name, layer)) in self._memo:
-            raise ValueError(
-                f"encoding.{name}: keys of a layer are projected twice, because a later entry with "
-                f"heads: changes their input; name {name} after that entry"
-            )
         every = new if self.key_caches is None else self.key_caches[layer].remember(name, new)
-        self._memo[key] = every
+        self._memo["remembered", name, layer] = every
         return every
 
     def recall(self, name: str, layer: int) -> Tensor:
         """The result of `remember` in this pass; raises ValueError where it was not called."""
-        if (key := ("remembered", name, layer)) not in self._memo:
+        if not self.remembers(name, layer):
             raise ValueError(
                 f"recall({name!r}, layer={layer}): nothing is remembered under this name in this "
                 "pass; call context.remember in `project`, which comes first, at every step"
             )
-        return cast(Tensor, self._memo[key])
+        return cast(Tensor, self._memo["remembered", name, layer])
+
+    def remembers(self, name: str, layer: int) -> bool:
+        """Whether `remember` was called in this pass."""
+        return ("remembered", name, layer) in self._memo
 
     def attended_before(self, name: str, layer: int, weights: Tensor) -> Tensor:
         """Sum weights [batch, any, query, key] over the queries before each, of all steps so far.

@@ -130,13 +130,26 @@ def bias_of_all_heads(e: Encoding, bias: Tensor) -> Tensor:
 
 
 def projection_of_heads(
-    e: Encoding, project: Projection, inputs: Projected, all_heads: Projected
+    e: Encoding,
+    project: Projection,
+    inputs: Projected,
+    all_heads: Projected,
+    remembering: Sequence[str],
 ) -> Projection:
-    """The projection of the entry's heads; `all_heads` is what `project` makes of the inputs."""
+    """The projection of the entry's heads; `all_heads` is what `project` makes of the inputs.
 
-    def own(xq: Tensor, xk: Tensor, xv: Tensor) -> Projected:
+    It raises ValueError for other inputs where earlier entries, `remembering`, have kept something
+    of these: it would be of the others then, and for all heads.
+    """
+
+    def of_its_heads(xq: Tensor, xk: Tensor, xv: Tensor) -> Projected:
         unchanged = all(a is b for a, b in zip((xq, xk, xv), inputs, strict=True))
+        if remembering and not unchanged:
+            raise ValueError(
+                f"encoding.{e.name}: changes the input of some heads, of which "
+                f"encoding.{remembering[0]} reads the same in all; name {e.name} before it"
+            )
         q, k, v = all_heads if unchanged else project(xq, xk, xv)
         return of_heads(e, q), of_heads(e, k), of_heads(e, v)
 
-    return own
+    return of_its_heads

@@ -51,7 +51,7 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
 
 def _sites(where: Any) -> list[str]:
     sites = [where] if isinstance(where, str) else where
-    if not isinstance(sites, Sequence) or not sites:
+    if not isinstance(sites, Sequence):
         raise ValueError(f"where={where}: choose some of {', '.join(SITES)}, as in where=[encoder]")
     if wrong := [s for s in sites if s not in SITES]:
         raise ValueError(f"where={wrong[0]}: choose among {', '.join(SITES)}")

@@ -92,7 +92,7 @@ def test_some_heads_have_no_input_of_their_own_for_what_is_remembered() -> None:
     unchanged = plain.bias(0, context)
     assert gates is not None and unchanged is not None and torch.equal(gates, unchanged)
     later = site(**dict(reversed(entries.items())))
-    with pytest.raises(ValueError, match=r"encoding\.fox: .* projected twice, .*; name fox after"):
+    with pytest.raises(ValueError, match=r"_infused: changes the input .*fox reads .* before it"):
         later.project(project, x, x, x, 0, whole("encoder", 5, rows=2))  # type: ignore[arg-type]
 
 

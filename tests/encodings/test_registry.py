@@ -10,7 +10,7 @@ from nmt.encodings.context import Positions
 from nmt.encodings.registry import create
 
 DIMS = Dims("encoder", 1, 2, 8, 4)
-NO_SITES: tuple[Any, ...] = (None, 3, [])
+NO_SITES: tuple[Any, ...] = (None, 3, {})
 NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 3})
 
 
