@@ -146,7 +146,7 @@ class Encodings(nn.Module):
             if (bias := e.bias(n, c)) is not None:
                 sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
                 axes = "[batch | 1, heads | 1, query | 1, key | 1]"
-                _check_broadcast(e, "bias", bias, sizes, axes)
+                _checked(e, "bias", bias, sizes, axes, broadcast=True)
                 bias = parts.bias_of_all_heads(e, bias)
                 total = bias if total is None else total + bias
         return total
@@ -157,8 +157,8 @@ class Encodings(nn.Module):
         for e, n, c in self._entries_with("normalise", context, layer):
             if e.dims.served_heads is not None and weights is None:
                 weights = softmax(s, context.allowed)
-            own = parts.of_heads(e, s)
-            p = _checked(e, "normalise", e.normalise(own, n, c), own.shape, WEIGHTS)
+            part = parts.of_heads(e, s)
+            p = _checked(e, "normalise", e.normalise(part, n, c), part.shape, WEIGHTS)
             weights = p if weights is None else parts.with_heads(e, weights, p)
         return softmax(s, context.allowed) if weights is None else weights
 
@@ -172,11 +172,11 @@ class Encodings(nn.Module):
         for e, n, c in self._entries_with("outputs", context, layer):
             if p is None and e.facts.reads_probabilities:
                 continue
-            own = parts.of_heads(e, o)
+            part = parts.of_heads(e, o)
             weights = None if p is None else parts.of_heads(e, p)
-            changed = e.outputs(own, x, weights, n, c)
+            changed = e.outputs(part, x, weights, n, c)
             axes = "[batch, heads, query, head_dim]"
-            o = parts.with_heads(e, o, _checked(e, "outputs", changed, own.shape, axes))
+            o = parts.with_heads(e, o, _checked(e, "outputs", changed, part.shape, axes))
         return o
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
@@ -227,8 +227,8 @@ def _projected(
     projection = project
     if e.dims.served_heads is not None:
         every = project(*inputs)
-        remembering = [entry.name for entry, n, c in earlier if c.remembers(entry.name, n)]
-        projection = parts.projection_of_heads(e, project, inputs, every, remembering)
+        readers = [entry.name for entry, n, c in earlier if c.remembers(entry.name, n)]
+        projection = parts.projection_of_heads(e, project, inputs, every, readers)
     q, k, v = e.project(projection, *inputs, layer, context)
     heads, width = e.dims.heads, e.dims.head_dim
     axes = "[batch, heads, {}, width]"
@@ -239,34 +239,23 @@ def _projected(
     return q, k, v
 
 
-def _checked(e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str) -> Tensor:
-    """The result of a hook; raises ValueError where its shape is another."""
-    if result is None or result.shape != shape:
-        raise _shape_error(e, hook, result, shape, axes)
-    return result
+def _checked(
+    e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str, broadcast: bool = False
+) -> Tensor:
+    """The result of a hook; raises ValueError where its shape is another.
 
-
-def _check_broadcast(
-    e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str
-) -> None:
-    """Raise ValueError unless a hook's result has four axes, each as in `shape` or 1.
-
-    With an axis left out torch would take others in its place, such as rows for heads.
+    With `broadcast` any axis may be 1, but none left out: torch would take another in its place,
+    such as rows for heads.
     """
-    if result.dim() != 4 or any(
-        axis not in (size, 1) for axis, size in zip(result.shape, shape, strict=True)
-    ):
-        raise _shape_error(e, hook, result, shape, axes)
-
-
-def _shape_error(
-    e: Encoding, hook: str, result: Tensor | None, shape: Sequence[int], axes: str
-) -> ValueError:
-    returned = "None" if result is None else [*result.shape]
-    return ValueError(
-        f"encoding.{e.name}: its `{hook}` returns {returned} in the {e.dims.site}; "
-        f"expected {axes} = {[*shape]}"
-    )
+    returned = None if result is None else [*result.shape]
+    sizes = list(zip(returned or [], shape, strict=False))
+    fits = all(size == expected or (broadcast and size == 1) for size, expected in sizes)
+    if not fits or returned is None or len(returned) != len(shape):
+        raise ValueError(
+            f"encoding.{e.name}: its `{hook}` returns {returned} in the {e.dims.site}; "
+            f"expected {axes} = {[*shape]}"
+        )
+    return result
 
 
 def _changes_attention(e: Encoding) -> bool:

@@ -46,11 +46,11 @@ class Fox(Encoding):
     def bias(self, layer: int, context: Context) -> Tensor:
         """The logarithm of all gates between query and key: [batch, heads, query, key]."""
         log_f = context.recall(self.name, layer)[..., 0]  # [batch, heads, key]
-        if context.site == "cross":
-            if context.allowed is not None:  # softmax sees no gates of padding, but others may
-                log_f = log_f.masked_fill(~context.allowed.any(2), 0)
-            sums = log_f.cumsum(-1)
-            return (sums[..., -1:] - sums)[..., None, :]
+        across = context.site == "cross"
+        if across and context.allowed is not None:  # softmax sees no gates of padding, others may
+            log_f = log_f.masked_fill(~context.allowed.any(2), 0)
         sums = log_f.cumsum(-1)
+        if across:
+            return (sums[..., -1:] - sums)[..., None, :]
         queries = sums[..., -context.queries.shape[1] :, None]
         return -(queries - sums[..., None, :]).abs()

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_columns import per_token
+from nmt.encodings.positions_columns import tree_columns
 from nmt.encodings.trees import depths, first_pieces
 
 EQUAL = 1e-9  # difference of two eigenvalues that are one: far more than float64 loses
@@ -42,8 +42,7 @@ class Laplacian(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the projection to x [batch, query, dim]."""
-        heads = per_token(self.tree, context.queries, context)
-        words = per_token("words", context.queries, context)
+        heads, words = tree_columns(self.tree, context)
         u = eigenvectors(heads, words, context.lengths, self.vectors)
         if context.training:
             u = u * (2 * torch.randint(2, (len(u), 1, self.vectors), device=u.device) - 1)

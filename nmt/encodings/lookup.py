@@ -5,7 +5,7 @@ import pkgutil
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import TypeGuard
+from typing import Any
 
 import nmt.encodings as package
 from nmt.encodings.base import Encoding
@@ -65,9 +65,7 @@ def class_in(module: ModuleType) -> type[Encoding]:
 
 def _classes(module: ModuleType) -> list[type[Encoding]]:
     """The encodings that a module itself defines, each once."""
-    classes = dict.fromkeys(c for _, c in inspect.getmembers(module, inspect.isclass))
-    return [c for c in classes if _is_encoding(c) and c.__module__ == module.__name__]
-
-
-def _is_encoding(loaded: object) -> TypeGuard[type[Encoding]]:
-    return fits(ENCODING, loaded)
+    classes: list[Any] = [c for _, c in inspect.getmembers(module, inspect.isclass)]
+    return [
+        c for c in dict.fromkeys(classes) if fits(ENCODING, c) and c.__module__ == module.__name__
+    ]

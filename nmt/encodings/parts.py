@@ -92,11 +92,10 @@ def of_layers(e: Encoding, context: Context) -> Context:
         return context
 
     def make() -> Context:
-        own = None if caches is None else [caches[layer] for layer in served]
-        return replace(context, key_caches=own, _memo={})
+        of_served = None if caches is None else [caches[layer] for layer in served]
+        return replace(context, key_caches=of_served, _memo={})
 
-    chosen: Context = context.once(("layers", served), make)
-    return chosen
+    return context.once(("layers", served), make)
 
 
 def of_heads(e: Encoding, x: Tensor) -> Tensor:
@@ -116,8 +115,8 @@ def with_heads(e: Encoding, x: Tensor, part: Tensor) -> Tensor:
     x, part = (F.pad(t, (0, width - t.shape[-1])) for t in (x, part))
     x, heads = x.to(part.dtype), range(x.shape[1])
     # no tensor of indices, whose copy to a GPU would wait for it
-    own = dict(zip(e.dims.served_heads, part.unbind(1), strict=True))
-    return torch.stack([own[head] if head in own else x[:, head] for head in heads], 1)
+    served = dict(zip(e.dims.served_heads, part.unbind(1), strict=True))
+    return torch.stack([served[head] if head in served else x[:, head] for head in heads], 1)
 
 
 def bias_of_all_heads(e: Encoding, bias: Tensor) -> Tensor:
@@ -130,24 +129,19 @@ def bias_of_all_heads(e: Encoding, bias: Tensor) -> Tensor:
 
 
 def projection_of_heads(
-    e: Encoding,
-    project: Projection,
-    inputs: Projected,
-    all_heads: Projected,
-    remembering: Sequence[str],
+    e: Encoding, project: Projection, inputs: Projected, all_heads: Projected, readers: list[str]
 ) -> Projection:
     """The projection of the entry's heads; `all_heads` is what `project` makes of the inputs.
 
-    It raises ValueError for other inputs where earlier entries, `remembering`, have kept something
-    of these: it would be of the others then, and for all heads.
+    `readers`: earlier entries that remember something of the inputs, so these may not change.
     """
 
     def of_its_heads(xq: Tensor, xk: Tensor, xv: Tensor) -> Projected:
         unchanged = all(a is b for a, b in zip((xq, xk, xv), inputs, strict=True))
-        if remembering and not unchanged:
+        if readers and not unchanged:
             raise ValueError(
                 f"encoding.{e.name}: changes the input of some heads, of which "
-                f"encoding.{remembering[0]} reads the same in all; name {e.name} before it"
+                f"encoding.{readers[0]} reads the same in all; name {e.name} before it"
             )
         q, k, v = all_heads if unchanged else project(xq, xk, xv)
         return of_heads(e, q), of_heads(e, k), of_heads(e, v)

@@ -102,7 +102,7 @@ class Tree(Positions):
 
     def distances(self, context: Context) -> Tensor:
         """[batch, query, key], key minus query; pieces of one word are 0 apart."""
-        return tree_distances(*_tree(self.heads, context))
+        return tree_distances(*tree_columns(self.heads, context))
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class Graph(Positions):
 
     def distances(self, context: Context) -> Tensor:
         """[batch, query, key], positive where the path leads from the query down to the key."""
-        return graph_distances(*_tree(self.heads, context), self.longest)
+        return graph_distances(*tree_columns(self.heads, context), self.longest)
 
 
 def per_token(name: str, index: Tensor, context: Context) -> Tensor:
@@ -142,6 +142,6 @@ def per_token(name: str, index: Tensor, context: Context) -> Tensor:
     raise ValueError(f"column {name!r} has {column.shape[1]} integers for {index.shape[1]} tokens")
 
 
-def _tree(heads: str, context: Context) -> tuple[Tensor, Tensor]:
+def tree_columns(heads: str, context: Context) -> tuple[Tensor, Tensor]:
     """The two columns of a tree: heads and words."""
     return per_token(heads, context.keys, context), per_token("words", context.keys, context)

@@ -55,9 +55,8 @@ class SelectiveRope(Rotary):
         new = (x @ down @ up).unflatten(-1, (self.dims.heads, -1)).transpose(1, 2)
         turns = context.remember(self.name, layer, new).double()  # long sums, as of all angles
         sums = causal_convolution(turns, self.taps[layer].double()).cumsum(2)
-        a = sums * self.frequencies(x.device)  # [batch, heads, key, head_dim / 2]
+        last = sums[:, :, -xk.shape[1] :]  # queries and new keys are the last tokens
+        a = last * self.frequencies(x.device)  # [batch, heads, query, head_dim / 2]
         dtype = torch.promote_types(q.dtype, torch.float32)
         cos, sin = a.cos().to(dtype), a.sin().to(dtype)
-        n = xk.shape[1]  # queries and new keys are the last tokens
-        cos, sin = cos[:, :, -n:], sin[:, :, -n:]
         return self.rotated(q, cos, sin), self.rotated(k, cos, sin), v

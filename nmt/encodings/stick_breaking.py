@@ -53,8 +53,8 @@ class StickBreaking(Encoding):
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """Shares of the sticks of scores e [batch, heads, query, key]; they add up to 1 at most."""
         p = self._weights(e, context)
-        if self.vector is not None:  # kept for `outputs`, whose p is after dropout
-            context.once(self._rest_key(layer), lambda: 1 - p.sum(-1, keepdim=True))
+        if self.vector is not None:
+            self._rest(p, layer, context)
         return p
 
     def outputs(
@@ -63,14 +63,15 @@ class StickBreaking(Encoding):
         """Add the rest of each stick times the layer's vectors [heads, 1, head_dim]."""
         if self.vector is None or p is None:
             return o
-        dropped = p  # for who gives p alone, as pictures do
-        left: Tensor = context.once(
-            self._rest_key(layer), lambda: 1 - dropped.sum(-1, keepdim=True)
-        )
-        return o + left.to(p.dtype) * self.vector[layer].to(p.dtype)
+        return o + self._rest(p, layer, context).to(p.dtype) * self.vector[layer].to(p.dtype)
 
-    def _rest_key(self, layer: int) -> tuple[str, str, int]:
-        return "left of the sticks", self.name, layer
+    def _rest(self, p: Tensor, layer: int, context: Context) -> Tensor:
+        """What is left of each stick: that of `normalise`, as the p of `outputs` is after dropout.
+
+        Pictures give `outputs` alone a p.
+        """
+        key = ("left of the sticks", self.name, layer)
+        return context.once(key, lambda: 1 - p.sum(-1, keepdim=True))
 
     def _weights(self, e: Tensor, context: Context) -> Tensor:
         """Shares [batch, heads, query, key] of the sticks of scores e."""

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_columns import per_token
+from nmt.encodings.positions_columns import tree_columns
 from nmt.encodings.trees import binarised, birth_order, path_codes
 
 
@@ -63,8 +63,7 @@ class Tpe(Encoding):
 
     def _code(self, context: Context) -> Tensor:
         """Zeros and ones [batch, query, depth, branch]."""
-        heads = per_token(self.tree, context.queries, context)
-        words = per_token("words", context.queries, context)
+        heads, words = tree_columns(self.tree, context)
         if self.binary:
             heads, branch = binarised(heads, words)
         else:
