@@ -114,7 +114,7 @@ def representatives() -> tuple[str, ...]:
 def few_representatives() -> tuple[str, ...]:
     """Those representatives that override a hook, or read columns, as none before them does."""
     seen: set[str] = set()
-    few = []
+    few: list[str] = []
     for option in representatives():
         if not few or _kind(option) - seen:
             few.append(option)
