@@ -1,11 +1,12 @@
-"""The prepared corpus of a run: its own segmenter is learned, or is that of the parent."""
+"""The prepared corpus of a run: its segmenter is learned, read from files, or the parent's."""
 
 from pathlib import Path
 
 from nmt import modeldir
-from nmt.config import Settings, freeze
+from nmt.config import BpeFiles, SentencePieceFiles, Settings, freeze
 from nmt.data import prepare as data
 from nmt.data.prepare import Prepared
+from nmt.data.segmenter_files import sides_of_files
 from nmt.data.side import Sides
 from nmt.storage import manifest
 from nmt.storage.modelpath import checkpoints
@@ -14,9 +15,9 @@ from nmt.storage.modelpath import checkpoints
 def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     """Prepare the corpus of settings, unless it is prepared already.
 
-    With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now
-    if `run`, the directory of the run, has a checkpoint. Raises UserError as `data.prepare.prepare`
-    does, and 65 or 66 for a parent that cannot be read.
+    With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now,
+    as may files of a segmenter, if `run`, the directory of the run, has a checkpoint. Raises
+    UserError as `data.prepare.prepare` does, and 65 or 66 for a parent or file that cannot be read.
     """
     return data.prepare(settings.data, settings.segmenter, _sides(settings, run))
 
@@ -33,8 +34,13 @@ def key(settings: Settings) -> bytes:
 
 
 def _sides(settings: Settings, run: Path | None) -> Sides | None:
-    """Return segmenters and vocabularies of the parent; None where they are learned."""
-    if settings.trainer.init_from is None:
+    """Return segmenters and vocabularies of the parent, or of files; None: they are learned.
+
+    Those of a run that has a checkpoint are in it.
+    """
+    parent, choice = settings.trainer.init_from, settings.segmenter
+    if parent is None and not isinstance(choice, SentencePieceFiles | BpeFiles):
         return None
-    started = run is not None and checkpoints(run / "checkpoints")
-    return modeldir.sides(run if run is not None and started else settings.trainer.init_from)
+    if run is not None and checkpoints(run / "checkpoints"):
+        return modeldir.sides(run)
+    return sides_of_files(settings.data, choice) if parent is None else modeldir.sides(parent)

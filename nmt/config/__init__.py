@@ -52,6 +52,40 @@ class UnigramLearning:
 
 
 @dataclass
+class SentencePieceFiles:
+    """SentencePiece models that exist already: nothing is learned."""
+
+    kind: str = knob("the segmenter's name", choices=("spm",))
+    tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
+    source_model: str = knob("SentencePiece model of the source, or of both sides")
+    target_model: str | None = knob("that of the target; null: source_model")
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.target_model is None
+
+
+@dataclass
+class BpeFiles:
+    """Merges and vocabularies of subword-nmt that exist already: nothing is learned."""
+
+    kind: str = knob("the segmenter's name", choices=("codes",))
+    tokenizer: str = knob("what runs before segmentation", choices=("moses", "none"))
+    codes: str = knob("merges that subword-nmt learned, one per line")
+    source_vocabulary: str = knob(
+        "pieces of the source, or of both sides, one per line; a count may follow"
+    )
+    target_vocabulary: str | None = knob("those of the target; null: source_vocabulary")
+    min_frequency: int = knob("pieces with a lower count are cut into smaller ones", least=0)
+
+    @property
+    def shared_vocabulary(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        return self.target_vocabulary is None
+
+
+@dataclass
 class ImportedSegmenter:
     """The segmenter of an imported model: nothing more is learned."""
 
@@ -208,7 +242,7 @@ class Settings:
 
     seed: int
     data: Data
-    segmenter: Any  # BpeLearning | UnigramLearning
+    segmenter: Any  # BpeLearning | UnigramLearning | SentencePieceFiles | BpeFiles | Imported...
     model: Model
     encoding: dict[str, dict[str, Any]]  # name of the entry -> its options, in order
     optim: Optim
@@ -218,7 +252,13 @@ class Settings:
 
 KINDS: dict[str, dict[str, type]] = {
     "data": {"files": Files, "toy": Toy},
-    "segmenter": {"bpe": BpeLearning, "unigram": UnigramLearning, "imported": ImportedSegmenter},
+    "segmenter": {
+        "bpe": BpeLearning,
+        "unigram": UnigramLearning,
+        "spm": SentencePieceFiles,
+        "codes": BpeFiles,
+        "imported": ImportedSegmenter,
+    },
     "optim": {"plateau": Plateau, "inverse_sqrt": InverseSqrt},
     "model": {"": Model},
     "trainer": {"": Training},
@@ -230,6 +270,13 @@ PATHS = (
     *("root", "cache"),
     *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
 )  # keys of data.* that are paths
+SEGMENTER_PATHS = (
+    "source_model",
+    "target_model",
+    "codes",
+    "source_vocabulary",
+    "target_vocabulary",
+)
 _COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
 
 
@@ -238,6 +285,8 @@ def is_path(key: str) -> bool:
     group, _, rest = key.partition(".")
     if key in ("trainer.init_from", "parent", "runs", "tests.root"):
         return True
+    if group == "segmenter":
+        return rest in SEGMENTER_PATHS
     return group == "data" and (rest in PATHS or _COLUMN_PATH.fullmatch(rest) is not None)
 
 

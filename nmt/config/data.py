@@ -17,6 +17,13 @@ class Data:
     source_language: str = knob("language code of the source, for Moses")
     target_language: str = knob("language code of the target, for Moses")
     max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
+    max_ratio: float | None = knob(
+        "drop a training pair if a side has more than so many times the pieces of the other; null: "
+        "keep it",
+        least=1,
+        most=1000,
+        absent=None,
+    )
     normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
     invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
     max_line_bytes: int = knob("drop a training or development pair if a line has more", least=1)

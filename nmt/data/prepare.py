@@ -51,8 +51,8 @@ def prepare(
 ) -> Prepared:
     """Prepare a corpus, unless it is prepared already.
 
-    With `sides`, those of a trained model, no segmenter is learned: text gets their ids, and is
-    normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
+    With `sides`, of a trained model or of files, no segmenter is learned: text gets their ids, and
+    is normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     original, data = data, held_out(data)
@@ -99,8 +99,16 @@ def _fingerprint(
     return cache.fingerprint(
         {
             "format": FORMAT,
-            "data": {key: v for key, v in asdict(data).items() if key not in IRRELEVANT_KEYS},
-            "segmenter": asdict(segmenter),
+            "data": {
+                key: value
+                for key, value in asdict(data).items()
+                if key not in IRRELEVANT_KEYS and not (key == "max_ratio" and value is None)
+            },  # corpora from before there was that key are the same without it
+            "segmenter": {
+                key: value
+                for key, value in asdict(segmenter).items()
+                if key not in config.SEGMENTER_PATHS  # `sides` has what is in these files
+            },
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
             "files": {split: [p.source.sha256, p.target.sha256] for split, p in texts.items()},
             "columns": {

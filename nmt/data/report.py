@@ -13,8 +13,8 @@ from nmt import config
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
 NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no tokens known
-OUTCOMES = ("kept", "empty side", "too long", "too many bytes", "invalid UTF-8")
-KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID = range(len(OUTCOMES))
+OUTCOMES = ("kept", "empty side", "too long", "too many bytes", "invalid UTF-8", "unlike lengths")
+KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE = range(len(OUTCOMES))
 MEASURES = ("pairs", "source_tokens", "target_tokens")
 
 MUCH_DROPPED = 0.5  # a share of the pairs to warn of
@@ -24,6 +24,7 @@ REMEDIES = {
     "too long": "see data.max_length",
     "too many bytes": "see data.max_line_bytes",
     "invalid UTF-8": "which encoding has the text?",
+    "unlike lengths": "see data.max_ratio",
 }
 
 log = logging.getLogger(__name__)

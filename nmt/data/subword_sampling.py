@@ -37,17 +37,20 @@ Sampler: TypeAlias = BpeDropout | UnigramSampling | NBest
 SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 
 
+BPE = ("bpe", "codes")  # kinds of segmenters that have merges
+
+
 def refusal(data: config.Data, segmenter: str) -> str | None:
     """Say why a segmenter of this kind cannot sample as `data` wants; None if it can."""
-    if data.bpe_dropout and segmenter != "bpe":
+    if data.bpe_dropout and segmenter not in BPE:
         return (
             f"data.bpe_dropout={data.bpe_dropout}: leaves out merges, and segmenter.kind="
             f"{segmenter} has none; data.subword_alpha is its way to sample"
         )
-    if data.subword_alpha is not None and segmenter == "bpe":
+    if data.subword_alpha is not None and segmenter in BPE:
         return (
             f"data.subword_alpha={data.subword_alpha}: needs the probabilities of a unigram model, "
-            "and segmenter.kind=bpe has none; data.bpe_dropout is its way to sample"
+            f"and segmenter.kind={segmenter} has none; data.bpe_dropout is its way to sample"
         )
     if data.subword_nbest is not None and data.subword_alpha is None:
         return f"data.subword_nbest={data.subword_nbest}: says nothing without data.subword_alpha"

@@ -59,6 +59,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
         "source_language": "de",
         "target_language": "en",
         "max_length": 20,
+        "max_ratio": None,
         "normalize": "nfc",
         "invalid_utf8": "fail",
         "max_line_bytes": 500,
@@ -139,7 +140,13 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     told = prepared.report
     train = told["train"]
     dropped = {why: counts["pairs"] for why, counts in train["dropped"].items()}
-    assert dropped == {"empty side": 2, "too long": 1, "too many bytes": 1, "invalid UTF-8": 1}
+    assert dropped == {
+        "empty side": 2,
+        "too long": 1,
+        "too many bytes": 1,
+        "invalid UTF-8": 1,
+        "unlike lengths": 0,
+    }
     assert prepared.train.lines.tolist() == [*range(1, 41), 46]
     assert train["text"] == {
         "source": {
@@ -217,6 +224,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "source_language": "nl",
         "target_language": "nl",
         "max_length": 19,
+        "max_ratio": 9.5,
         "normalize": "nfkc",
         "invalid_utf8": "drop",
         "max_line_bytes": 499,
@@ -538,3 +546,15 @@ def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
         assert "of 40 lines" not in caplog.text
     assert "tokenising train" in terminal.getvalue() and "0/40" in terminal.getvalue()
     assert capsys.readouterr().out == ""
+
+
+def test_pairs_of_unlike_lengths_are_dropped(tmp_path: Path) -> None:
+    train = [("a b c", "a b c d e f"), ("a", "a b c d"), ("a b c d e f g", "a b"), ("a b", "c d")]
+    whole = corpus(tmp_path, train=train * 3)
+    bpe_ = replace(BPE, merges=0, min_frequency=1)
+    found = prepare(replace(whole, max_ratio=2.0), bpe_)
+    assert sorted(set(found.train.lines.tolist())) == [1, 4, 5, 8, 9, 12]
+    assert found.report["train"]["dropped"]["unlike lengths"]["pairs"] == 6
+    assert not found.report["dev"]["dropped"]["unlike lengths"]["pairs"]
+    everything = prepare(whole, bpe_)
+    assert len(everything.train) == 12 and everything.path != found.path

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from nmt.data.columns import ColumnLine, expand
 from nmt.data.preparation.clean import RAW, column_file, read_words
 from nmt.data.preparation.wordids import WordIds
-from nmt.data.report import EMPTY, KEPT, TOO_LONG, Tally, tally_of
+from nmt.data.report import EMPTY, KEPT, TOO_LONG, UNLIKE, Tally, tally_of
 from nmt.data.side import Side
 from nmt.data.store import LINES, SIDES, Ids
 from nmt.data.vocab import UNK
@@ -38,6 +38,7 @@ class Numbering(NamedTuple):
     words: Path | None  # directory with ids of frequent words, where words are segmented alone
     dtype: "np.dtype[Any]"  # of the ids
     max_length: int | None  # pieces; None keeps every length
+    max_ratio: float | None  # of the lengths of the sides; None keeps every ratio
     columns: dict[str, Path]  # files parallel to the source
     per: dict[str, str]  # name of a column -> word or sentence
 
@@ -48,6 +49,9 @@ class Numbering(NamedTuple):
         numbered = [self._ids(side, text) for side, text in zip(SIDES, texts, strict=True)]
         source, target = (lengths - 1 for _, lengths in numbered)
         outcome = np.full(len(lines), KEPT, np.int64)  # [pair]
+        if self.max_ratio is not None:
+            longer, shorter = np.maximum(source, target), np.minimum(source, target)
+            outcome[longer > self.max_ratio * shorter] = UNLIKE
         if self.max_length is not None:
             outcome[np.maximum(source, target) > self.max_length] = TOO_LONG
         outcome[np.minimum(source, target) == 0] = EMPTY

@@ -27,7 +27,11 @@ from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
 SegmenterSettings: TypeAlias = (
-    config.BpeLearning | config.UnigramLearning | config.ImportedSegmenter
+    config.BpeLearning
+    | config.UnigramLearning
+    | config.SentencePieceFiles
+    | config.BpeFiles
+    | config.ImportedSegmenter
 )
 
 
@@ -41,7 +45,7 @@ class Preparation:
         sides: Sides | None,
         texts: dict[str, ParallelText],
     ) -> None:
-        """`sides` are those of a trained model; None: both are learned as `segmenter` says."""
+        """`sides`: of a trained model, or of files; None: both are learned as `segmenter` says."""
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
         # BPE is learned from counts of words, and then the ids of the frequent ones are known
         self.counts_words = sides is None and isinstance(segmenter, config.BpeLearning)
@@ -151,6 +155,7 @@ class Preparation:
             words=self.work if self.counts_words else None,
             dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
+            max_ratio=self.data.max_ratio if split == "train" else None,
             columns={name: file.path for name, file in self.texts[split].columns.items()},
             per=config.columns_of(self.data),
         )

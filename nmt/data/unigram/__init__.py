@@ -27,8 +27,10 @@ class Unigram:
 
     @property
     def pieces(self) -> list[str]:
-        """All pieces of the model, without its symbol for unknown text (id 0)."""
-        return [self._processor.id_to_piece(i) for i in range(1, len(self._processor))]
+        """All pieces of the model, without those that no text has: symbols, and unused ones."""
+        p = self._processor
+        excluded = (p.is_control, p.is_unknown, p.is_unused)
+        return [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""

@@ -1,0 +1,93 @@
+"""Segmenters and vocabularies of both sides from files of the user's own."""
+
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor
+
+from nmt import config
+from nmt.data.bpe import Bpe
+from nmt.data.corpus import read_text
+from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side, Sides
+from nmt.data.tokenizer import Tokenizer, warn_of_unknown
+from nmt.data.unigram import Unigram
+from nmt.data.vocab import Vocabulary
+from nmt.errors import Exit, UserError
+
+VERSION = (
+    "#version: 0.2"  # of subword-nmt's files; the ones before mark the ends of words otherwise
+)
+
+
+def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config.BpeFiles) -> Sides:
+    """Read the files that the settings name.
+
+    Raises UserError: 66 for a file that is missing, 65 for one that is something else.
+    """
+    languages = (data.source_language, data.target_language)
+    warn_of_unknown(choice.tokenizer, *languages)
+    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+    if isinstance(choice, config.SentencePieceFiles):
+        models = {"source_model": choice.source_model, "target_model": choice.target_model}
+        first, second = (
+            _sentencepiece(tokenizer, f"segmenter.{key}", Path(path or choice.source_model))
+            for tokenizer, (key, path) in zip(tokenizers, models.items(), strict=True)
+        )
+        return [first, second]
+    merges = _merges(Path(choice.codes))
+    sides = []
+    for tokenizer, path in zip(
+        tokenizers, (choice.source_vocabulary, choice.target_vocabulary), strict=True
+    ):
+        pieces = _pieces(Path(path or choice.source_vocabulary), choice.min_frequency)
+        sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
+    return sides
+
+
+def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
+    try:
+        model = path.read_bytes()
+        processor = SentencePieceProcessor(model_proto=model)
+    except OSError as error:
+        raise UserError(f"{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
+    except RuntimeError:
+        raise UserError(f"{key}={path}: no SentencePiece model", Exit.DATA) from None
+    has_bytes = any(processor.is_byte(i) for i in range(len(processor)))
+    # pieces of single bytes become characters only where the model itself joins them
+    segmenter = (MarianSegmenter if has_bytes else Unigram)(tokenizer, model)
+    return Side(segmenter, Vocabulary(segmenter.pieces))
+
+
+def _merges(path: Path) -> list[str]:
+    version, *merges = read_text(
+        path, "name the file of subword-nmt learn-bpe: segmenter.codes"
+    ) or [""]
+    if version != VERSION:
+        raise UserError(
+            f"{path}:1: expected {VERSION!r}, as subword-nmt learn-bpe writes it; learn the codes "
+            "with a version of subword-nmt from 0.2 on",
+            Exit.DATA,
+        )
+    for number, merge in enumerate(merges, start=2):
+        if len(merge.split(" ")) != 2 or len(merge.split()) != 2:
+            raise UserError(f"{path}:{number}: expected two symbols and a space", Exit.DATA)
+    return merges
+
+
+def _pieces(path: Path, min_frequency: int) -> list[str]:
+    pieces: dict[str, int] = {}
+    hint = "name a file of subword-nmt get-vocab"
+    for number, line in enumerate(read_text(path, hint), start=1):
+        piece, _, count = line.replace("\t", " ").partition(" ")
+        is_count = not count or (count.isascii() and count.isdigit())
+        if not piece or piece in pieces or not is_count:
+            raise UserError(
+                f"{path}:{number}: expected a piece that no line before has, and perhaps a count",
+                Exit.DATA,
+            )
+        if min_frequency and not count:
+            raise UserError(
+                f"{path}:{number}: has no count; set segmenter.min_frequency=0", Exit.DATA
+            )
+        pieces[piece] = int(count or 0)
+    return [piece for piece, count in pieces.items() if count >= min_frequency]
