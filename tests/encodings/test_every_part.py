@@ -25,6 +25,7 @@ DRAWN, LAYERS, HEADS = 500, 3, 4
 REFUSED = re.compile(
     r"encoding[.]\w+: (layers: (this encoding works on what|without its key)"
     r"|heads: (this encoding works on embeddings|this encoding sets the scale)"
+    r"|changes the input of some heads, of which"
     r"|.*heads cannot be halved"
     r"|.*there is no [a-z ]*in the decoder)"
 )
