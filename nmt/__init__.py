@@ -35,6 +35,7 @@ __all__ = [
     "score",
     "train",
     "translate",
+    "translate_stream",
 ]
 
 if TYPE_CHECKING:

@@ -1,6 +1,6 @@
 """Arguments of the API: what a type checker would refuse is named here in words."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +12,23 @@ Columns = Mapping[str, Iterable[str]]  # by name: integers for the words of each
 
 def lines(name: str, texts: Iterable[str]) -> list[str]:
     """The texts as a list; UserError for one text, whose letters would be lines, and for none."""
+    return list(each_line(name, texts))
+
+
+def each_line(name: str, texts: Iterable[str]) -> Iterator[str]:
+    """The same, one after the other; what is no list of texts is refused at once."""
     if isinstance(texts, str):
         raise UserError(f"{name}: a text, where a list of them is expected; write [{texts[:20]!r}]")
     if not isinstance(texts, Iterable):
         raise UserError(f"{name}: {texts!r}, where a list of texts is expected")
-    listed = list(texts)
-    for place, line in enumerate(listed):
-        if not isinstance(line, str):
-            raise UserError(f"{name}[{place}]: {line!r} is no text; write '' for an empty line")
-    return listed
+
+    def checked() -> Iterator[str]:
+        for place, line in enumerate(texts):
+            if not isinstance(line, str):
+                raise UserError(f"{name}[{place}]: {line!r} is no text; write '' for an empty line")
+            yield line
+
+    return checked()
 
 
 def columns(named: Columns | None) -> dict[str, list[str]]:

@@ -4,7 +4,7 @@ docs/python.md shows all of it at work. `nmt.NAME` imports this module, and so t
 first used: `import nmt` alone is quick.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,27 @@ def translate(
     return [best.text for best, *_ in translations]
 
 
+def translate_stream(
+    model: Trained | Sequence[Trained],
+    lines: Iterable[str],
+    workers: int | None = 1,
+    **decode: Any,
+) -> Iterator[str]:
+    """Translate lines as they come: reads `window` of them (2,000), yields as many, and reads on.
+
+    So a text may be larger than the memory, or never end; with `window=1` each line is answered
+    before the next is read. Takes and raises what `translate` does, but for columns and prefixes:
+    models that need columns are refused.
+
+    >>> with open("large.de") as file:
+    ...     for line in nmt.translate_stream(model, file, workers=None):
+    ...         print(line)
+    """
+    translator = _translator(model, 1, workers, decode)
+    texts = arguments.each_line("lines", lines)
+    return (best.text for best, *_ in translator.translate(texts, read_ahead=workers != 1))
+
+
 def n_best(
     model: Trained | Sequence[Trained],
     lines: Iterable[str],
@@ -73,12 +94,7 @@ def n_best(
     are n samples, in the order in which they were drawn, and a score is the log-probability alone;
     with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
     """
-    first, *others = arguments.models(model)
-    settings = with_decode(first.settings, decode)
-    settings.decode.check_n_best(n, f"n={n}", "give beam_size")
-    if settings.decode.position_scale != 1:  # of copies
-        first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
-    translator = Translator.of(first, settings.decode, *others, workers=workers)
+    translator = _translator(model, n, workers, decode)
     reader = translator.reader
     texts, columns = with_columns(
         reader.requirements.columns,
@@ -90,6 +106,18 @@ def n_best(
     if prefixes is not None:
         prefixes = arguments.lines("target_prefixes", prefixes)
     return list(translator.translate(texts, n, columns, prefixes=prefixes, read_ahead=True))
+
+
+def _translator(
+    model: Trained | Sequence[Trained], n: int, workers: int | None, decode: Mapping[str, Any]
+) -> Translator:
+    """A translator with other values of the group decode, which finds n translations of a line."""
+    first, *others = arguments.models(model)
+    settings = with_decode(first.settings, decode)
+    settings.decode.check_n_best(n, f"n={n}", "give beam_size")
+    if settings.decode.position_scale != 1:  # of copies
+        first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
+    return Translator.of(first, settings.decode, *others, workers=workers)
 
 
 def score(
