@@ -31,6 +31,7 @@ from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
+_ENTRIES = "encoding."  # what keys of the entries of encodings begin with
 _CONFIG_GROUPS = ("run", "scale", "experiment")  # that decide on several others
 OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
 
@@ -174,6 +175,7 @@ def _default_name(
 ) -> str:
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
 
+    Keys of an entry, such as encoding.rotary.layers=[0,2], follow as rotary.layers-0+2.
     Files without a data.name go by the name of their directory, so that corpora have runs apart.
     At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
@@ -190,7 +192,13 @@ def _default_name(
     place = f"{corpus}/{label}"
     if at_scale:
         place = f"table-{place}-max{data.max_length}"
-    return "-".join([place, *changed, f"seed{settings.seed}"])
+    chosen = []
+    for override in overrides:
+        if override.key_or_group.startswith(_ENTRIES):
+            _, _, value = str(override.input_line).partition("=")
+            words = "+".join(re.findall(r"[\w.]+", value))
+            chosen.append(f"{override.key_or_group.removeprefix(_ENTRIES)}-{words}")
+    return "-".join([place, *changed, *chosen, f"seed{settings.seed}"])
 
 
 @contextmanager

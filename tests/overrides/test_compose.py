@@ -80,6 +80,14 @@ def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
         (["encoding=relative", "seed=3"], "runs/toy/relative-seed3"),
         (["encoding=relative", "tau=8"], "runs/toy/relative-tau8-seed1"),
         (["encoding=[absolute,relative]", "tau=8"], "runs/toy/absolute+relative-tau8-seed1"),
+        (
+            ["encoding=rotary", "+encoding.rotary.layers=[0, 2]", "encoding.rotary.where=encoder"],
+            "runs/toy/rotary-rotary.layers-0+2-rotary.where-encoder-seed1",
+        ),
+        (
+            ["encoding.absolute.at={shift:{k:100}}"],
+            "runs/toy/absolute-absolute.at-shift+k+100-seed1",
+        ),
         (["runs=a b", "name=c"], "a b/c"),
         (["data=files", "data.root=my/corpus"], "runs/corpus/absolute-seed1"),
         (["data=files", "data.root=my/corpus/"], "runs/corpus/absolute-seed1"),
