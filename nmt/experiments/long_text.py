@@ -13,7 +13,7 @@ from nmt.compare.attention.observe import sampled
 from nmt.compare.attention.statistics import attention_statistics, unattended
 from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.undertranslation import repetition
-from nmt.config import with_decode
+from nmt.config import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
 from nmt.errors import Exit, UserError
@@ -27,6 +27,7 @@ from nmt.modeldir import USUAL_LENGTH
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
+BEAM, COVERAGE = 4, 0.2  # of coverage_penalty, which needs a beam
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
 
 
@@ -81,8 +82,8 @@ def diagnose(
     written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in groups[0])
     usual = written / read if read else 1.0
     shortest = min(SHARE * usual, model.settings.decode.max_length_ratio)
-    remedies = []
-    for name, changes in _remedies(divided_at, shortest).items() if sample else ():
+    remedies, decode = [], with_decode(model.settings, options.decode).decode
+    for name, changes in _remedies(divided_at, shortest, decode).items() if sample else ():
         outputs = [hypotheses[i] for i in sample]
         if changes:
             outputs = translated([sources[i] for i in sample], changes)
@@ -105,15 +106,18 @@ def _model_of(system: System) -> SystemModel:
     return model
 
 
-def _remedies(most: int, shortest: float) -> dict[str, dict[str, object]]:
+def _remedies(most: int, shortest: float, decode: Decode) -> dict[str, dict[str, object]]:
     """Search settings to try, by name; shortest: least pieces of a translation per source piece."""
     not_too_short: dict[str, object] = {"min_length_ratio": round(shortest, 2)}
+    beam: dict[str, object] = {} if decode.beam_size >= BEAM else {"beam_size": BEAM}
+    covering = {**beam, "coverage_penalty": COVERAGE} if decode.method == "beam" else None
     return {
         "as the model searches": {},
         "in parts": {"max_source": most, "too_long": "split"},
         "not too short": not_too_short,
         "without repetitions": {"no_repeat_ngram": NGRAM},
         "both": {**not_too_short, "no_repeat_ngram": NGRAM},
+        **({} if covering is None else {"covering the source": covering}),
     }
 
 

@@ -1,10 +1,12 @@
 """nmt-evaluate --diagnose, on a model that copies 30 pieces and no more."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
+import torch
 from torch import Tensor
 
 from nmt.cli import evaluate
@@ -13,6 +15,7 @@ from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.text import long_text as text
 from nmt.config import Settings
 from nmt.data.vocab import EOS
+from nmt.decode.search import Step
 from nmt.experiments import long_text
 from tests.decode.copying import Copying, CopyState, decode, trained
 from tests.pretended import pretend
@@ -31,6 +34,24 @@ class Forgetful(Copying):
         return logits
 
 
+class NoPenalty:
+    """In the place of the coverage penalty, which reads the attention that Forgetful has not."""
+
+    def __init__(self, weight: float, pieces: Tensor, models: object) -> None:
+        self.rows = pieces[:, 0]
+
+    def of_rows(self) -> Tensor:
+        return torch.zeros(len(self.rows))
+
+    @contextmanager
+    def following(self, step: Step) -> Iterator[Step]:
+        def followed(tokens: Tensor, parents: Tensor | None) -> Tensor:
+            self.rows = tokens
+            return step(tokens, parents)
+
+        yield followed
+
+
 @pytest.fixture
 def command(
     tmp_path: Path,
@@ -44,6 +65,7 @@ def command(
     settings.decode = decode(max_length_ratio=3.0, batch_tokens=4000, too_long="split")
     model = cast(Any, Forgetful(some.source.vocabulary).eval())
     pretend(monkeypatch, some._replace(model=model, settings=settings))
+    monkeypatch.setattr("nmt.decode.torch_engine.CoveragePenalty", NoPenalty)
     monkeypatch.chdir(tmp_path)
     lines = [" ".join(f"w{(i + j) % 40}" for j in range(10 if i < 20 else 60)) for i in range(25)]
     Path("text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -79,6 +101,7 @@ def test_what_is_lost_and_what_parts_give(command: Run) -> None:
     assert float(row(out, "in parts")[0]) < 5  # characters around the borders are all that is lost
     assert "nmt-translate model decode.max_source=30 decode.too_long=split\n" in out
     assert "nmt-translate model decode.min_length_ratio=0.8\n" in out
+    assert "nmt-translate model decode.beam_size=4 decode.coverage_penalty=0.2\n" in out
     assert "experiment=lengthen parent=model data=files data.root=CORPUS name=longer" in out
 
 
