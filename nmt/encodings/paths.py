@@ -16,6 +16,7 @@ from torch import Tensor
 from nmt.encodings.context import Context
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees import first_pieces, steps_up
+from nmt.machine.device import to_device
 
 WITHIN, LONGER, NONE = range(3)  # steps after the 2 kinds
 LARGEST = 2**53  # integers that float64 holds
@@ -70,7 +71,7 @@ class LabelledTree:
         up, code = (on @ off).long(), (digit @ off).long()  # the edges above i, and not above j
         down, length = up.mT, up + up.mT
         shown = length.clamp(max=self.longest)
-        starts = torch.tensor(self.starts, device=heads.device)
+        starts = to_device(torch.tensor(self.starts), heads.device)
         number = starts[shown] + up * self.kinds**shown
         number = number + code * self.kinds ** down.clamp(max=self.longest) + code.mT
         number = torch.where(length > self.longest, starts[-1], number)
@@ -82,7 +83,7 @@ class LabelledTree:
         Beyond the end of a path there are any steps; pairs: [batch, query, key].
         """
         numbers, index = torch.unique(self.numbers(context), return_inverse=True)
-        starts = torch.tensor(self.starts, device=index.device)
+        starts = to_device(torch.tensor(self.starts), index.device)
         alone = numbers >= starts[-1]
         length = (torch.bucketize(numbers, starts, right=True) - 1).masked_fill(alone, 0)
         code, kinds = numbers - starts[length], self.kinds
