@@ -19,7 +19,7 @@ def planned(*words: str) -> tuple[list[PlannedRun], list[LeftOut]]:
 
 @pytest.mark.parametrize(
     "key",
-    ["model.norm=pre,post", pytest.param("encoding.relative.tau=4,8", marks=pytest.mark.slow)],
+    ["model.norm=pre,post", pytest.param("optim.lr=1e-3,2e-3", marks=pytest.mark.slow)],
 )
 def test_two_runs_in_one_directory_are_refused(key: str) -> None:
     with pytest.raises(UserError, match=r"would share runs/toy/relative-seed1 with another run"):

@@ -86,8 +86,8 @@ def unsynchronised(self):  # buffers, which do not change
 
 def impatient():
     save = Trainer.save
-    def slow(self, perplexity):
-        save(self, perplexity)
+    def slow(self, perplexity, cost):
+        save(self, perplexity, cost)
         if self.world.rank == 0:
             time.sleep(8)
     distributed.COUNTING_TIMEOUT, Trainer.save = timedelta(seconds=5), slow
