@@ -127,10 +127,9 @@ class Trainer:
         self.run.begin(self.step)
         environment.announce(self.model, self.environment(), self.plan, len(self.prepared.train))
         self.batches.report()
-        first, last = self.step, self.plan.last
+        first, last, code = self.step, self.plan.last, 0
         wanted = self.options.tensorboard, self.options.callback
         reports = metrics_log(self.run.path, first, last, *wanted, silent=self.world.rank > 0)
-        code = 0
         with stop_signals() as stop, reports as self.progress:
             while self.step < last and not self.early_stopping.is_over:
                 in_time = self.step == first or self.run.seconds_left() > 0
@@ -311,7 +310,8 @@ class Trainer:
         try:
             self.save(perplexity, cost)
         except OSError as error:
-            if error.errno not in FULL or self.step == self.plan.last:
+            is_last = self.step == self.plan.last or self.early_stopping.is_over
+            if error.errno not in FULL or is_last:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait

@@ -112,6 +112,19 @@ def test_text_is_segmented_at_random_again_as_it_was(
     assert same(tmp_path / "run", tmp_path / "whole")
 
 
+def test_a_full_disk_at_an_early_end_is_an_error(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ending = {"trainer__early_stopping": 1, "trainer__dev_metric": "bleu"}
+    monkeypatch.setattr("nmt.training.trainer.dev_score", lambda *_: 10.0)  # the second ends it
+    with monkeypatch.context() as patch:
+        full_disk(patch, range(3, 20))
+        with pytest.raises(UserError, match=ROOM) as error:
+            tiny.train(tmp_path / "run", data, **ending)
+    assert error.value.code == Exit.IO
+    assert tiny.train(tmp_path / "run", data, **ending).early
+
+
 @pytest.mark.parametrize("dead", [5, *(pytest.param(n, marks=SLOW) for n in (1, 3, 7, 11))])
 def test_train_lines_average_over_the_same_updates_after_a_kill(
     dead: int, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
