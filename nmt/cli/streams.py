@@ -47,7 +47,7 @@ def _is_open(descriptor: int) -> bool:
 
 
 def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
-    """The bytes of a file (.gz: decompressed) or, for -, of stdin.
+    """The bytes of a file (as `opened` reads it) or, for -, of stdin.
 
     Raises UserError: 66 if it cannot be opened, 65 if a compressed file turns out damaged.
     """

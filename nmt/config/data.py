@@ -63,7 +63,7 @@ class Data:
 
 @dataclass
 class Column:
-    """Integers for the source text, in files parallel to it (.gz may be)."""
+    """Integers for the source text, in files parallel to it (which may be compressed)."""
 
     per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
     train: str = knob("file parallel to the training text")
@@ -93,7 +93,7 @@ def _check_columns(where: str, values: Any) -> None:
 
 @dataclass
 class Files(Data):
-    """A parallel corpus in pairs of text files, one sentence per line (.gz may be)."""
+    """A parallel corpus in pairs of text files, one sentence per line; or columns of tables."""
 
     root: str | None = knob(
         "directory that the file names below refer to; null: each is named", absent=None

@@ -6,12 +6,14 @@ characters, which shifts one side of a parallel corpus against the other. So byt
 
 import gzip
 import logging
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, RawIOBase
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from nmt.errors import Exit, UserError
 
@@ -21,6 +23,9 @@ BOM = b"\xef\xbb\xbf"
 MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # byte order marks of UTF-16 and UTF-32
 HEAD = 4096  # bytes of a file that show its encoding
 NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script have one
+PACKED = (".gz", ".zst")  # the endings of compressed files
+TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
+COLUMN = re.compile(rf"({TABLE}):([1-9]\d*)", re.DOTALL)
 
 
 class RawLine(NamedTuple):
@@ -67,17 +72,63 @@ def refuse_wide(head: bytes, where: str) -> None:
         )
 
 
+class TableColumn(RawIOBase):
+    """One column of a table, read as a file of its lines."""
+
+    def __init__(self, table: BinaryIO, column: int, where: str) -> None:
+        self._lines, self._column, self._where = enumerate(table, 1), column, where
+        self._rest = b""
+
+    def readable(self) -> bool:
+        """As BufferedReader wants to know."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Fill the buffer; UserError (65) at a line that has too few columns."""
+        if not self._rest:
+            self._rest = b"".join(self._field(*line) for line in islice(self._lines, 1000))
+        size = min(len(buffer), len(self._rest))
+        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
+        return size
+
+    def _field(self, number: int, line: bytes) -> bytes:
+        fields = line.removesuffix(b"\n").split(b"\t")
+        if len(fields) >= self._column:
+            return fields[self._column - 1] + b"\n"
+        if not line.strip():
+            return b"\n"  # an empty line is one in each column
+        raise UserError(
+            f"{self._where}:{number}: has no column {self._column}, only {len(fields)}; columns "
+            "are separated by tabs",
+            Exit.DATA,
+        )
+
+
+def base_name(path: Path) -> str:
+    """The name of a file without the ending of a compressed one."""
+    return path.name.removesuffix(".gz").removesuffix(".zst")
+
+
 @contextmanager
 def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
-    """Open a text file (.gz is decompressed) for bytes.
+    """Open a text file for bytes: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
 
     UserError if it cannot be opened (66), is UTF-16 or UTF-32 (65), or if the compressed stream
     is damaged (65), which may come as late as its last byte: use nothing of it before the stream
     has ended.
     """
+    if (column := COLUMN.fullmatch(str(path))) and not path.exists():
+        with opened(Path(column[1]), hint) as table:
+            yield BufferedReader(TableColumn(table, int(column[3]), column[1]))
+        return
+    damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
     try:
-        opener = gzip.open if path.suffix == ".gz" else open
-        stream = cast(BufferedReader, opener(path, "rb"))  # a GzipFile can peek as well
+        if path.suffix == ".zst":
+            zstd = _zstd(path)
+            opener, damage = zstd.open, (EOFError, zstd.ZstdError)
+        else:
+            opener = gzip.open if path.suffix == ".gz" else open
+        stream = cast(BufferedReader, opener(path, "rb"))  # those of a compressed file peek as well
     except FileNotFoundError:
         raise _absent(path, hint) from None
     except OSError as error:
@@ -86,43 +137,58 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
         try:
             refuse_wide(stream.peek(HEAD)[:HEAD], str(path))
             yield stream
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        except damage as error:
+            kind = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix, "text")
             raise UserError(
-                f"{path}: damaged gzip file ({error}); fetch or compress it again", Exit.DATA
+                f"{path}: damaged {kind} file ({error}); fetch or compress it again", Exit.DATA
             ) from None
 
 
+def _zstd(path: Path) -> Any:
+    """Python's module for zstd, from 3.14 on, or the same for older ones."""
+    try:
+        from compression import zstd  # type: ignore[import-not-found]
+    except ImportError:
+        try:
+            from backports import zstd
+        except ImportError:
+            raise UserError(
+                f"{path}: to read zstd, this Python needs a package: pip install backports.zstd",
+                Exit.NO_INPUT,
+            ) from None
+    return zstd
+
+
 def side_file(named: str, hint: str) -> Path:
-    """Return the file that contains one side of a corpus: this one, or the same compressed (.gz).
+    """Return the file that contains one side of a corpus: this one, or the same compressed.
 
     Raises UserError: 66 if there is neither, with what exists instead; 65 for a table.
     """
     path = Path(named)
-    if path.name.removesuffix(".gz").endswith(".tsv"):
-        raise UserError(f"{path}: a table, and no side of a corpus; {_cut(path)}", Exit.DATA)
-    packed = path.with_name(f"{path.name}.gz")
-    if path.exists() or not packed.exists():
-        with opened(path, hint):
-            return path
-    log.info("%s: not there; reading %s", path, packed.name)
-    return packed
+    if re.fullmatch(TABLE, path.name):
+        raise UserError(f"{path}: a table; {_columns(path)}", Exit.DATA)
+    packed = [path.with_name(path.name + ending) for ending in PACKED]
+    for other in packed if not path.exists() else ():
+        if other.exists():
+            log.info("%s: not there; reading %s", path, other.name)
+            return other
+    with opened(path, hint):
+        return path
 
 
 def _absent(path: Path, hint: str) -> UserError:
     """Return the error for a file that does not exist; it names a file of a similar name."""
-    packed, table = path.with_name(f"{path.name}.gz"), path.with_suffix(".tsv")
-    if packed.exists():
-        hint = f"there is {packed}: give that"
-    elif table.exists():
-        hint = f"there is {table}: {_cut(table)}"
+    table = path.with_suffix(".tsv")
+    others = [other.with_name(other.name + end) for other in (path, table) for end in ("", *PACKED)]
+    if other := next((other for other in others if other.exists()), None):
+        is_table = re.fullmatch(TABLE, other.name) and not path.name.endswith(".tsv")
+        hint = f"there is {other}: {_columns(other) if is_table else 'give that'}"
     return UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT)
 
 
-def _cut(table: Path) -> str:
-    """Return the command that makes the sides of a corpus from a table."""
-    stem = table.name.removesuffix(".gz").removesuffix(".tsv")
-    read = f"gzip -dc {table} | cut -f1" if table.suffix == ".gz" else f"cut -f1 {table}"
-    return f"make a file of each column: {read} > {table.with_name(stem)}.SOURCE"
+def _columns(table: Path) -> str:
+    """Return how the columns of a table are named."""
+    return f"name a column of it, such as {table}:1"
 
 
 def read_text(path: Path, hint: str = "check the path") -> list[str]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.data import joined
-from nmt.data.corpus import read_text
+from nmt.data.corpus import base_name, read_text
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
@@ -70,8 +70,8 @@ def join_sets(
 
 
 def plain(path: Path) -> Path:
-    """The same without .gz."""
-    return path.with_name(path.name.removesuffix(".gz"))
+    """The same without the ending of a compressed file."""
+    return path.with_name(base_name(path))
 
 
 def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:

@@ -2,9 +2,11 @@
 
 import gzip
 import io
+import sys
 from pathlib import Path
 
 import pytest
+from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +101,38 @@ def test_damaged_gzip_is_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(UserError, match="damaged gzip") as caught:
         read_text(path)
     assert caught.value.code == Exit.DATA
+
+
+PACKED = zstd.compress(b"".join(b"line %d\n" % i for i in range(10_000)))
+
+
+@pytest.mark.parametrize("bad", [PACKED[:-1], PACKED[:500], b"plain text\n", PACKED + b"garbage"])
+def test_damaged_zstd_is_refused(tmp_path: Path, bad: bytes) -> None:
+    path = tmp_path / "t.zst"
+    path.write_bytes(bad)
+    with pytest.raises(UserError, match="damaged zstd") as caught:
+        read_text(path)
+    assert caught.value.code == Exit.DATA
+
+
+def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "t.zst"
+    path.write_bytes(PACKED * 2)
+    assert len(read_text(path)) == 20_000
+    for name in ("compression", "backports"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(UserError, match=r"t\.zst: .*: pip install backports\.zstd$"):
+        read_text(path)
+
+
+def test_a_column_has_the_lines_of_its_table(tmp_path: Path) -> None:
+    path = tmp_path / "t.tsv"
+    path.write_bytes(b"\xef\xbb\xbfa\tb\r\n\r\n" + b"x\t\ty\n" * 3000 + b"p\tq")
+    first, second = (read_text(Path(f"{path}:{n}")) for n in (1, 2))
+    assert first == ["a", "", *["x"] * 3000, "p"]
+    assert second == ["b", "", *[""] * 3000, "q"]
+    with pytest.raises(UserError, match=rf"^{path}:1: has no column 3, only 2"):
+        read_text(Path(f"{path}:3"))
 
 
 @pytest.mark.parametrize(("content", "lines"), [(GOOD * 2, 20_000), (GOOD + bytes(512), 10_000)])

@@ -18,7 +18,7 @@ CHUNK = 5000  # lines that one worker takes at once
 
 
 class Scan(NamedTuple):
-    """The result of one pass over a file; of .gz it concerns the decompressed text."""
+    """The result of one pass over a file; of a compressed one it concerns the text in it."""
 
     path: Path
     sha256: str

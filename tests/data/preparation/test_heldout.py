@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from backports import zstd
 
 from nmt.config import Files
 from nmt.data.corpus import side_file
@@ -63,21 +64,42 @@ def test_too_many_lines_are_refused_and_absent_text_names_the_key(tmp_path: Path
     assert e.value.code == Exit.NO_INPUT
 
 
-def test_compressed_sides_are_read_and_tables_named(tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".gz", ".zst"])
+def test_compressed_sides_are_read(ending: str, tmp_path: Path) -> None:
     data, segmenter = corpus(tmp_path), settings_of().segmenter
     plain = fingerprint(data, segmenter)
     for name in ("train.de", "train.en"):
         path = tmp_path / name
-        with gzip.open(f"{path}.gz", "wb") as packed:
-            packed.write(path.read_bytes())
+        pack = gzip.compress if ending == ".gz" else zstd.compress
+        path.with_name(name + ending).write_bytes(pack(path.read_bytes()))
         path.unlink()
     assert fingerprint(data, segmenter) == plain == prepare(data, segmenter).facts["fingerprint"]
+
+
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_columns_of_a_table_are_sides(ending: str, tmp_path: Path) -> None:
+    data, segmenter = corpus(tmp_path), settings_of().segmenter
+    table = tmp_path / f"all.tsv{ending}"
+    sides = [Path(p).read_bytes().split(b"\n")[:-1] for p in (data.train_source, data.train_target)]
+    rows = b"".join(b"\t".join((b"0.7", *pair)) + b"\n" for pair in zip(*sides, strict=True))
+    packed = {"": rows, ".gz": gzip.compress(rows), ".zst": zstd.compress(rows)}
+    table.write_bytes(packed[ending])
+    named = replace(data, train_source=f"{table}:2", train_target=f"{table}:3")
+    assert fingerprint(named, segmenter) == fingerprint(data, segmenter)
+    assert held_out(replace(named, dev_lines=5))  # read in two passes
+    with pytest.raises(UserError, match=rf"{table}:1: has no column 4, only 3") as e:
+        fingerprint(replace(named, train_target=f"{table}:4"), segmenter)
+    assert e.value.code == Exit.DATA
+
+
+def test_tables_are_named(tmp_path: Path) -> None:
     table = tmp_path / "dev.tsv"
     table.write_text("ein Haus\ta house\n", encoding="utf-8")
-    column = f"make a file of each column: cut -f1 {table} > {tmp_path / 'dev'}.SOURCE"
+    advice = f"name a column of it, such as {table}:1"
     for name, message in (
-        ("dev.de", f"{tmp_path / 'dev.de'}: no such file; there is {table}: {column}"),
-        ("dev.tsv", f"{table}: a table, and no side of a corpus; {column}"),
+        ("dev.de", f"{tmp_path / 'dev.de'}: no such file; there is {table}: {advice}"),
+        ("dev.tsv", f"{table}: a table; {advice}"),
+        ("no.tsv:1", f"{tmp_path / 'no.tsv'}: no such file; set data.root"),
     ):
         with pytest.raises(UserError) as e:
             side_file(str(tmp_path / name), "set data.root")
