@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmt import modeldir
+from nmt import modelfiles
 from nmt.config import BpeFiles, SentencePieceFiles, Settings, freeze
 from nmt.data import prepare as data
 from nmt.data.prepare import Prepared
@@ -42,5 +42,5 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
     if parent is None and not isinstance(choice, SentencePieceFiles | BpeFiles):
         return None
     if run is not None and checkpoints(run / "checkpoints"):
-        return modeldir.sides(run)
-    return sides_of_files(settings.data, choice) if parent is None else modeldir.sides(parent)
+        return modelfiles.sides(run)
+    return sides_of_files(settings.data, choice) if parent is None else modelfiles.sides(parent)

@@ -4,14 +4,11 @@ A directory holds config.json, source.json and target.json (segmenter and vocabu
 side), facts.json and model.safetensors. It names no path of a machine and can be moved.
 """
 
-import logging
 import math
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import fields, replace
+from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
@@ -20,23 +17,26 @@ from torch import Tensor
 
 from nmt import build, config
 from nmt.data.side import Side
-from nmt.errors import Exit, UserError, visible
+from nmt.errors import Exit, UserError
 from nmt.machine.device import pick
 from nmt.model.transformer import Transformer
-from nmt.schema import LARGEST
+from nmt.modelfiles import (
+    CONFIG,
+    FACTS,
+    SOURCE,
+    TARGET,
+    WEIGHTS,
+    facts_of,
+    in_file,
+    portable,
+    reading,
+    settings_of,
+    sides_of,
+)
 from nmt.storage import manifest, modelpath
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.storage.modelpath import SETTINGS_BESIDE as SETTINGS_BESIDE
 
-T = TypeVar("T")
-CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
-WEIGHTS = "model.safetensors"
-VOCABULARY_LIMIT = 1 << 28  # bytes of source.json and target.json
 SMALL = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
-USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
-LONGEST = 500  # characters of a message about a package, which decides on some of them
-
-log = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
@@ -72,34 +72,20 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
     return reading(Path(path), lambda checkpoint: _load(checkpoint, device))
 
 
-def reading(path: Path, read: Callable[[Path], T]) -> T:
-    """Read the checkpoint directory that a path denotes, which training may remove during that.
-
-    Then the one that the path denotes now is read instead.
-    """
-    while True:
-        checkpoint = modelpath.locate(path)
-        try:
-            return read(checkpoint)
-        except (UserError, OSError):
-            if checkpoint == path or checkpoint.exists():
-                raise  # was named, or is wrong itself
-
-
 def _load(checkpoint: Path, device: str) -> Trained:
     sealed = modelpath.open_model(checkpoint)
-    settings = _settings(sealed)
-    source, target = _both_sides(sealed)
-    facts = _facts(sealed)
+    settings = settings_of(sealed)
+    source, target = sides_of(sealed)
+    facts = facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
     sizes = len(source.vocabulary), len(target.vocabulary)
     shapes = None
-    with _in_file(sealed.path / CONFIG):
+    with in_file(sealed.path / CONFIG):
         if not _is_small(settings, tensors):
             shapes = build.meta_model(settings, *sizes)
     if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
-    with _in_file(sealed.path / CONFIG):
+    with in_file(sealed.path / CONFIG):
         model = build.transformer(settings, *sizes)
     set_weights(model, tensors, sealed.path / WEIGHTS)
     model = model.to(pick(device)).eval()
@@ -118,30 +104,6 @@ def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     rows = 2 * math.prod(options[-2:]) + 1  # of a table; the largest ones grow with two options
     held = sum(tensor.numel() for tensor in tensors.values())
     return body <= 2 * held and layers * rows * model.dim <= SMALL
-
-
-def sides(path: str | Path) -> tuple[Side, Side]:
-    """Read the source and target side of a model alone; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _both_sides(modelpath.open_model(checkpoint)))
-
-
-def settings(path: str | Path) -> config.Settings:
-    """Read the settings of a model alone; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _settings(modelpath.open_model(checkpoint)))
-
-
-def facts(path: str | Path) -> dict[str, Any]:
-    """Read the facts of a model alone, `Trained.facts`; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _facts(modelpath.open_model(checkpoint)))
-
-
-def weights_sha256(path: str | Path) -> str:
-    """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
-    sealed = modelpath.open_model(modelpath.locate(Path(path)))
-    entry = sealed.files.get(WEIGHTS)
-    if not isinstance(entry, dict):
-        raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)
-    return str(entry.get("sha256"))
 
 
 def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None) -> None:
@@ -164,26 +126,6 @@ def parts(
     yield TARGET, manifest.dump(target.to_json())
     yield FACTS, manifest.dump(facts)
     yield WEIGHTS, safetensors.torch.save(weights(model))
-
-
-def portable(settings: config.Settings) -> config.Settings:
-    """Return settings whose paths are reduced to file names, for another machine."""
-    known = {f.name for f in fields(settings.data)}
-    values = {key: getattr(settings.data, key) for key in config.PATHS if key in known}
-    cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}
-    if isinstance(settings.data, config.Files):
-        cut["columns"] = {
-            name: replace(
-                column,
-                train=Path(column.train).name,
-                dev=Path(column.dev).name,
-                test=column.test and Path(column.test).name,
-            )
-            for name, column in settings.data.columns.items()
-        }
-    start = settings.trainer.init_from
-    trainer = replace(settings.trainer, init_from=start and Path(start).name)
-    return replace(settings, data=replace(settings.data, **cut), trainer=trainer)
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:
@@ -233,44 +175,3 @@ def read_tensors(sealed: VerifiedDirectory, name: str) -> dict[str, Tensor]:
         return safetensors.torch.load(data)
     except (SafetensorError, ValueError, KeyError) as error:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
-
-
-def _settings(sealed: VerifiedDirectory) -> config.Settings:
-    plain = sealed.json(CONFIG)
-    with _in_file(sealed.path / CONFIG):
-        return config.thaw(plain)
-
-
-def _facts(sealed: VerifiedDirectory) -> dict[str, Any]:
-    facts = sealed.json(FACTS)
-    longest = facts.get("longest_source", "")
-    known = isinstance(longest, int) and 0 <= longest <= LARGEST
-    if not known and longest is not None:
-        raise UserError(
-            f"{sealed.path / FACTS}: longest_source={visible(longest, 20)}: expected pieces "
-            "of the longest source in training, or null where that is unknown",
-            Exit.DATA,
-        )
-    return facts
-
-
-def _both_sides(sealed: VerifiedDirectory) -> tuple[Side, Side]:
-    return _side(sealed, SOURCE), _side(sealed, TARGET)
-
-
-def _side(sealed: VerifiedDirectory, name: str) -> Side:
-    plain = sealed.json(name, VOCABULARY_LIMIT)
-    try:
-        with _in_file(sealed.path / name):
-            return Side.from_json(plain)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(f"{sealed.path / name}: malformed ({error!r})", Exit.DATA) from None
-
-
-@contextmanager
-def _in_file(path: Path) -> Iterator[None]:
-    """Let a UserError name the file whose content is wrong, with exit code 65."""
-    try:
-        yield
-    except UserError as error:
-        raise UserError(f"{path}: {visible(error, LONGEST)}", Exit.DATA) from None

@@ -13,10 +13,10 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import build, config, modeldir
+from nmt import build, config, modeldir, modelfiles
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.modeldir import WEIGHTS
+from nmt.modelfiles import WEIGHTS
 from nmt.storage import manifest, modelpath
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
@@ -70,7 +70,7 @@ def resealed(path: Path, name: str, content: bytes) -> Path:
 def test_the_longest_source_may_be_unknown(model: Path) -> None:
     facts = {**FACTS, "longest_source": None}
     resealed(model, "facts.json", manifest.dump(facts))
-    assert modeldir.load(model).facts == modeldir.facts(model) == facts
+    assert modeldir.load(model).facts == modelfiles.facts(model) == facts
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])

@@ -44,7 +44,8 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = parse_arguments(argv)
     from nmt import foreign, modeldir
-    from nmt.exchange import importing, proof
+    from nmt.exchange import importing
+    from nmt.exchange.adapter import CERTIFICATE
     from nmt.storage import manifest
 
     lines = sample_lines(options.samples)
@@ -60,7 +61,7 @@ def command(argv: list[str]) -> None:
             options.source,
         )
     log.info("writing %s", options.model)
-    modeldir.save(imported.trained, options.model, {proof.NAME: manifest.dump(certificate)})
+    modeldir.save(imported.trained, options.model, {CERTIFICATE: manifest.dump(certificate)})
     sys.stdout.write(f"{options.model}\n")
 
 

@@ -79,11 +79,9 @@ def command(argv: list[str]) -> None:
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
             from nmt.experiments import engines
-            from nmt.machine.device import pick, set_up
             from nmt.machine.memory import keep_memory
 
         keep_memory()
-        set_up(pick(options.device), threads=options.threads)
         loaded = engines.load(options.models, options.device, options.threads, options.workers)
         if options.target_prefix and not loaded.models:
             raise UserError(

@@ -7,21 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
+from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.search import CPU, NEVER, Outputs, Strategy
 from nmt.machine.device import to_device
 
 # From so many scores on, the best of them are looked for in blocks of so many on a GPU: to read all
 # of them again costs it more than the further operations cost the host. Counted, not measured.
 LARGE, BLOCK = 2**25, 64
-
-
-def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
-    """The divisor of log-probabilities; `length` counts eos.
-
-    wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14). power: length ** alpha, that of
-    Marian (--normalize), transformers and CTranslate2; an output of no piece has that of one.
-    """
-    return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
 class BeamExtension(NamedTuple):

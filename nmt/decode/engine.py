@@ -5,7 +5,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Protocol
 
-from nmt.decode.search import Hypothesis
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sources import ColumnRequirements, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 

@@ -11,8 +11,9 @@ from nmt.data.grouping import by_length
 from nmt.data.vocab import BOS, EOS
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
-from nmt.decode.sources import Source, SourceReader, as_tensors, padded
+from nmt.decode.sources import Source, SourceReader
 from nmt.decode.streams import parallel_lines, windows
+from nmt.decode.tensors import as_tensors, padded
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

@@ -12,7 +12,7 @@ from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.sources import LENGTH, Source, SourceReader
 from nmt.decode.streams import ParallelLine
-from nmt.modeldir import USUAL_LENGTH
+from nmt.modelfiles import USUAL_LENGTH
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decode.search import CPU, NEVER, Hypothesis, Outputs, Strategy
+from nmt.decode.hypothesis import Hypothesis
+from nmt.decode.search import CPU, NEVER, Outputs, Strategy
 from nmt.machine.device import to_device
 
 

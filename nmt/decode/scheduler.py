@@ -7,8 +7,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-import torch
-
 from nmt.data.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
@@ -106,5 +104,5 @@ def _worker_count(batches: int, most: int) -> int:
     """How many workers pay; 1: none does, and all threads work at one batch after the other."""
     if most == 1 or not may_fork():
         return 1
-    most = min(most, max(1, memory_of(torch.device("cpu")) // MEMORY_PER_WORKER))
+    most = min(most, max(1, memory_of() // MEMORY_PER_WORKER))
     return min(batches, most) if 2 * batches > most else 1

@@ -7,12 +7,13 @@ best, `sampling.Sampling` draws at random.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from itertools import chain, islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from nmt.decode.hypothesis import Hypothesis
 from nmt.machine.device import to_device, to_host
 
 Step = Callable[[Tensor, Tensor | None], Tensor]
@@ -32,16 +33,6 @@ FREE = -1  # in padded prefixes: any token may follow
 # idles until the next operations reach it. Sentences that have ended keep their rows until then,
 # 3.5 steps on average. On a CPU there is no such wait, and rows cost time: there it is 1.
 CHECK_EVERY = 8
-
-
-class Hypothesis(NamedTuple):
-    """One output of the search."""
-
-    ids: list[int]  # without bos and eos
-    score: float  # log_prob / length_penalty + uncovered
-    log_prob: float  # sum over the ids, and over eos if finished
-    finished: bool  # false: cut at the limit, or (if shorter) where no score was finite
-    uncovered: float = 0.0  # the coverage penalty, 0 or less
 
 
 class Outputs:

@@ -3,16 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-import torch
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
-
 from nmt.config import WORDS, Settings, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.data.segmenter import Segmenter
-from nmt.data.vocab import PAD
 from nmt.errors import UserError
-from nmt.machine.device import to_device
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
 
@@ -89,18 +83,3 @@ class SourceReader:
         numbers = expand(text, columns, self.segmenter, where, most=len(ids) - 1, words=words)
         check_ranges(numbers, self.requirements.column_ranges, where)
         return Source(ids, numbers, line)
-
-
-def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
-    """Ids [batch, source] and columns [batch, source | 1], padded on the right."""
-    columns = {
-        name: padded([source.columns[name] for source in sources], device)
-        for name in sources[0].columns
-    }
-    return padded([source.ids for source in sources], device), columns
-
-
-def padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
-    """[rows, longest], padded on the right."""
-    tensors = [torch.tensor(row) for row in rows]
-    return to_device(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)

@@ -15,11 +15,13 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty
 from nmt.decode.engine import out_of_memory_message, within_memory
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_lengths, with_new_ngrams
 from nmt.decode.sampling import Sampling, random_numbers
-from nmt.decode.search import Hypothesis, Step, Strategy, search, with_prefixes
-from nmt.decode.sources import LENGTH, Source, as_tensors
+from nmt.decode.search import Step, Strategy, search, with_prefixes
+from nmt.decode.sources import LENGTH, Source
+from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus

@@ -3,22 +3,21 @@
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config import Decode
-from nmt.decode.beam import length_penalty
 from nmt.decode.engine import Engine
-from nmt.decode.ensemble import combined
+from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, Submitted, batches_of
-from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
 from nmt.decode.streams import ParallelLine, parallel_lines, windows
-from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
+
+if TYPE_CHECKING:  # exported models are translated without torch
+    from nmt.modeldir import Trained
 
 # Source tokens x hypotheses; a core is a fifth to a third slower with batches of half the size.
 MIN_BATCH_TOKENS = 4000
@@ -58,13 +57,16 @@ class Translator:
 
     @classmethod
     def of(
-        cls, trained: Trained, decode: Decode, *others: Trained, workers: int | None = 1
+        cls, trained: "Trained", decode: Decode, *others: "Trained", workers: int | None = 1
     ) -> "Translator":
         """That of a trained model, or with `others` of an ensemble.
 
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
         """
+        from nmt.decode.ensemble import combined
+        from nmt.decode.torch_engine import TorchEngine
+
         members = [trained, *others]
         return cls(combined(members), decode, TorchEngine(members, decode), workers)
 

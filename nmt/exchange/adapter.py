@@ -10,13 +10,17 @@ from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
-
-from torch import Tensor
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
 from nmt.storage import manifest
+
+if TYPE_CHECKING:  # exported models are translated without torch
+    from torch import Tensor
+
+    from nmt.modeldir import Trained
+
+CERTIFICATE = "certificate.json"  # a file of a model directory
 
 
 class Library(NamedTuple):
@@ -74,7 +78,7 @@ class EngineScorer(Protocol):
     def source_ids(self, line: str) -> list[int] | None:
         """The ids, eos included, that it makes of a normalised line; None: it reads no text."""
 
-    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> "Iterator[Tensor]":
         """For each source and target, the log-probabilities of the target's ids and of eos.
 
         Either [target + 1], or of all ids but PAD: [target + 1, vocab - 1].
@@ -89,7 +93,7 @@ class EngineScorer(Protocol):
 class Imported(NamedTuple):
     """A model that was read from the files of another engine."""
 
-    trained: Trained
+    trained: "Trained"
     library: Library  # that computes what the files say
     scorer: Callable[[], EngineScorer]  # opens them
 
@@ -103,7 +107,7 @@ class Adapter(ABC):
     suffix: str = ""  # of what is written, where that is a file
     names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
 
-    def __init__(self, trained: Trained) -> None:
+    def __init__(self, trained: "Trained") -> None:
         """Raises UserError that names what the engine cannot express, and why.
 
         `trained`: the model as the engine is to compute it.

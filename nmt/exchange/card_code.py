@@ -16,7 +16,7 @@ from nmt.data.marian import CODE, MarianSegmenter
 from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.unigram import Unigram
-from nmt.exchange.ctranslate2_scorer import is_ranked_anew
+from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
 from nmt.modeldir import Trained
 

@@ -15,25 +15,23 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
-
 from nmt import config
 from nmt.config import RESTRICTIONS, Decode, Settings
 from nmt.data.side import Side
-from nmt.decode.beam import length_penalty
 from nmt.decode.engine import out_of_memory_message, within_memory
-from nmt.decode.search import Hypothesis
+from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
-from nmt.exchange.adapter import CTRANSLATE2
+from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names
-from nmt.exchange.ctranslate2_scorer import restrictions, search_options
-from nmt.exchange.proof import NAME
+from nmt.exchange.ctranslate2_options import restrictions, search_options
 from nmt.foreign import CTRANSLATE2_WEIGHTS
-from nmt.machine import cpus
-from nmt.modeldir import SETTINGS_BESIDE, VOCABULARY_LIMIT, portable
+from nmt.machine import cpus, device_name
+from nmt.machine.device_name import DeviceName
+from nmt.modelfiles import VOCABULARY_LIMIT, portable
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
+from nmt.storage.modelpath import SETTINGS_BESIDE
 
 NOT_THERE = "its search is not restricted so"
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
@@ -82,13 +80,20 @@ def load(path: Path) -> ExportedModel:
                  for name in ("source", "target")]  # fmt: skip
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
-    right_for = sealed.json(NAME)["right_for"]
+    right_for = sealed.json(CERTIFICATE)["right_for"]
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
     longest = [None if most is None else most + 1 for most in pieces]
     naming = Naming(*names(sides[0].vocabulary, sides[1].vocabulary), *longest)
     return ExportedModel(
         path, settings, sides[0], sides[1], sealed.json("facts.json"), naming, sealed.digest
     )
+
+
+def pick(name: str) -> DeviceName:
+    """The device of a name; as `machine.device.pick`, by what CTranslate2 sees."""
+    from ctranslate2 import get_cuda_device_count
+
+    return device_name.parse(name, get_cuda_device_count, "CTranslate2")
 
 
 class CTranslate2Engine:
@@ -98,7 +103,7 @@ class CTranslate2Engine:
     column_ranges: Mapping[str, range] = {}
 
     def __init__(
-        self, model: ExportedModel, decode: Decode, device: torch.device, threads: int | None = None
+        self, model: ExportedModel, decode: Decode, device: DeviceName, threads: int | None = None
     ) -> None:
         """Raises UserError for settings that CTranslate2 cannot follow."""
         _refuse(decode)
@@ -115,7 +120,7 @@ class CTranslate2Engine:
             Reader,
             str(model.directory),
             device=device.type,
-            device_index=device.index or 0,
+            device_index=device.number or 0,
             compute_type="default" if decode.precision == stored else decode.precision,
         )
         try:

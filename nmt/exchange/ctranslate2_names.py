@@ -1,12 +1,13 @@
 """CTranslate2's names of the ids and weights of a model, for both directions."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
-
-from torch import nn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.config import Model
 from nmt.data.vocab import Vocabulary
+
+if TYPE_CHECKING:  # exported models are translated without torch
+    from torch import nn
 
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
 ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation
@@ -48,8 +49,10 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
     return [*special, *source.to_json()], [*special, *target.to_json()]
 
 
-def weights(model: Any, shape: Model) -> Iterator[tuple[str, list[nn.Module]]]:
+def weights(model: Any, shape: Model) -> "Iterator[tuple[str, list[nn.Module]]]":
     """The norms and linear maps of a model's stacks, by name; a shared layer once for each pass."""
+    from torch import nn
+
     passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
     for name, count in passes.items():
         stack = model.get_submodule(name)

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.exchange import card_code, model_card, proof
-from nmt.exchange.adapter import Adapter
+from nmt.exchange.adapter import CERTIFICATE, Adapter
 from nmt.exchange.argos_adapter import ArgosAdapter
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.marian_adapter import MarianAdapter
@@ -53,14 +53,14 @@ def export(
         if precision != "float32":
             directory = Path(work) / precision
             certificate[precision] = proof.measure(ours, adapter.written(directory, precision))
-        (directory / proof.NAME).write_bytes(manifest.dump(certificate))  # the code reads it
+        (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
         if code := adapter.code(str(directory)):
             certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         adapter.save(
-            path, directory, {proof.NAME: manifest.dump(certificate), model_card.NAME: text}
+            path, directory, {CERTIFICATE: manifest.dump(certificate), model_card.NAME: text}
         )
     proof.report(certificate)
     return certificate

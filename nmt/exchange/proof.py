@@ -24,7 +24,6 @@ from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
 from nmt.modeldir import Trained
 
-NAME = "certificate.json"  # a file of a model directory
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
 TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
 IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0

@@ -8,7 +8,8 @@ from nmt.data.unigram import SPACE
 from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import EngineScorer, SampleLine
-from nmt.modeldir import USUAL_LENGTH, Trained
+from nmt.modeldir import Trained
+from nmt.modelfiles import USUAL_LENGTH
 
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on

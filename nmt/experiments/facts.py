@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt import build, modeldir
+from nmt import build, modelfiles
 from nmt.config import RESTRICTIONS, Settings
 from nmt.decode.sources import LENGTH
 from nmt.exchange import ctranslate2_engine
@@ -31,7 +31,8 @@ def facts_at(path: Path) -> ModelFacts:
         known = ctranslate2_engine.load(path)
         sides, settings, facts = (known.source, known.target), known.settings, known.facts
     else:
-        sides, settings, facts = modeldir.sides(path), modeldir.settings(path), modeldir.facts(path)
+        sides, settings = modelfiles.sides(path), modelfiles.settings(path)
+        facts = modelfiles.facts(path)
     model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}
     return ModelFacts(

@@ -66,9 +66,9 @@ def _search(decode: Decode) -> dict[str, str | int | float]:
 
 def _bounds(parent: Path) -> Sequence[int]:
     """Where source lengths are divided, in pieces, for what the parent was trained on."""
-    from nmt import modeldir
+    from nmt import modelfiles
 
-    trained = modeldir.facts(parent)["longest_source"]
+    trained = modelfiles.facts(parent)["longest_source"]
     if trained is None:
         log.info(
             "%s: the longest source in its training is unknown; lengths are divided at %s "

@@ -23,7 +23,7 @@ from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, SystemModel
 from nmt.experiments.testsets import single_test
 from nmt.experiments.translate import KeptTranslation, load, translate_all
-from nmt.modeldir import USUAL_LENGTH
+from nmt.modelfiles import USUAL_LENGTH
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with

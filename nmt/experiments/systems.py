@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modeldir
+from nmt import modelfiles
 from nmt.compare.report import SOURCE
 from nmt.config import Settings, freeze, is_path
 from nmt.data.corpus import base_name
@@ -152,7 +152,7 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
     checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
     fingerprint = None
     if len(paths) == 1 and is_run(paths[0]):
-        fingerprint = str(modeldir.facts(checkpoints[0])["fingerprint"])
+        fingerprint = str(modelfiles.facts(checkpoints[0])["fingerprint"])
     model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
     return label, System(label or name, [model])
 
@@ -178,7 +178,7 @@ def settings_of(path: Path) -> Settings:
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
     if not is_run(path):
-        return modeldir.settings(path)
+        return modelfiles.settings(path)
     return read_config(path)
 
 

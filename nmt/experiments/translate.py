@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt import __version__, modeldir
+from nmt import __version__, modelfiles
 from nmt.config import Decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import JoinedLine
@@ -120,7 +120,7 @@ class KeptTranslation:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of the manifest of a model, which vouches for all its files."""
-    return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
+    return modelfiles.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
 
 
 def translate_all(

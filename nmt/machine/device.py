@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from nmt.errors import Exit, UserError
 from nmt.machine.cpus import threads as threads_allowed
+from nmt.machine.device_name import parse
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden where they are set
@@ -19,16 +19,9 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden 
 def pick(name: str) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
-    Raises UserError: exit 2 for a name that torch does not know, 71 for a device not there.
+    Raises what `parse` does.
     """
-    if name == "auto":
-        name = "cuda" if torch.cuda.is_available() else "cpu"
-    kind, _, index = name.partition(":")
-    if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
-        raise UserError(f"device={name}: choose one of auto, cpu, cuda, cuda:0, cuda:1, ...")
-    if kind == "cuda" and int(index or 0) >= torch.cuda.device_count():
-        raise UserError(f"device={name}: torch finds no such GPU here", Exit.NO_MEMORY)
-    return torch.device(name)
+    return torch.device(str(parse(name, torch.cuda.device_count, "torch")))
 
 
 def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = None) -> None:

@@ -62,12 +62,12 @@ def peak_memory(device: "torch.device") -> int:
     return high if sys.platform == "darwin" else high * 1024  # elsewhere it counts in KiB
 
 
-def memory_of(device: "torch.device") -> int:
-    """Return the bytes of a GPU's memory; for the CPU, the most that this process may use.
+def memory_of(device: "torch.device | None" = None) -> int:
+    """Return the bytes of a GPU's memory; for the CPU (None), the most that this process may use.
 
     That is the machine's memory, the container's (cgroup v2 or v1), or what `ulimit -v` leaves.
     """
-    if device.type == "cuda":
+    if device is not None and device.type == "cuda":
         import torch
 
         return torch.cuda.get_device_properties(device).total_memory

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import config, modeldir
+from nmt import config, modeldir, modelfiles
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage import modelpath
@@ -88,7 +88,7 @@ def of_models(paths: Sequence[Path]) -> Trained:
     """
     seen: dict[str, Path] = {}
     for path in paths:
-        same = seen.setdefault(modeldir.weights_sha256(path), path)
+        same = seen.setdefault(modelfiles.weights_sha256(path), path)
         if same is not path:
             raise UserError(f"{path}: has the weights of {same}; give each model once", Exit.DATA)
     return _mean([modelpath.locate(path) for path in paths])
@@ -116,7 +116,7 @@ def _described(path: Path) -> dict[str, Any]:
     """The entry of facts.json for a model that went into the mean; no path of this machine."""
     facts = VerifiedDirectory(path).json("facts.json")
     known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
-    return {"name": path.name, "weights_sha256": modeldir.weights_sha256(path), **known}
+    return {"name": path.name, "weights_sha256": modelfiles.weights_sha256(path), **known}
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from nmt import config, modeldir
+from nmt import config, modelfiles
 from nmt.errors import Exit, UserError, exit_code
 from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import Checkpoints, Saved, newest
@@ -106,7 +106,7 @@ class Run:
         if start is None:
             return
         try:
-            same = modeldir.weights_sha256(start) == saved.state.get("start")
+            same = modelfiles.weights_sha256(start) == saved.state.get("start")
         except UserError:
             log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
             return

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nmt import build, modeldir
+from nmt import build, modeldir, modelfiles
 from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
@@ -148,7 +148,7 @@ class Trainer:
         elif (parent := self.options.init_from) is not None:
             vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
             graft(self.model, self.settings, parent, *vocabularies)
-            self.parent_sha256 = modeldir.weights_sha256(parent)
+            self.parent_sha256 = modelfiles.weights_sha256(parent)
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:
@@ -369,8 +369,8 @@ class Trainer:
         state = saved.state
         self.parent_sha256 = state.get("start")
         checkpoint = VerifiedDirectory(saved.path)
-        tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
-        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
+        tensors = modeldir.read_tensors(checkpoint, modelfiles.WEIGHTS)
+        modeldir.set_weights(self.model, tensors, saved.path / modelfiles.WEIGHTS)
         self.average.restore(checkpoint)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         self.schedule.load_state_dict(state["schedule"])

@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.config import Settings
 from nmt.data.prepare import Prepared
 from nmt.errors import UserError
-from nmt.modeldir import WEIGHTS
+from nmt.modelfiles import WEIGHTS
 from nmt.training.checkpoint import OPTIMIZER, newest
 from nmt.training.run import open_run
 from nmt.training.trainer import fit

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt import config, modeldir
+from nmt import config, modelfiles
 from nmt.cli import evaluate, translate
 from nmt.data.toy import columns
 from nmt.errors import UserError
@@ -137,7 +137,7 @@ def test_the_next_command_names_the_files() -> None:
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     word = "+data.columns.tag={per: word,train: x/a,dev: /y/b,test: x/c}"
     here = experiment_of(["data=files", "data.root=x", word]).settings
-    cut = modeldir.portable(here)
+    cut = modelfiles.portable(here)
     assert isinstance(cut.data, config.Files)
     assert cut.data.columns == {"tag": config.Column("word", "a", "b", "c")}
     assert differences(config.freeze(here), config.freeze(cut)) == []

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.decode import beam as beam_module
-from nmt.decode.beam import Beam, _continue, _top, _top_on_gpu, length_penalty
-from nmt.decode.search import Hypothesis, Step, search
+from nmt.decode.beam import Beam, _continue, _top, _top_on_gpu
+from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.search import Step, search
 
 BOS, EOS = 0, 1
 NEVER = float("-inf")

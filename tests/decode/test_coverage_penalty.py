@@ -17,8 +17,8 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS as BOS_ID
 from nmt.data.vocab import EOS as EOS_ID
 from nmt.data.vocab import Vocabulary
-from nmt.decode.beam import length_penalty
 from nmt.decode.coverage_penalty import LEAST
+from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.model.attention import AttentionRecord

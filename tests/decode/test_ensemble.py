@@ -14,7 +14,7 @@ from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
-from nmt.decode.beam import length_penalty
+from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer

@@ -12,8 +12,8 @@ from nmt.config import Settings
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, Vocabulary
 from nmt.decode import forced
-from nmt.decode.beam import length_penalty
 from nmt.decode.forced import END
+from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer

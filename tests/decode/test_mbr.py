@@ -10,8 +10,8 @@ from sacrebleu import sentence_chrf
 
 import nmt
 from nmt.config import Settings, with_decode
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.mbr import by_utility
-from nmt.decode.search import Hypothesis
 from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from nmt.api import models
 from nmt.config import Decode, Settings, with_decode
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sampling import Sampling, probabilities, random_numbers, sampled
-from nmt.decode.search import Hypothesis, search
+from nmt.decode.search import search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError

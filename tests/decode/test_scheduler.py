@@ -275,7 +275,7 @@ def test_how_many_workers_there_are(
     expected: int,
 ) -> None:
     monkeypatch.setattr(scheduler, "may_fork", lambda: forks)
-    monkeypatch.setattr(scheduler, "memory_of", lambda device: gigabytes * 2**30)
+    monkeypatch.setattr(scheduler, "memory_of", lambda: gigabytes * 2**30)
     some: Any = Device(most)
     with Scheduler(some, asked) as job:
         job.start(0)  # empty lines decide nothing

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 import nmt
 from nmt.api import models
 from nmt.config import Settings
-from nmt.decode.beam import Beam, length_penalty
+from nmt.decode.beam import Beam
+from nmt.decode.hypothesis import length_penalty
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import search, with_prefixes
 from nmt.decode.torch_engine import TorchEngine

@@ -2,6 +2,8 @@
 
 import json
 import logging
+import subprocess
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +26,7 @@ from nmt.exchange import adapter, ctranslate2_adapter, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.machine.cpus import cpus
+from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.exchange.test_ctranslate2_export import made
 
@@ -201,7 +204,7 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     next(running)
     assert engine.reader.num_translators == 3
     running.close()
-    engine.device = torch.device("meta")
+    engine.device = DeviceName("meta")
     with pytest.raises(UserError, match=r"^3 workers: meta searches for one process; take 1"):
         several.texts(lines)
 
@@ -248,6 +251,30 @@ def test_the_command_translates_as_with_the_model(
         assert translate.main([*arguments, "--device", "cpu"]) == Exit.OK
         said.append(capsys.readouterr().out)
     assert said[0] == said[1] and said[0].count("\n") == len(LINES)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--scores", "--device", "cpu"),
+        ("--n-best", "2", "--workers", "2", "decode.window=3"),
+        ("--json", "decode.max_source=3", "decode.too_long=split", "decode.precision=int8"),
+    ],
+)
+def test_an_export_is_translated_without_torch(
+    options: tuple[str, ...], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    arguments = [str(place / "made"), str(source), *options]
+    assert translate.main(arguments) == Exit.OK
+    expected = capsys.readouterr().out
+    program = "import sys; sys.modules['torch'] = None; from nmt.cli.translate import main; "
+    program += "sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (Exit.OK, expected), done.stderr
+    assert expected.count("\n") >= len(LINES)
 
 
 def test_it_goes_on_after_an_interruption_to_the_same_bytes(

@@ -15,8 +15,9 @@ from torch import Tensor
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sampling import Sampling
-from nmt.decode.search import CHECK_EVERY, NEVER, Hypothesis, search
+from nmt.decode.search import CHECK_EVERY, NEVER, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError

@@ -6,7 +6,7 @@ import pytest
 
 from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
-from nmt.modeldir import portable
+from nmt.modelfiles import portable
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import config_dir_override
 from nmt.storage import manifest

@@ -12,7 +12,7 @@ import torch
 from nmt import modeldir
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.modeldir import WEIGHTS
+from nmt.modelfiles import WEIGHTS
 from nmt.storage import atomic, modelpath
 from nmt.training.checkpoint import Checkpoints
 from tests.training import tiny

@@ -13,7 +13,7 @@ from nmt import modeldir
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.modeldir import WEIGHTS
+from nmt.modelfiles import WEIGHTS
 from nmt.storage import manifest, modelpath
 from nmt.training import loss
 from nmt.training.ema import RAW

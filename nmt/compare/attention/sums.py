@@ -9,8 +9,9 @@ from torch import Tensor
 from nmt.compare.report import REACH, SITES
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decode.forced import ForcedPair
-from nmt.decode.sources import SourceReader, as_tensors, padded
+from nmt.decode.sources import SourceReader
 from nmt.decode.streams import parallel_lines
+from nmt.decode.tensors import as_tensors, padded
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
