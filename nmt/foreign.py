@@ -16,7 +16,10 @@ from nmt.errors import Exit, UserError
 CONFIG = "config.json"
 CONFIG_LIMIT = 1 << 20  # bytes
 CTRANSLATE2_WEIGHTS = "model.bin"
-READABLE = "nmt-import reads Marian models of Hugging Face (OPUS-MT), and CTranslate2 in float32"
+READABLE = (
+    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, and CTranslate2 in "
+    "float32"
+)
 COMPARE = (
     f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
     "translations"
@@ -45,11 +48,11 @@ KINDS = (
     OWN,
     ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,), importable=True),
     ModelKind("a Marian model of Hugging Face", IMPORT, model_type="marian", importable=True),
+    ModelKind("a model of Marian itself", IMPORT, ("*.npz",), importable=True),
     ModelKind(
-        "weights of Marian itself",
-        "OPUS-MT models are on the Hugging Face hub as nmt-import reads them; "
-        "convert_marian_to_pytorch of transformers 4 writes others so",
-        ("*.npz",),
+        "a model of Marian that is packed into 8 bits",
+        "take the model.npz that it was made of, or that of its teacher",
+        ("*intgemm*.bin",),
     ),
     ModelKind(
         "a model of OpenNMT-tf",

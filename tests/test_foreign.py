@@ -36,7 +36,7 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
     "Eole": (holding("model.00.safetensors", "vocab.json", model={}), OTHER, COMPARE),
     "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
-    "Marian": (holding("model.npz", "decoder.yml"), "weights of Marian itself", "Hugging Face hub"),
+    "Firefox": (holding("model.deen.intgemm.alphas.bin"), "a model of Marian that is", "teacher"),
     "fairseq": (holding("model.pt", "dict.de.txt"), OTHER, COMPARE),
     "OpenNMT-py": (
         holding("model_step_100.pt"),
@@ -73,7 +73,6 @@ def test_a_directory_that_cannot_be_imported_is_named(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("opus.npz", "weights of Marian itself; OPUS-MT models are on the Hugging Face hub"),
         ("checkpoint_best.pt", "weights of another toolkit;"),
         ("notes.txt", "a file; give a directory. nmt-import reads"),
     ],

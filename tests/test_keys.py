@@ -200,6 +200,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.drop_residual=[1]", [], "weights"),
     ("model.length_head=true", [], "weights"),
     ("model.source_eos=false", [], "weights"),
+    ("model.target_bos=false", [], "weights"),
     ("model.dim=16", [], "weights"),
     ("model.feedforward_dim=9", [], "weights"),
     ("model.heads=1", [], "weights"),

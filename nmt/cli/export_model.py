@@ -15,13 +15,14 @@ from nmt.experiments import outputs
 if TYPE_CHECKING:
     from nmt.exchange.model_card import CardScores
 
-USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|argos [OPTION ...]"
+USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|argos [OPTION ...]"
 ABOUT = """
 Write a model for another engine, and verify it.
 
 --to ctranslate2 (nmt[ct2]): a directory that ctranslate2.Translator reads, with the segmenters.
 --to marian (nmt[oracles]): a directory that MarianMTModel and MarianTokenizer of transformers read,
 for models with model.norm=post, encoding=absolute and SentencePiece, including imported ones.
+--to marian-npz (nmt[ct2]): a directory of Marian itself, for models imported from one, or alike.
 --to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
@@ -35,7 +36,7 @@ DIR/certificate.json, with the effect of --precision, and the number of lines th
 card translates as nmt-translate does. What the engine cannot express is rejected, with the reason.
 """
 
-ENGINES = ("ctranslate2", "marian", "argos")
+ENGINES = ("ctranslate2", "marian", "marian-npz", "argos")
 PRECISIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
@@ -116,7 +117,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
     if options.to != "argos" and options.names:
         raise UserError("--names: only packages have them; add --to argos")
-    if options.to == "marian" and options.precision != "float32":
+    if options.to.startswith("marian") and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
 

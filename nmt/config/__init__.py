@@ -124,6 +124,9 @@ class Model:
         "the model reads the sign that ends a source; false: it does not, as in OpenNMT",
         absent=True,
     )
+    target_bos: bool = knob(
+        "the decoder starts from an embedding; false: from a zero vector, as in Marian", absent=True
+    )
 
 
 @dataclass

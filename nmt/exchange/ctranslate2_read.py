@@ -42,7 +42,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     if files.variables.get(FROM_ZERO, 0):
         raise UserError(
             f"{directory}: a Marian model (as of OPUS-MT) in CTranslate2, whose decoder starts "
-            "from no embedding; import the directory of Hugging Face that it was converted from",
+            "from no embedding; import the directory that it was converted from",
             Exit.DATA,
         )
     both = (files.source, files.target)

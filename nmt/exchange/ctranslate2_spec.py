@@ -45,6 +45,7 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     _fill(spec.decoder.projection, model.output)
     for name, modules in weights(model, shape):
         _fill(_part(spec, name), *modules)
+    spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
         _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
     spec.register_source_vocabulary(naming.source)

@@ -10,6 +10,7 @@ from nmt.exchange.adapter import CERTIFICATE, Adapter
 from nmt.exchange.argos_adapter import ArgosAdapter
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.marian_adapter import MarianAdapter
+from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
 from nmt.storage import manifest
@@ -17,6 +18,7 @@ from nmt.storage import manifest
 ADAPTERS: Mapping[str, type[Adapter]] = {
     "ctranslate2": CTranslate2Adapter,
     "marian": MarianAdapter,
+    "marian-npz": MarianNpzAdapter,
     "argos": ArgosAdapter,
 }
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.exchange import ctranslate2_read, marian_read, proof
+from nmt.exchange import ctranslate2_read, marian_npz_read, marian_read, proof
 from nmt.exchange.adapter import Imported
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 
@@ -19,9 +19,11 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     unknown. Raises UserError (65) for a file that is missing, damaged, or says what cannot be
     expressed here.
     """
-    of_ctranslate2 = (directory / CTRANSLATE2_WEIGHTS).is_file()
-    reader = ctranslate2_read.read if of_ctranslate2 else marian_read.read
-    return reader(directory, trained_length)
+    if (directory / CTRANSLATE2_WEIGHTS).is_file():
+        return ctranslate2_read.read(directory, trained_length)
+    if any(directory.glob("*.npz")):
+        return marian_npz_read.read(directory, trained_length)
+    return marian_read.read(directory, trained_length)
 
 
 def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from nmt.exchange import (
     marian_weights,
     unshared,
 )
-from nmt.exchange.adapter import TRANSFORMERS, Adapter
+from nmt.exchange.adapter import TRANSFORMERS, Adapter, EngineScorer
 from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
@@ -39,7 +39,10 @@ class MarianAdapter(Adapter):
 
     library = TRANSFORMERS
     title = "Hugging Face transformers (Marian)"
-    on_hub = "transformers"
+    on_hub: str | None = "transformers"
+    denominator = "paper"  # of its sinusoids
+    target_bos = True  # the decoder starts from an embedding
+    numberings = staticmethod(marian_ids.numberings)
 
     def __init__(self, trained: Trained) -> None:
         """Raises UserError for a model that such a directory cannot hold."""
@@ -55,6 +58,12 @@ class MarianAdapter(Adapter):
                 "model.source_eos=false: cannot be exported to Marian, whose models read the sign "
                 "that ends a source; export --to ctranslate2"
             )
+        if shape.target_bos != self.target_bos:
+            key = f"model.target_bos={shape.target_bos}".lower()
+            raise UserError(
+                f"{key}: cannot be exported to {self.title}; train with the other, or export "
+                "--to ctranslate2"
+            )
         unshared.refuse(trained.settings, trained.model, ENGINE)
         why = "knows pieces of SentencePiece alone; train with segmenter=unigram"
         self.segmenters = [unshared.plain_sentencepiece(s.segmenter, ENGINE, why) for s in sides]
@@ -65,14 +74,18 @@ class MarianAdapter(Adapter):
                     "in Marian"
                 )
         self.positions = max(TABLE, (trained.facts["longest_source"] or 0) + 1)
-        self.order = _order(trained)
-        self.source, self.target = marian_ids.numberings(*(side.vocabulary for side in sides))
+        self.order = _order(trained, self.denominator)
+        self.source, self.target = self.numberings(*(side.vocabulary for side in sides))
 
-    def written(self, directory: Path, precision: str) -> MarianScorer:
+    def written(self, directory: Path, precision: str) -> EngineScorer:
         """Make the directory; the precision is float32."""
         directory.mkdir()
         for name, data in self.files():
             (directory / name).write_bytes(data)
+        return self.scorer(directory)
+
+    def scorer(self, directory: Path) -> EngineScorer:
+        """Open the directory."""
         return MarianScorer(directory, self.trained.settings.decode, self.source, self.target)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
@@ -100,12 +113,12 @@ class MarianAdapter(Adapter):
         tensors = marian_weights.to_theirs(model, shape, self.order, source, target)
         yield "model.safetensors", safetensors.torch.save(tensors, {"format": "pt"})
 
-    def code(self, place: str) -> str:
+    def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""
         return card_code.program(self.trained, "transformers", place, self.positions - 2)
 
 
-def _order(trained: Trained) -> Tensor:
+def _order(trained: Trained, denominator: str) -> Tensor:
     """Which of our components each of theirs is; UserError unless positions are sinusoids."""
     layouts = []
     for name in ("encoder", "decoder"):
@@ -113,13 +126,13 @@ def _order(trained: Trained) -> Tensor:
         if (
             more
             or not isinstance(e, Absolute)
-            or (e.positions, e.denominator) != (Index(), "paper")
+            or (e.positions, e.denominator) != (Index(), denominator)
         ):
             entries = "+".join(e.name for e in trained.model.sites[name])
             raise UserError(
                 f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the "
                 f"embeddings of the {name} and knows no other positions; the nearest is "
-                "encoding=absolute"
+                f"encoding=absolute encoding.absolute.denominator={denominator}"
             )
         layouts.append(e.layout)
     if len(set(layouts)) > 1:

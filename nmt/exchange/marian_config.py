@@ -1,6 +1,7 @@
 """config.json and generation_config.json of a Marian model, as far as they decide on outputs."""
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -147,8 +148,12 @@ def read_generation(directory: Path) -> Generation:
 
 def read(kind: type[T], where: Path) -> T:
     """The keys of a file that a schema declares, less those without a value; UserError (65)."""
-    values = read_object(where).items()
-    known = {k: v for k, v in values if k in keys_in(kind) and v is not None}
+    return checked(kind, where, read_object(where))
+
+
+def checked(kind: type[T], where: Path, values: Mapping[str, Any]) -> T:
+    """Those keys of the values of a file."""
+    known = {k: v for k, v in values.items() if k in keys_in(kind) and v is not None}
     try:
         return schema.read(kind, known)
     except UserError as error:

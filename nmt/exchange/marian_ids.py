@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -48,29 +48,40 @@ class MarianIds(NamedTuple):
         rows[self.theirs] = table[BOS:]
         return rows
 
-    def to_json(self) -> dict[str, int]:
-        """The contents of vocab.json, in the order of the ids."""
+    def to_json(self, padding: bool = True) -> dict[str, int]:
+        """The contents of vocab.json, in the order of the ids; without that of padding if so."""
         eos, unk, *others = self.order
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
-        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, PAD_PIECE: self.pad}
+        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, **({PAD_PIECE: self.pad} if padding else {})}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
 def read(where: Path) -> MarianIds:
     """Read the pieces of a side; UserError (65) for what is no vocabulary of that family."""
-    ids = read_object(where)
+    return of(where, read_object(where))
+
+
+def of(where: Path, ids: dict[str, Any], pad: int | None = None) -> MarianIds:
+    """The pieces of a side by their ids, of which `pad` may be one that they do not name."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
-    if missing := SPECIAL - ids.keys():
+    needed = SPECIAL if pad is None else SPECIAL - {PAD_PIECE}
+    if missing := needed - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
     special = [ids.pop(EOS_PIECE), ids.pop(UNK_PIECE)]
-    pad = ids.pop(PAD_PIECE)
+    pad = ids.pop(PAD_PIECE) if pad is None else pad
     pieces = sorted(ids, key=ids.__getitem__)
     try:
         vocabulary = Vocabulary.from_json(pieces)
     except UserError as error:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
     return MarianIds(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
+
+
+def without_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
+    """Ids as Marian itself gives them: </s>, <unk>, the pieces; that of padding is one beyond."""
+    sizes = [2 + len(vocabulary) - SPECIALS for vocabulary in vocabularies]
+    return [MarianIds(v, [*range(n)], n) for v, n in zip(vocabularies, sizes, strict=True)]
 
 
 def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:

@@ -22,6 +22,7 @@ from nmt.model.stack import Stack
 from nmt.model.state import State
 
 PAD = 0  # the id that fills rows up on the right
+BOS = 1  # the id that starts each row of a target
 EOS = 2  # the id that ends each row of a source
 
 
@@ -62,7 +63,7 @@ class Transformer(nn.Module):
         self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
         self.length_head = LengthHead(config.dim) if config.length_head else None
         self.ponder_cost = config.ponder_cost
-        self.source_eos = config.source_eos
+        self.source_eos, self.target_bos = config.source_eos, config.target_bos
         self._initialise()
 
         def site(name: str, layers: int, vocab: int) -> Encodings:
@@ -312,7 +313,10 @@ class Transformer(nn.Module):
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
     ) -> tuple[Tensor, Context]:
         """The bottom of a stack, and the context of its layers."""
-        x = encodings.embed(table(ids) * self.scale, context)
+        x = table(ids) * self.scale
+        if table is self.target_embedding and not self.target_bos:
+            x = x.masked_fill((ids == BOS)[..., None], 0)
+        x = encodings.embed(x, context)
         if self.streams > 1:
             context = passes.with_streams(context, self.streams)
         return dropout(x, self.dropout, self.training), context

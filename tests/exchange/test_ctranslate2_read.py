@@ -188,9 +188,7 @@ def test_opus_mt_in_ctranslate2_is_sent_back_to_where_it_came_from(
     marian_models.make(tmp_path / "opus", separate=separate)
     converters = theirs("ctranslate2.converters")
     converters.TransformersConverter(str(tmp_path / "opus")).convert(str(tmp_path / "converted"))
-    with pytest.raises(
-        UserError, match="import the directory of Hugging Face that it was"
-    ) as error:
+    with pytest.raises(UserError, match="import the directory that it was") as error:
         ctranslate2_read.read(tmp_path / "converted", 20)
     assert error.value.code == Exit.DATA
 

@@ -1,0 +1,178 @@
+"""Marian's own files: model.npz, the YAML in it and beside it; and the names of its tensors."""
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import yaml
+from sentencepiece import SentencePieceProcessor
+from torch import Tensor
+
+from nmt.config import Model
+from nmt.encodings.sinusoids import sinusoids
+from nmt.errors import Exit, UserError
+from nmt.exchange.files import read_bytes
+from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
+
+CONFIG = "special:model.yml"
+YAML_LIMIT = 1 << 25  # bytes; vocabularies of a million pieces have half of that
+LOGIT_BIAS = "decoder_ff_logit_out_b"
+POSITIONS = ("halves", "tensor2tensor")  # layout and denominator of its sinusoids, from 0 on
+_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_STRINGS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
+    "all": {"Wemb": "model.shared.weight"},
+    "target": {
+        "encoder_Wemb": "model.encoder.embed_tokens.weight",
+        "decoder_Wemb": "model.decoder.embed_tokens.weight",
+    },
+}
+_TABLES["none"] = _TABLES["target"] | {"decoder_ff_logit_out_W": "lm_head.weight"}
+_ROWS = {*_TABLES["all"], *_TABLES["none"], LOGIT_BIAS}  # a row, or here a column, for each piece
+_ATTENTION = {f"W{name[0]}": name for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
+_MAPS = {
+    **{f"self_{ours}": f"self_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    **{f"context_{ours}": f"encoder_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
+    "ffn_W1": "fc1",
+    "ffn_W2": "fc2",
+}
+_NORMS = {
+    "self_Wo_ln_": "self_attn_layer_norm",
+    "context_Wo_ln_": "encoder_attn_layer_norm",
+    "ffn_ffn_ln_": "final_layer_norm",
+}
+_PARTS = {  # of a layer: name of each tensor -> the one of Hugging Face
+    **{name: f"{theirs}.weight" for name, theirs in _MAPS.items()},
+    **{name.replace("_W", "_b"): f"{theirs}.bias" for name, theirs in _MAPS.items()},
+    **{f"{name}scale": f"{theirs}.weight" for name, theirs in _NORMS.items()},
+    **{f"{name}bias": f"{theirs}.bias" for name, theirs in _NORMS.items()},
+}
+
+
+def parse(data: bytes, where: str, strings: bool = False) -> dict[str, Any]:
+    """Read a YAML mapping, of texts alone where `strings`; UserError (65) for anything else."""
+    try:
+        if len(data) > YAML_LIMIT:
+            raise ValueError
+        values = yaml.load(data, _STRINGS if strings else _LOADER)
+    except (ValueError, yaml.YAMLError, RecursionError):
+        raise UserError(f"{where}: no valid YAML", Exit.DATA) from None
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise UserError(f"{where}: expected keys and values", Exit.DATA)
+    return values
+
+
+def dump(values: Mapping[str, Any]) -> bytes:
+    """YAML of a mapping, in its order."""
+    return yaml.dump(
+        dict(values), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, encoding="utf-8"
+    )
+
+
+def pieces(model: bytes) -> dict[str, int]:
+    """The ids of a SentencePiece model, by which Marian reads it as a vocabulary."""
+    p = SentencePieceProcessor(model_proto=model)
+    special = {p.eos_id(): EOS_PIECE, p.unk_id(): UNK_PIECE}
+    return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
+
+
+def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """The tensors, in float32, and the options of the model; UserError (65) for other files."""
+    try:
+        with np.load(io.BytesIO(read_bytes(where)), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except UserError:
+        raise
+    except Exception:  # of a damaged file numpy raises whatever it comes upon
+        raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
+    if (config := arrays.pop(CONFIG, None)) is None:
+        raise UserError(f"{where}: has no {CONFIG}; it is no model of Marian", Exit.DATA)
+    for name, array in arrays.items():
+        if array.dtype != np.float32:
+            raise UserError(
+                f"{where}: {name} is {array.dtype}, not float32; models that are packed into "
+                "fewer bits cannot be read: take the one that they were made of",
+                Exit.DATA,
+            )
+        if not np.isfinite(array).all():
+            raise UserError(f"{where}: {name} holds numbers that are not finite", Exit.DATA)
+    options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")
+    return {name: torch.from_numpy(array) for name, array in arrays.items()}, options
+
+
+def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
+    """The bytes of a model.npz, always the same for the same model."""
+    text = dump(options) + b"\0"
+    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
+    stream = io.BytesIO()
+    np.savez(stream, **arrays | {CONFIG: np.frombuffer(text, np.int8)})
+    return stream.getvalue()
+
+
+def positions(count: int, dim: int) -> Tensor:
+    """The sinusoids that Marian adds [count, dim].
+
+    The converters of transformers and CTranslate2 take those of the paper instead, whose
+    frequencies are others.
+    """
+    return sinusoids(torch.arange(count), dim, *POSITIONS)  # type: ignore[arg-type]
+
+
+def names(shape: Model) -> Iterator[tuple[str, str]]:
+    """Name of each tensor but the bias of the output, and the one that Hugging Face gives it."""
+    yield from _TABLES[shape.tie].items()
+    for stack, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
+        for number in range(layers):
+            for ours, theirs in _PARTS.items():
+                if stack == "decoder" or not ours.startswith("context"):
+                    place = f"model.{stack}.layers.{number}"
+                    yield f"{stack}_l{number + 1}_{ours}", f"{place}.{theirs}"
+
+
+def to_hugging_face(
+    where: Path, tensors: dict[str, Tensor], shape: Model, source: MarianIds, target: MarianIds
+) -> dict[str, Tensor]:
+    """The tensors as a directory of Hugging Face has them, with zeros for the id of padding.
+
+    UserError (65) for one that is missing, or has no place.
+    """
+    if (output := tensors.pop("decoder_ff_logit_out_Wt", None)) is not None:
+        tensors["decoder_ff_logit_out_W"] = output.T
+    expected = {**dict(names(shape)), LOGIT_BIAS: "final_logits_bias"}
+    if rest := tensors.keys() - expected.keys():
+        name = min(rest)
+        raise UserError(
+            f"{where}: the tensor {name}, {list(tensors[name].shape)}, has no place in the model "
+            f"that its {CONFIG} describes",
+            Exit.DATA,
+        )
+    theirs = {}
+    for name, other in expected.items():
+        if (tensor := tensors.get(name)) is None:
+            raise UserError(f"{where}: has no {name}; it is incomplete", Exit.DATA)
+        turned = tensor if name.endswith("Wemb") or tensor.ndim == 1 else tensor.T
+        if name in _ROWS:
+            side = source if name == "encoder_Wemb" else target
+            if len(turned) != side.pad:
+                raise UserError(
+                    f"{where}: the vocabulary has {side.pad} pieces, but {name} {len(turned)} rows",
+                    Exit.DATA,
+                )
+            turned = torch.cat([turned, torch.zeros_like(turned[:1])])
+        theirs[other] = turned.squeeze().contiguous()
+    return theirs
+
+
+def from_hugging_face(theirs: Mapping[str, Tensor], shape: Model) -> dict[str, Tensor]:
+    """The way back of `to_hugging_face`."""
+    tensors = {}
+    for name, other in [*names(shape), (LOGIT_BIAS, "final_logits_bias")]:
+        tensor = theirs[other] if theirs[other].ndim > 1 else theirs[other][:, None]
+        tensor = tensor.T if name == LOGIT_BIAS else tensor
+        tensor = tensor[:-1] if name in _ROWS else tensor
+        tensors[name] = (tensor if name.endswith("Wemb") else tensor.T).contiguous()
+    return tensors

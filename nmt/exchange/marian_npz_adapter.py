@@ -1,0 +1,64 @@
+"""A model as a directory of Marian itself: the way back of `marian_npz_read.read`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from nmt.errors import UserError
+from nmt.exchange import marian_ids, marian_npz, marian_npz_config, marian_weights
+from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
+from nmt.exchange.marian_adapter import MarianAdapter
+from nmt.exchange.marian_npz_scorer import MarianNpzScorer
+from nmt.modeldir import Trained
+
+NAME = "model.npz"  # of the file
+
+
+class MarianNpzAdapter(MarianAdapter):
+    """Models with Marian's own sinusoids, whose decoder starts from a zero vector."""
+
+    library, title, on_hub = CTRANSLATE2, "Marian", None
+    denominator, target_bos = marian_npz.POSITIONS[1], False
+    numberings = staticmethod(marian_ids.without_padding)
+
+    def __init__(self, trained: Trained) -> None:
+        """Raises UserError for a model that such a directory cannot hold."""
+        super().__init__(trained)
+        if trained.settings.model.activation == "gelu":
+            raise UserError(
+                f"model.activation=gelu: {marian_npz_config.GELU}; train with relu or swish"
+            )
+
+    def scorer(self, directory: Path) -> EngineScorer:
+        """Open the directory."""
+        decode = self.trained.settings.decode
+        return MarianNpzScorer(directory / NAME, decode, self.source, self.target)
+
+    def files(self) -> Iterator[tuple[str, bytes]]:
+        """The files (name, bytes) of the directory."""
+        shape = self.trained.settings.model
+        sides = (self.source, self.target)
+        theirs = marian_weights.to_theirs(self.trained.model, shape, self.order, *sides)
+        options = marian_npz_config.to_options(shape, [side.pad for side in sides])
+        yield NAME, marian_npz.write(marian_npz.from_hugging_face(theirs, shape), options)
+        models = [segmenter.model for segmenter in self.segmenters]
+        ids = [side.to_json(padding=False) for side in sides]
+        kind, vocabularies = "spm", models
+        if ids != [*map(marian_npz.pieces, models)]:
+            kind, vocabularies = "yml", [*map(marian_npz.dump, ids)]
+            yield from (("source.spm", models[0]), ("target.spm", models[1]))
+        one = vocabularies[0] == vocabularies[1]
+        names = [f"vocab.{kind}"] * 2 if one else [f"vocab.{s}.{kind}" for s in ("src", "trg")]
+        yield from dict(zip(names, vocabularies, strict=True)).items()
+        search = marian_npz_config.to_search(self.trained.settings.decode)
+        files = {"models": [NAME], "vocabs": names, "relative-paths": True}
+        yield "decoder.yml", marian_npz.dump({**files, **search})
+
+    def code(self, place: str) -> None:
+        """None: Marian is a program."""
+
+    def usage(self, name: str) -> str:
+        """The command, which reads pieces where the vocabulary is no model of SentencePiece."""
+        return (
+            f"`marian-decoder -c {name}/decoder.yml`, on text where the vocabulary is an .spm, and "
+            "else between `spm_encode --model source.spm` and `spm_decode --model target.spm`."
+        )

@@ -1,0 +1,133 @@
+"""Marian's own models (OPUS-MT's releases, Firefox's teachers), read from their directory.
+
+That is an npz with its vocabulary: a .yml with source.spm and target.spm beside it, or a .spm,
+whose ids then count. decoder.yml names the files and says how to search, where there is one.
+"""
+
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from nmt import build, modeldir, preflight
+from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side
+from nmt.data.vocab import BOS
+from nmt.errors import Exit, UserError
+from nmt.exchange import marian_ids, marian_npz, marian_npz_config, marian_weights
+from nmt.exchange.adapter import CTRANSLATE2, Imported
+from nmt.exchange.files import read_bytes, sentencepiece
+from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.marian_npz_scorer import MarianNpzScorer
+from nmt.exchange.settings import UNNAMED, settings_of
+from nmt.modeldir import Trained
+
+SIDES = ("source", "target")  # alphabetically, as src and trg
+
+
+def read(directory: Path, trained_length: int | None = None) -> Imported:
+    """Read a model with its segmenters; it is not compared with other software here.
+
+    `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
+    unknown. Raises UserError (65) for a file that is missing, damaged, or says what is not
+    understood here.
+    """
+    decoder, values = _decoder(directory)
+    where = _model(directory, values)
+    tensors, options = marian_npz.read(where)
+    config = marian_npz_config.read_options(where, options)
+    search = marian_npz_config.read_search(decoder, values)
+    vocabularies = _vocabularies(directory, values)
+    segmenters = [
+        sentencepiece(
+            MarianSegmenter, v if v.suffix == ".spm" else directory / f"{side}.spm", UNNAMED
+        )
+        for side, v in zip(SIDES, vocabularies, strict=True)
+    ]
+    source, target = (_ids(v) for v in vocabularies)
+    shared = len(set(vocabularies)) == 1
+    layout, denominator = marian_npz.POSITIONS
+    overrides = [
+        *("encoding=absolute", f"encoding.absolute.layout={layout}"),
+        f"encoding.absolute.denominator={denominator}",
+        *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
+    ]
+    shape = config.shape() | {"target_bos": False}
+    settings = settings_of(overrides, shape, trained_length, shared)
+    unknown = "allow" if search.allow_unk else "forbid"
+    settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
+    preflight.check(settings)
+    model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
+    theirs = marian_npz.to_hugging_face(where, tensors, settings.model, source, target)
+    ours = marian_weights.to_ours(where, theirs, settings.model.tie, source, target)
+    ours["output.bias"][BOS] = marian_weights.NEVER
+    modeldir.set_weights(model, ours, where)
+    sides = map(Side, segmenters, (source.vocabulary, target.vocabulary))
+    facts = {"longest_source": trained_length}
+    trained = Trained(settings, model.eval(), next(sides), next(sides), facts)
+    scorer = partial(MarianNpzScorer, where, settings.decode, source, target)
+    return Imported(trained, CTRANSLATE2, scorer)
+
+
+def _decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """decoder.yml, or the one of another name; without one, the defaults of Marian count."""
+    named = directory / "decoder.yml"
+    found = [named] if named.exists() else sorted(directory.glob("*.decoder.yml"))
+    if len(found) > 1:
+        raise UserError(
+            f"{directory}: {', '.join(f.name for f in found)}; rename one to {named.name}",
+            Exit.DATA,
+        )
+    if not found:
+        return named, {}
+    return found[0], marian_npz.parse(read_bytes(found[0]), str(found[0]))
+
+
+def _model(directory: Path, values: dict[str, Any]) -> Path:
+    """The one npz."""
+    found = _files(directory, values, "models", "*.npz")
+    if len(found) != 1:
+        raise UserError(
+            f"{directory}: {', '.join(path.name for path in found)}: only one model can be read; "
+            "leave one, or name it in decoder.yml under models",
+            Exit.DATA,
+        )
+    return found[0]
+
+
+def _vocabularies(directory: Path, values: dict[str, Any]) -> list[Path]:
+    """The files of both sides, which may be one."""
+    found = _files(directory, values, "vocabs", "*vocab*.yml", "*vocab*.spm")
+    if len(found) not in (1, 2) or any(path.suffix not in (".yml", ".spm") for path in found):
+        raise UserError(
+            f"{directory}: {', '.join(path.name for path in found) or 'no vocabulary'}: expected "
+            "one or two of .yml or .spm, named in decoder.yml under vocabs, or vocab.yml (vocab.spm"
+            "); factors (.fsv) cannot be read",
+            Exit.DATA,
+        )
+    return [found[0], found[-1]]
+
+
+def _files(directory: Path, values: dict[str, Any], key: str, *patterns: str) -> list[Path]:
+    """The files that decoder.yml names, wherever they were, or else those of the first pattern."""
+    names = values.get(key, [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise UserError(f"{directory}: decoder.yml: {key}: expected names of files", Exit.DATA)
+    if names:
+        return [directory / name for name in dict.fromkeys(Path(name).name for name in names)]
+    found = (sorted(directory.glob(pattern)) for pattern in patterns)
+    return next(filter(None, found), [])
+
+
+def _ids(where: Path) -> MarianIds:
+    """The pieces of a side by their ids."""
+    data = read_bytes(where)
+    if where.suffix == ".spm":
+        ids: dict[str, Any] = marian_npz.pieces(data)
+    else:
+        texts = marian_npz.parse(data, str(where), strings=True)
+        try:
+            ids = {piece: int(number) for piece, number in texts.items()}
+        except (ValueError, TypeError):
+            raise UserError(f"{where}: expected pieces with their ids", Exit.DATA) from None
+    return marian_ids.of(where, ids, pad=len(ids))
