@@ -19,7 +19,7 @@ from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, importing, marian_npz, samples
+from nmt.exchange import adapter, exporting, importing, marian_npz, proof, samples
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from tests.encodings.agreement import theirs
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
@@ -60,6 +60,8 @@ def test_what_comes_in_computes_as_in_ctranslate2_and_goes_back_to_the_byte(
     assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
     assert found["greedy"]["equal"] == found["lines"] > len(LINES)
     assert kind != "untied" or found["beam_4"]["equal"] == found["lines"]
+    row = proof.log_probs(imported.trained.model, [5, 6], [7])
+    assert row[:, :EOS].max() < -50  # the ids that Marian does not have get no probability
     again = exporting.export(imported.trained, tmp_path / "out", LINES, to="marian-npz")
     assert again["log_probs"] == found["log_probs"]
     (before, options), (after, written) = (
@@ -283,6 +285,7 @@ def test_models_of_our_own_go_there(layout: str, tmp_path: Path) -> None:
         trained.model.output.bias[EOS] += 3.0
     found = exporting.export(trained, tmp_path / "made", LINES, to="marian-npz")
     assert 0 < found["log_probs"] < 1e-4 and found["beam_4"]["equal"] > 0
+    exporting.export(trained, tmp_path / "faster", LINES, to="ctranslate2")
     back = importing.read(tmp_path / "made").trained
     assert back.source.ids(LINES[0]) == trained.source.ids(LINES[0])
 
