@@ -157,9 +157,10 @@ def to_hugging_face(
         turned = tensor if name.endswith("Wemb") or tensor.ndim == 1 else tensor.T
         if name in _ROWS:
             side = source if name == "encoder_Wemb" else target
-            if len(turned) != side.pad:
+            if turned.shape[:1] != (side.pad,):
                 raise UserError(
-                    f"{where}: the vocabulary has {side.pad} pieces, but {name} {len(turned)} rows",
+                    f"{where}: the vocabulary has {side.pad} pieces, but {name} is "
+                    f"{list(tensor.shape)}",
                     Exit.DATA,
                 )
             turned = torch.cat([turned, torch.zeros_like(turned[:1])])

@@ -22,27 +22,22 @@ SHAPE = {  # option -> keys of config.json of Hugging Face
     "transformer-ffn-activation": ("activation_function",),
 }
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
-_NORMS, _FACTORS = "only norms after the sublayers can be read", "factors cannot be read"
+_NORMS = "only norms after the sublayers can be read"
 FIXED: dict[str, tuple[Any, str]] = {  # option -> what it must be, and is where it is absent; why
     "type": ("transformer", "another family of models"),
-    "transformer-decoder-autoreg": ("self-attention", "SSRU and averages cannot be read, as "
-     "Firefox's small models have them; the teachers of such models mostly have attention"),
+    "transformer-decoder-autoreg": (
+        "self-attention",
+        "SSRU and averages cannot be read, as Firefox's small models have them; the teachers of "
+        "such models mostly have attention",
+    ),
     "transformer-train-position-embeddings": (False, "only sinusoids can be read"),
     "transformer-preprocess": ("", _NORMS),
     "transformer-postprocess": ("dan", _NORMS),
     "transformer-postprocess-top": ("", _NORMS),
-    "transformer-no-projection": (False, "attention must have a projection of its output"),
-    "transformer-pool": (False, "only attention to the source can be read"),
     "transformer-tied-layers": ([], "layers that share weights cannot be read"),
-    "transformer-ffn-depth": (2, "only two maps in a feed-forward sublayer can be read"),
-    "transformer-decoder-ffn-depth": (0, "must be that of the encoder, as 0 means"),
-    "transformer-decoder-dim-ffn": (0, "must be that of the encoder, as 0 means"),
-    "input-types": ([], "inputs of other kinds than text cannot be read"),
-    "lemma-dim-emb": (0, _FACTORS),
-    "factors-dim-emb": (0, _FACTORS),
+    "lemma-dim-emb": (0, "factors cannot be read"),
     "right-left": (False, "only outputs from left to right can be read"),
-    "output-omit-bias": (False, "the output must have a bias"),
-}  # fmt: skip
+}
 LEFT_OUT = ("word-penalty", "max-length-factor", "shortlist", "n-best")  # of decoder.yml
 
 

@@ -33,11 +33,12 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     understood here.
     """
     decoder, values = _decoder(directory)
-    where = _model(directory, values)
+    (where,) = _files(directory, values, "models", 1, "*.npz")
     tensors, options = marian_npz.read(where)
     config = marian_npz_config.read_options(where, options)
     search = marian_npz_config.read_search(decoder, values)
-    vocabularies = _vocabularies(directory, values)
+    found = _files(directory, values, "vocabs", 2, "*vocab*.yml", "*vocab*.spm")
+    vocabularies = [found[0], found[-1]]
     segmenters = [
         sentencepiece(
             MarianSegmenter, v if v.suffix == ".spm" else directory / f"{side}.spm", UNNAMED
@@ -45,7 +46,6 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         for side, v in zip(SIDES, vocabularies, strict=True)
     ]
     source, target = (_ids(v) for v in vocabularies)
-    shared = len(set(vocabularies)) == 1
     layout, denominator = marian_npz.POSITIONS
     overrides = [
         *("encoding=absolute", f"encoding.absolute.layout={layout}"),
@@ -53,7 +53,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
     ]
     shape = config.shape() | {"target_bos": False}
-    settings = settings_of(overrides, shape, trained_length, shared)
+    settings = settings_of(overrides, shape, trained_length, len(found) == 1)
     unknown = "allow" if search.allow_unk else "forbid"
     settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
     preflight.check(settings)
@@ -83,40 +83,25 @@ def _decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
     return found[0], marian_npz.parse(read_bytes(found[0]), str(found[0]))
 
 
-def _model(directory: Path, values: dict[str, Any]) -> Path:
-    """The one npz."""
-    found = _files(directory, values, "models", "*.npz")
-    if len(found) != 1:
-        raise UserError(
-            f"{directory}: {', '.join(path.name for path in found)}: only one model can be read; "
-            "leave one, or name it in decoder.yml under models",
-            Exit.DATA,
-        )
-    return found[0]
-
-
-def _vocabularies(directory: Path, values: dict[str, Any]) -> list[Path]:
-    """The files of both sides, which may be one."""
-    found = _files(directory, values, "vocabs", "*vocab*.yml", "*vocab*.spm")
-    if len(found) not in (1, 2) or any(path.suffix not in (".yml", ".spm") for path in found):
-        raise UserError(
-            f"{directory}: {', '.join(path.name for path in found) or 'no vocabulary'}: expected "
-            "one or two of .yml or .spm, named in decoder.yml under vocabs, or vocab.yml (vocab.spm"
-            "); factors (.fsv) cannot be read",
-            Exit.DATA,
-        )
-    return [found[0], found[-1]]
-
-
-def _files(directory: Path, values: dict[str, Any], key: str, *patterns: str) -> list[Path]:
+def _files(
+    directory: Path, values: dict[str, Any], key: str, most: int, *patterns: str
+) -> list[Path]:
     """The files that decoder.yml names, wherever they were, or else those of the first pattern."""
     names = values.get(key, [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{directory}: decoder.yml: {key}: expected names of files", Exit.DATA)
-    if names:
-        return [directory / name for name in dict.fromkeys(Path(name).name for name in names)]
-    found = (sorted(directory.glob(pattern)) for pattern in patterns)
-    return next(filter(None, found), [])
+    globbed = (sorted(directory.glob(pattern)) for pattern in patterns)
+    found = [directory / name for name in dict.fromkeys(Path(name).name for name in names)]
+    found = found or next(filter(None, globbed), [])
+    suffixes = {Path(pattern).suffix for pattern in patterns}
+    if not 0 < len(found) <= most or any(path.suffix not in suffixes for path in found):
+        raise UserError(
+            f"{directory}: {', '.join(path.name for path in found) or f'no {patterns[0]}'}: "
+            f"expected {'one' if most == 1 else 'one or two'} of {' or '.join(sorted(suffixes))}; "
+            f"say which in decoder.yml under {key} (factors, .fsv, cannot be read)",
+            Exit.DATA,
+        )
+    return found
 
 
 def _ids(where: Path) -> MarianIds:
