@@ -8,22 +8,18 @@ from typing import Any
 import numpy as np
 import torch
 import yaml
-from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from nmt.config import Model
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes
-from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
+from nmt.exchange.marian_ids import MarianIds
 
 CONFIG = "special:model.yml"
-YAML_LIMIT = 1 << 25  # bytes; vocabularies of a million pieces have half of that
+YAML_LIMIT = 1 << 20  # bytes
 LOGIT_BIAS = "decoder_ff_logit_out_b"
 POSITIONS = ("halves", "tensor2tensor")  # layout and denominator of its sinusoids, from 0 on
-_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-_STRINGS = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
-_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
     "all": {"Wemb": "model.shared.weight"},
     "target": {
@@ -53,12 +49,12 @@ _PARTS = {  # of a layer: name of each tensor -> the one of Hugging Face
 }
 
 
-def parse(data: bytes, where: str, strings: bool = False) -> dict[str, Any]:
-    """Read a YAML mapping, of texts alone where `strings`; UserError (65) for anything else."""
+def parse(data: bytes, where: str) -> dict[str, Any]:
+    """Read a YAML mapping; UserError (65) for anything else."""
     try:
         if len(data) > YAML_LIMIT:
             raise ValueError
-        values = yaml.load(data, _STRINGS if strings else _LOADER)
+        values = yaml.safe_load(data)
     except (ValueError, yaml.YAMLError, RecursionError):
         raise UserError(f"{where}: no valid YAML", Exit.DATA) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
@@ -68,16 +64,7 @@ def parse(data: bytes, where: str, strings: bool = False) -> dict[str, Any]:
 
 def dump(values: Mapping[str, Any]) -> bytes:
     """YAML of a mapping, in its order."""
-    return yaml.dump(
-        dict(values), Dumper=_DUMPER, sort_keys=False, allow_unicode=True, encoding="utf-8"
-    )
-
-
-def pieces(model: bytes) -> dict[str, int]:
-    """The ids of a SentencePiece model, by which Marian reads it as a vocabulary."""
-    p = SentencePieceProcessor(model_proto=model)
-    special = {p.eos_id(): EOS_PIECE, p.unk_id(): UNK_PIECE}
-    return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
+    return yaml.safe_dump(dict(values), sort_keys=False, encoding="utf-8")
 
 
 def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:

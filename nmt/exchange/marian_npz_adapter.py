@@ -4,7 +4,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.errors import UserError
-from nmt.exchange import marian_ids, marian_npz, marian_npz_config, marian_weights
+from nmt.exchange import (
+    marian_ids,
+    marian_npz,
+    marian_npz_config,
+    marian_vocabulary,
+    marian_weights,
+)
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
@@ -43,8 +49,8 @@ class MarianNpzAdapter(MarianAdapter):
         models = [segmenter.model for segmenter in self.segmenters]
         ids = [side.to_json(padding=False) for side in sides]
         kind, vocabularies = "spm", models
-        if ids != [*map(marian_npz.pieces, models)]:
-            kind, vocabularies = "yml", [*map(marian_npz.dump, ids)]
+        if ids != [*map(marian_vocabulary.pieces, models)]:
+            kind, vocabularies = "yml", [*map(marian_vocabulary.dump, ids)]
             yield from (("source.spm", models[0]), ("target.spm", models[1]))
         one = vocabularies[0] == vocabularies[1]
         names = [f"vocab.{kind}"] * 2 if one else [f"vocab.{s}.{kind}" for s in ("src", "trg")]

@@ -14,7 +14,13 @@ from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
 from nmt.data.vocab import BOS
 from nmt.errors import Exit, UserError
-from nmt.exchange import marian_ids, marian_npz, marian_npz_config, marian_weights
+from nmt.exchange import (
+    marian_ids,
+    marian_npz,
+    marian_npz_config,
+    marian_vocabulary,
+    marian_weights,
+)
 from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.files import read_bytes, sentencepiece
 from nmt.exchange.marian_ids import MarianIds
@@ -107,12 +113,6 @@ def _files(
 def _ids(where: Path) -> MarianIds:
     """The pieces of a side by their ids."""
     data = read_bytes(where)
-    if where.suffix == ".spm":
-        ids: dict[str, Any] = marian_npz.pieces(data)
-    else:
-        texts = marian_npz.parse(data, str(where), strings=True)
-        try:
-            ids = {piece: int(number) for piece, number in texts.items()}
-        except (ValueError, TypeError):
-            raise UserError(f"{where}: expected pieces with their ids", Exit.DATA) from None
+    is_model = where.suffix == ".spm"
+    ids = marian_vocabulary.pieces(data) if is_model else marian_vocabulary.parse(data, where)
     return marian_ids.of(where, ids, pad=len(ids))

@@ -19,7 +19,15 @@ from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, importing, marian_npz, proof, samples
+from nmt.exchange import (
+    adapter,
+    exporting,
+    importing,
+    marian_npz,
+    marian_vocabulary,
+    proof,
+    samples,
+)
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from tests.encodings.agreement import theirs
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
@@ -138,6 +146,24 @@ def test_without_ctranslate2_nothing_is_compared_and_that_is_said(
     assert "not compared with the original: ctranslate2 is not installed" in caplog.text
 
 
+def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
+    tmp_path: Path,
+) -> None:
+    odd = ["</s>", "<unk>", '▁"', "'", "''", '"', "\\", "▁:", ":", "a:", "#", "-", "?", "~", "null"]
+    odd += ["yes", "<<", "1", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", "\x85", "😀"]
+    odd += ["\u2028", "\ufeff", "\ufffe", "x" * 2000]
+    data = marian_vocabulary.dump({piece: number for number, piece in enumerate(odd)})
+    where = tmp_path / "vocab.yml"
+    where.write_bytes(data)
+    assert [*marian_vocabulary.parse(data, where)] == odd
+    assert theirs("ctranslate2.converters.marian").load_vocab(where) == odd
+    plain = {piece: number for number, piece in enumerate(odd[:25])}  # that YAML allows
+    assert yaml.safe_load(marian_vocabulary.dump(plain)) == plain
+    for width in (80, 10_000):  # the first writes long keys in two lines
+        text = yaml.safe_dump(plain | {"y" * 300: 25}, allow_unicode=width > 80, width=width)
+        assert marian_vocabulary.parse(text.encode(), where) == plain | {"y" * 300: 25}
+
+
 def option(**changed: Any) -> Callable[[Path], None]:
     """A model.yml in which some options are others."""
 
@@ -210,9 +236,12 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one of .npz"),
     "no vocabulary": (decoder(vocabs=[]), r"no \*vocab\*.yml: expected one or two of .spm or .yml"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
-    "ids that are none": (file("opus.yml", b"</s>: 0\n<unk>: [1]\n"), "pieces with their ids"),
+    "ids that are none": (file("opus.yml", b"</s>: 0\n<unk>: [1]\n"), "opus.yml: expected a piece"),
+    "no character": (file("opus.yml", b'"\\UFFFFFFFF": 1'), "opus.yml: expected a piece"),
+    "no text": (file("opus.yml", b'</s>: 0\n<unk>: 1\n"\\ud800": 2'), "opus.yml: "),
+    "a number": (tensor("Wemb", lambda t: t[0, 0]), r"Wemb is \[\]"),
     "no </s>": (file("opus.yml", b"a: 0\n<unk>: 1\n"), "has no </s>"),
-    "no YAML": (file("opus.yml", b"{a: 1"), "opus.yml: no valid YAML"),
+    "no YAML": (file("opus.yml", b"\xff: 1"), "opus.yml: expected a piece"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),
     "no keys": (file("decoder.yml", b"- a\n"), "decoder.yml: expected keys and values"),
     "no SentencePiece": (file("source.spm", None), "source.spm: .*the model is incomplete"),
