@@ -59,10 +59,10 @@ class MarianAdapter(Adapter):
                 "that ends a source; export --to ctranslate2"
             )
         if shape.target_bos != self.target_bos:
-            key = f"model.target_bos={shape.target_bos}".lower()
+            other = "marian" if shape.target_bos else "marian-npz"
             raise UserError(
-                f"{key}: cannot be exported to {self.title}; train with the other, or export "
-                "--to ctranslate2"
+                f"model.target_bos={str(shape.target_bos).lower()}: cannot be exported to "
+                f"{self.title}; export --to {other}, or --to ctranslate2"
             )
         unshared.refuse(trained.settings, trained.model, ENGINE)
         why = "knows pieces of SentencePiece alone; train with segmenter=unigram"

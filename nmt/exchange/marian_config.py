@@ -118,11 +118,7 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
 
 def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
     """The default decoding of transformers: our settings, as far as it has them."""
-    if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
-        log.warning(
-            "decode.length_penalty=%s: transformers divides by length ** %g instead",
-            decode.length_penalty, decode.alpha,
-        )  # fmt: skip
+    warn_of_length_penalty(decode, "transformers")
     never = target.of(i for i in FORBIDDEN[decode.unknown] if i != PAD)
     return {
         "bad_words_ids": [[number] for number in never],
@@ -131,6 +127,15 @@ def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str
         **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
         **_special(target),
     }
+
+
+def warn_of_length_penalty(decode: Decode, engine: str) -> None:
+    """Log that an engine divides by another function of the length than nmt, if it does."""
+    if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
+        log.warning(
+            "decode.length_penalty=%s: %s divides by length ** %g instead",
+            decode.length_penalty, engine, decode.alpha,
+        )  # fmt: skip
 
 
 def _special(target: MarianIds) -> dict[str, int]:

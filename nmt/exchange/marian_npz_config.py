@@ -96,6 +96,7 @@ def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
 def to_search(decode: Decode) -> dict[str, Any]:
     """The options of marian-decoder, as far as it has ours."""
     decode = decode.by_beam()
+    marian_config.warn_of_length_penalty(decode, "Marian")
     return {
         "beam-size": decode.beam_size,
         "normalize": decode.alpha if decode.beam_size > 1 else 0.0,

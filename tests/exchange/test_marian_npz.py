@@ -4,6 +4,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -302,6 +303,24 @@ def test_models_of_our_own_that_marian_cannot_compute_are_refused(
     with pytest.raises(UserError, match=message) as error:
         exporting.export(made(*given, *words), tmp_path / "made", LINES, to="marian-npz")
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
+
+
+def test_models_of_marian_do_not_go_to_hugging_face(models: Path, tmp_path: Path) -> None:
+    trained = importing.read(models / "opus").trained
+    with pytest.raises(UserError, match=r"target_bos=false: .* export --to marian-npz, or --to"):
+        exporting.export(trained, tmp_path / "made", LINES, to="marian")
+
+
+def test_another_length_penalty_is_warned_of(
+    models: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    trained = importing.read(models / "opus").trained
+    dict(MarianNpzAdapter(trained).files())
+    assert not caplog.text
+    decode = replace(trained.settings.decode, length_penalty="wu")
+    settings = replace(trained.settings, decode=decode)
+    dict(MarianNpzAdapter(trained._replace(settings=settings)).files())
+    assert "decode.length_penalty=wu: Marian divides by length ** 1 instead" in caplog.text
 
 
 @pytest.mark.parametrize("layout", ["halves", pytest.param("interleaved", marks=pytest.mark.slow)])
