@@ -1,11 +1,18 @@
 """From settings to a model."""
 
+from collections.abc import Callable, Mapping
+from copy import deepcopy
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from nmt.config import Settings, integers
+from nmt.config import Decode, Settings, integers
+from nmt.data.languages import language_id
+from nmt.data.vocab import Vocabulary
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.model.transformer import Transformer
@@ -40,6 +47,51 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         raise UserError(
             f"{name}={value}: no memory holds what it asks for; lower it", Exit.NO_MEMORY
         ) from None
+
+
+class Uninitialised(TorchFunctionMode):
+    """A context in which a model is made whose weights will be read: none is drawn.
+
+    Memory that is not written to is none: embeddings that are tied later take their size once.
+    """
+
+    def __torch_function__(
+        self,
+        func: Callable[..., Any],
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: Mapping[str, Any] | None = None,
+    ) -> Any:
+        """Leave out what fills a tensor with random numbers of the global generator."""
+        if func in (Tensor.normal_, Tensor.uniform_) and not (kwargs or {}).get("generator"):
+            return args[0]
+        return func(*args, **(kwargs or {}))
+
+
+def set_languages(
+    model: Transformer, decode: Decode, source: Vocabulary, target: Vocabulary
+) -> None:
+    """Have a model read and write the languages of its settings.
+
+    UserError for one that the vocabulary lacks, or where encodings read a column with a number for
+    each piece: a language has none.
+    """
+    for side, vocabulary in (("source", source), ("target", target)):
+        key = f"{side}_language"
+        name = getattr(decode, key)
+        if name is not None and model.columns:
+            raise UserError(
+                f"decode.{key}={name}: its piece has no number in column {min(model.columns)}, "
+                "which an encoding reads; choose another encoding"
+            )
+        number = None if name is None else language_id(vocabulary, name, f"decode.{key}")
+        setattr(model, key, number)
+
+
+def shallow(model: Transformer) -> Transformer:
+    """A copy of a model with the same tensors, whose modules can be changed."""
+    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
+    return deepcopy(model, tensors)
 
 
 def meta_model(settings: Settings, source_size: int, target_size: int) -> Transformer:

@@ -17,8 +17,8 @@ CONFIG = "config.json"
 CONFIG_LIMIT = 1 << 20  # bytes
 CTRANSLATE2_WEIGHTS = "model.bin"
 READABLE = (
-    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, and CTranslate2 in "
-    "float32"
+    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, M2M100 and NLLB of "
+    "Hugging Face, and CTranslate2 in float32"
 )
 COMPARE = (
     f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
@@ -49,6 +49,9 @@ KINDS = (
     ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,), importable=True),
     ModelKind("a Marian model of Hugging Face", IMPORT, model_type="marian", importable=True),
     ModelKind("a model of Marian itself", IMPORT, ("*.npz",), importable=True),
+    ModelKind(
+        "an M2M100 or NLLB model of Hugging Face", IMPORT, model_type="m2m_100", importable=True
+    ),
     ModelKind(
         "a model of Marian that is packed into 8 bits",
         "take the model.npz that it was made of, or that of its teacher",
@@ -94,6 +97,11 @@ def recognised(path: Path) -> ModelKind | None:
     return None
 
 
+def model_type(path: Path) -> str:
+    """That of a directory of Hugging Face; "": none."""
+    return str(_config(path / CONFIG).get("model_type", ""))
+
+
 def _config(where: Path) -> dict[str, Any]:
     try:
         if where.stat().st_size > CONFIG_LIMIT:
@@ -133,10 +141,19 @@ def refuse_foreign(path: Path) -> None:
 
 def _where_from(path: Path) -> str:
     """Where a missing model may be found."""
-    name = _ON_HUB.fullmatch(str(path).replace("https:/huggingface", "https://huggingface"))
-    if name is None or Path(name[2]).is_dir():
+    if (name := name_on_hub(path)) is None:
         return "name one that holds config.json"
+    folder = name.rpartition("/")[2]
     return (
-        f"if that is a model of the Hugging Face hub, download it first: "
-        f"hf download {name[2]}/{name[3]} --local-dir {name[3]}"
+        f"if that is a model of the Hugging Face hub, pip install 'nmt[hub]' and try again, or "
+        f"download it first: hf download {name} --local-dir {folder}, or "
+        f"git clone https://huggingface.co/{name}"
     )
+
+
+def name_on_hub(path: Path) -> str | None:
+    """OWNER/NAME, where a missing path may be one on the Hugging Face hub; else None."""
+    name = _ON_HUB.fullmatch(str(path).replace("https:/huggingface", "https://huggingface"))
+    if name is None or path.exists() or Path(name[2]).is_dir():
+        return None
+    return f"{name[2]}/{name[3]}"

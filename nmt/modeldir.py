@@ -85,9 +85,11 @@ def _load(checkpoint: Path, device: str) -> Trained:
             shapes = build.meta_model(settings, *sizes)
     if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
-    with in_file(sealed.path / CONFIG):
+    with in_file(sealed.path / CONFIG), build.Uninitialised():
         model = build.transformer(settings, *sizes)
     set_weights(model, tensors, sealed.path / WEIGHTS)
+    with in_file(sealed.path / CONFIG):
+        build.set_languages(model, settings.decode, source.vocabulary, target.vocabulary)
     model = model.to(pick(device)).eval()
     return Trained(settings, model, source, target, facts, sealed.digest)
 
@@ -113,19 +115,29 @@ def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None)
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     settings, model, source, target, facts, _ = trained
-    files = parts(settings, model, source, target, facts)
-    manifest.write(path, chain(files, (extra or {}).items()))
+    files = _descriptions(settings, source, target, facts)
+    with manifest.directory(path) as folder:
+        for name, data in chain(files, (extra or {}).items()):
+            (folder / name).write_bytes(data)
+        safetensors.torch.save_file(weights(model), folder / WEIGHTS)  # without a copy of them
 
 
 def parts(
     settings: config.Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
+    yield from _descriptions(settings, source, target, facts)
+    yield WEIGHTS, safetensors.torch.save(weights(model))
+
+
+def _descriptions(
+    settings: config.Settings, source: Side, target: Side, facts: dict[str, Any]
+) -> Iterator[tuple[str, bytes]]:
+    """All files but the weights."""
     yield CONFIG, manifest.dump(config.freeze(portable(settings)))
     yield SOURCE, manifest.dump(source.to_json())
     yield TARGET, manifest.dump(target.to_json())
     yield FACTS, manifest.dump(facts)
-    yield WEIGHTS, safetensors.torch.save(weights(model))
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -10,6 +10,7 @@ import pytest
 from nmt.cli import import_model
 from nmt.cli.translate import main as translate
 from nmt.errors import Exit
+from nmt.exchange import adapter
 
 TEXT = "the text"
 
@@ -32,7 +33,7 @@ OURS = dict.fromkeys(("seed", "data", "segmenter", "model", "trainer", "decode")
 COMPARE = "give nmt-evaluate the translations"
 OTHER = "weights of another toolkit"
 DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
-    "NLLB": (holding(model_type="m2m_100"), "a model of Hugging Face of the type m2m_", COMPARE),
+    "mBART": (holding(model_type="mbart"), "a model of Hugging Face of the type mbart", COMPARE),
     "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
     "Eole": (holding("model.00.safetensors", "vocab.json", model={}), OTHER, COMPARE),
     "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
@@ -99,10 +100,13 @@ def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)  # huggingface_hub, for one
     name = f"{prefix}Helsinki-NLP/opus-mt-de-en"
     assert import_model.main([name, "made"]) == Exit.NO_INPUT
-    command = "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en"
-    assert command in capsys.readouterr().err
+    message = capsys.readouterr().err
+    assert "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en" in message
+    assert "git clone https://huggingface.co/Helsinki-NLP/opus-mt-de-en\n" in message
+    assert "pip install 'nmt[hub]'" in message
     (tmp_path / "models").mkdir()
     assert import_model.main(["models/mistyped", "made"]) == Exit.NO_INPUT
     assert "hf download" not in capsys.readouterr().err

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.parser import Parser, two
 from nmt.cli.streams import sample_lines
 from nmt.errors import Exit, UserError
 from nmt.experiments import outputs
@@ -15,7 +15,7 @@ from nmt.experiments import outputs
 if TYPE_CHECKING:
     from nmt.exchange.model_card import CardScores
 
-USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|argos [OPTION ...]"
+USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...]"
 ABOUT = """
 Write a model for another engine, and verify it.
 
@@ -23,6 +23,8 @@ Write a model for another engine, and verify it.
 --to marian (nmt[oracles]): a directory that MarianMTModel and MarianTokenizer of transformers read,
 for models with model.norm=post, encoding=absolute and SentencePiece, including imported ones.
 --to marian-npz (nmt[ct2]): a directory of Marian itself, for models imported from one, or alike.
+--to m2m100 (nmt[oracles]): a directory that M2M100ForConditionalGeneration and the tokenizer of
+M2M100 or NLLB read, for models of that form: those imported.
 --to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
@@ -36,7 +38,7 @@ DIR/certificate.json, with the effect of --precision, and the number of lines th
 card translates as nmt-translate does. What the engine cannot express is rejected, with the reason.
 """
 
-ENGINES = ("ctranslate2", "marian", "marian-npz", "argos")
+ENGINES = ("ctranslate2", "marian", "marian-npz", "m2m100", "argos")
 PRECISIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
@@ -110,23 +112,16 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         metavar="[LABEL=]FILE",
         help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
     )
-    add("--names", type=_languages, metavar="SOURCE,TARGET", help="of the languages, in a package")
+    add("--names", type=two, metavar="SOURCE,TARGET", help="of the languages, in a package")
     options = parser.parse_args(argv)
     outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
     if options.to != "argos" and options.names:
         raise UserError("--names: only packages have them; add --to argos")
-    if options.to.startswith("marian") and options.precision != "float32":
+    if options.to.startswith("m") and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
-
-
-def _languages(text: str) -> tuple[str, str]:
-    source, _, target = text.partition(",")
-    if not (source and target) or "," in target:
-        raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")
-    return source, target
 
 
 main = partial(run, command)  # the console script

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, integer
+from nmt.cli.parser import Parser, integer, two
 from nmt.cli.streams import sample_lines
 from nmt.experiments import outputs
 
@@ -17,17 +17,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N]"
+USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N] [--languages SOURCE,TARGET]"
 ABOUT = """
 Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
-trainer.init_from read. SOURCE is a directory of one of two kinds:
+trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs nmt[hub]), or a
+directory of one of these kinds:
 
 - a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
+- an M2M100 or NLLB model as Hugging Face stores it, with sentencepiece.bpe.model; what it
+  translates is --languages, as deu_Latn,eng_Latn, until decode.source_language=L or
+  decode.target_language=L say otherwise;
 - a CTranslate2 model in float32 with sinusoids or Shaw's relative positions, as the converters of
   OpenNMT-py and OpenNMT-tf write it, and its segmenters: source.spm and target.spm of
   SentencePiece, or source.json and target.json of nmt-export.
 
-If transformers (nmt[oracles]; for Marian) or ctranslate2 (nmt[ct2]) is installed, the new model is
+If transformers (nmt[oracles]) or ctranslate2 (nmt[ct2]) is installed, the new model is
 compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
 lines of --samples or on made-up ones, and on lines longer than in training. If anything differs,
 nothing is written. Otherwise the measurements are in MODEL/certificate.json.
@@ -44,21 +48,25 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = parse_arguments(argv)
     from nmt import foreign, modeldir
-    from nmt.exchange import importing
+    from nmt.exchange import hub, importing
     from nmt.exchange.adapter import CERTIFICATE
     from nmt.storage import manifest
 
     lines = sample_lines(options.samples)
-    foreign.refuse_unreadable(options.source)
-    log.info("reading %s", options.source)
-    imported = importing.read(options.source, options.trained_length)
+    source = options.source
+    if (name := foreign.name_on_hub(source)) and not hub.HUB.is_missing():
+        log.info("downloading %s", name)
+        source = hub.download(name)
+    foreign.refuse_unreadable(source)
+    log.info("reading %s", source)
+    imported = importing.read(source, options.trained_length, options.languages)
     log_model(imported.trained)
     certificate = importing.certify(imported, lines)
     if options.trained_length is None:
         log.warning(
             "longest source in training: unknown, since no file of %s tells; no report will mark "
             "lengths beyond it (--trained-length N says it, in pieces)",
-            options.source,
+            source,
         )
     log.info("writing %s", options.model)
     modeldir.save(imported.trained, options.model, {CERTIFICATE: manifest.dump(certificate)})
@@ -80,7 +88,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-import", usage=USAGE, description=ABOUT)
     add = parser.add_argument
-    add("source", type=Path, metavar="SOURCE", help="directory of the model elsewhere")
+    add("source", type=Path, metavar="SOURCE", help="directory or name of the model elsewhere")
     add("model", type=Path, metavar="MODEL", help="directory to be made; must not exist")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add(
@@ -89,6 +97,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         metavar="N",
         help="pieces of the longest source in training, which no file tells; default: unknown",
     )
+    add("--languages", type=two, metavar="SOURCE,TARGET", help="of a model of many languages")
     options = parser.parse_args(argv)
     outputs.check_new(options.model)
     return options

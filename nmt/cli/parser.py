@@ -71,3 +71,11 @@ def integer(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
 
 SAMPLES = integer(40, 100_000)  # of the bootstrap
 PROCESSES = integer(1, 1024)  # or threads
+
+
+def two(text: str) -> tuple[str, str]:
+    """The type of an option with the names of two languages, SOURCE,TARGET."""
+    source, _, target = text.partition(",")
+    if not (source and target) or "," in target:
+        raise argparse.ArgumentTypeError(f"{text}: expected two names, as German,English")
+    return source, target

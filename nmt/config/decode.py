@@ -75,6 +75,13 @@ class Decode:
         "empty and end with an error; cut",
         choices=("split", "refuse", "truncate"),
     )
+    source_language: str | None = knob(
+        "the piece before each source, where a model knows languages by a piece; null: none",
+        absent=None,
+    )
+    target_language: str | None = knob(
+        "the piece that each translation follows, likewise; neither is part of a text", absent=None
+    )
     unknown: str = knob(
         "the unknown piece (<unk>) in translations",
         choices=("forbid", "allow"),

@@ -55,17 +55,20 @@ class Beam(Strategy):
         forbidden: Sequence[int] = (),
         n_best: int = 1,
         coverage_penalty: Callable[[], Tensor] | None = None,
+        before: int = 0,
         device: torch.device = CPU,
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
         `alpha` and `penalty` are those of `length_penalty`, `forbidden` ids that no output has.
         `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
+        `before`: pieces before each output that the length penalty counts.
         """
         if not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
         self.beam_size, self.alpha, self.penalty, self.n_best = beam_size, alpha, penalty, n_best
         self.eos, self.forbidden, self.coverage_penalty = eos, forbidden, coverage_penalty
+        self.before = before
         self.sentences = batch = limits.numel()
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(batch)
@@ -142,7 +145,7 @@ class Beam(Strategy):
         return self.coverage_penalty().view_as(self.total)
 
     def _penalty(self, length: int) -> float:
-        return length_penalty(length, self.alpha, self.penalty)
+        return length_penalty(self.before + length, self.alpha, self.penalty)
 
 
 def _continue(

@@ -53,7 +53,11 @@ class LineReader(SourceReader):
             engine,
         )
         self.longest_trained: int | None = sides.facts["longest_source"]
-        self.codes = language_codes(sides.source.segmenter, sides.source.vocabulary)
+        self.codes = (
+            {}
+            if decode.source_language
+            else language_codes(sides.source.segmenter, sides.source.vocabulary)
+        )
         self._warned = False  # of an unfit prefix
 
     @property

@@ -8,8 +8,10 @@ from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
+from nmt import build
 from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
@@ -52,7 +54,7 @@ class TorchEngine:
 
         Raises UserError for settings that they or their device cannot follow.
         """
-        self.models, self.decode = [member.model for member in members], decode
+        self.models, self.decode = [_with_languages(m, decode) for m in members], decode
         _check_length(self.models, decode)
         if decode.position_scale != 1:
             for model in self.models:
@@ -154,9 +156,10 @@ class TorchEngine:
         if not self.decode.coverage_penalty:
             return search(step, self._strategy(sources, n_best), BOS, self.device)
         ids, _ = as_tensors(sources, self.device)
-        penalty = CoveragePenalty(
-            self.decode.coverage_penalty, (ids != PAD) & (ids != EOS), self.models
-        )
+        pieces = (ids != PAD) & (ids != EOS)
+        if self.models[0].source_language is not None:
+            pieces = F.pad(pieces, (1, 0))  # a language needs no translation
+        penalty = CoveragePenalty(self.decode.coverage_penalty, pieces, self.models)
         with penalty.following(step) as followed:
             strategy = self._strategy(sources, n_best, penalty.of_rows)
             return search(followed, strategy, BOS, self.device)
@@ -213,6 +216,7 @@ class TorchEngine:
                 penalty=decode.length_penalty,
                 n_best=n_best,
                 coverage_penalty=coverage_penalty,
+                before=int(decode.target_language is not None),  # as in other engines
                 **rules,
             )
         sentences = [(source.line, source.part) for source in sources]
@@ -257,6 +261,18 @@ def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
             "decode.target_length=given: no encoding of this model asks for a length; train "
             "one with encoding=ldpe or encoding=lrpe"
         )
+
+
+def _with_languages(member: Trained, decode: Decode) -> Transformer:
+    """The model with the languages of these settings; a copy where they are others than its own."""
+    own = member.settings.decode
+    if (own.source_language, own.target_language) == (
+        decode.source_language, decode.target_language
+    ):  # fmt: skip
+        return member.model
+    model = build.shallow(member.model)
+    build.set_languages(model, decode, member.source.vocabulary, member.target.vocabulary)
+    return model
 
 
 def _scale_positions(model: Transformer, factor: float) -> None:

@@ -105,6 +105,7 @@ class Adapter(ABC):
     title: str  # of the engine, for people
     on_hub: str | None = None  # its name as a library of the Hugging Face hub, if it has one
     suffix: str = ""  # of what is written, where that is a file
+    has_languages = False  # whether decode.source_language and target_language go along
     names: tuple[str, str] | None = None  # of the languages, for people; None: their codes
 
     def __init__(self, trained: "Trained") -> None:
@@ -113,6 +114,16 @@ class Adapter(ABC):
         `trained`: the model as the engine is to compute it.
         """
         self.trained = trained
+        self.refuse_languages(trained)
+
+    def refuse_languages(self, trained: "Trained") -> None:
+        """Raise UserError for a model with pieces for languages, where the engine has none."""
+        for key in () if self.has_languages else ("source_language", "target_language"):
+            if name := getattr(trained.settings.decode, key):
+                raise UserError(
+                    f"decode.{key}={name}: cannot be exported there, where no piece names a "
+                    "language; export --to ctranslate2"
+                )
 
     @abstractmethod
     def written(self, directory: Path, precision: str) -> EngineScorer:

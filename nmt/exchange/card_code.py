@@ -16,6 +16,7 @@ from nmt.data.marian import CODE, MarianSegmenter
 from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.unigram import Unigram
+from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
 from nmt.modeldir import Trained
@@ -61,14 +62,23 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
     }
 
 
-def program(trained: Trained, engine: str, place: str, most: int | None) -> str:
+def program(
+    trained: Trained,
+    engine: str,
+    place: str,
+    most: int | None,
+    classes: Sequence[str] = ("MarianMTModel", "MarianTokenizer"),
+) -> str:
     """The lines for a directory of an engine (ctranslate2 or transformers), at `place`.
 
     `most`: pieces of the longest output that its tables are right for; None: any. Those for
     CTranslate2 read certificate.json, whose `options` are those of translate_batch, and `files`.
+    `classes`: of transformers, for model and tokenizer.
     """
     source, target = trained.source.segmenter, trained.target.segmenter
     decode = trained.settings.decode.by_beam()
+    sides = trained.source.vocabulary, trained.target.vocabulary
+    source_prefix, target_prefix = prefixes(decode, *sides)
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
@@ -91,6 +101,9 @@ def program(trained: Trained, engine: str, place: str, most: int | None) -> str:
         invisible=INVISIBLE.pattern,
         control=CONTROL.pattern,
         code=CODE.pattern,
+        classes=classes,
+        source_language=next(iter(source_prefix), None),
+        target_language=next(iter(target_prefix), None),
         CODES=CODES,
         PIECES=PIECES,
     )

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
 from nmt.exchange.adapter import CTRANSLATE2, Adapter
-from nmt.exchange.ctranslate2_names import STACKS, Naming, names
+from nmt.exchange.ctranslate2_names import STACKS, Naming, names, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
@@ -23,7 +23,15 @@ class WeightsAdapter(Adapter):
         super().__init__(trained)
         self._sites = ctranslate2_spec.positions(trained.settings, trained.model, LONGEST)
         both = names(trained.source.vocabulary, trained.target.vocabulary)
-        self.naming = Naming(*both, *(self._sites[stack].limit for stack in STACKS))
+        vocabularies = trained.source.vocabulary, trained.target.vocabulary
+        self._prefixes = prefixes(trained.settings.decode, *vocabularies)
+        limits = [
+            most and most - len(prefix)
+            for most, prefix in zip(
+                (self._sites[s].limit for s in STACKS), self._prefixes, strict=True
+            )
+        ]
+        self.naming = Naming(*both, *limits)
 
     def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
         """Make a directory of CTranslate2's own files, and open it."""
@@ -33,13 +41,14 @@ class WeightsAdapter(Adapter):
         spec.save(str(directory))
         computed_in = "float32" if precision == "float32" else "default"
         decode = self.trained.settings.decode
-        return CTranslate2Scorer(directory, self.naming, decode, computed_in)
+        return CTranslate2Scorer(directory, self.naming, decode, computed_in, self._prefixes)
 
 
 class CTranslate2Adapter(WeightsAdapter):
     """The same with what nmt and the code of the card read besides."""
 
     title = "CTranslate2"
+    has_languages = True
     on_hub = "ctranslate2"
 
     def written(self, directory: Path, precision: str) -> CTranslate2Scorer:

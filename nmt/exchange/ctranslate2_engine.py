@@ -23,8 +23,8 @@ from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
-from nmt.exchange.ctranslate2_names import Naming, names
-from nmt.exchange.ctranslate2_options import restrictions, search_options
+from nmt.exchange.ctranslate2_names import Naming, names, prefixes
+from nmt.exchange.ctranslate2_options import output_options, restrictions, search_options
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
@@ -114,6 +114,8 @@ class CTranslate2Engine:
         self.source_limit = model.naming.longest_source
         self.target_limit = model.naming.longest_target
         self.ids = {name: number for number, name in enumerate(model.naming.target)}
+        vocabularies = model.source.vocabulary, model.target.vocabulary
+        self.before, self.after = prefixes(decode, *vocabularies)
         self.options = search_options(decode) | restrictions(model.naming, decode.unknown)
         self.threads = threads or cpus.threads()
         self.open = partial(
@@ -185,12 +187,13 @@ class CTranslate2Engine:
         anew = options["length_penalty"] > 0  # all of them are ranked
         results = self.reader.translate_batch(
             [self._named(source) for source in sources],
-            max_decoding_length=limit + 1,  # eos, too
             **options | {"num_hypotheses": beams if anew else n_best, "return_scores": True},
+            **output_options(self.after, len(sources), limit + 1),  # eos, too
         )
+        start = len(self.after)
         for source, result in zip(sources, results, strict=True):
             hypotheses = [
-                self._hypothesis(source, [self.ids[name] for name in pieces], score, limit)
+                self._hypothesis(source, [self.ids[name] for name in pieces[start:]], score, limit)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
             distinct: dict[Any, Hypothesis] = {}  # cut at the limit, two may have become one
@@ -200,24 +203,26 @@ class CTranslate2Engine:
 
     def _hypothesis(self, source: Source, ids: list[int], score: float, limit: int) -> Hypothesis:
         """One output with its score as nmt has it; one that does not end is cut at the limit."""
-        finished = len(ids) <= limit
+        finished, before = len(ids) <= limit, len(self.after)
+        length = before + len(ids)  # a language counts
         if finished:
-            log_prob = score * (len(ids) + 1) ** self.options["length_penalty"]
+            log_prob = score * (length + 1) ** self.options["length_penalty"]
         else:
             ids = ids[:limit]  # it holds one piece more
             log_prob = self._log_prob(source, ids)
-        penalty = length_penalty(len(ids) + finished, self.decode.alpha, self.decode.length_penalty)
+            length = before + len(ids)
+        penalty = length_penalty(length + finished, self.decode.alpha, self.decode.length_penalty)
         return Hypothesis(ids, log_prob / penalty, log_prob, finished)
 
     def _log_prob(self, source: Source, ids: list[int]) -> float:
         """The log-probability of an output without eos."""
-        names = [self.model.naming.target[number] for number in ids]
+        names = [*self.after, *(self.model.naming.target[number] for number in ids)]
         (scored,) = self.reader.score_batch([self._named(source)], [names], max_input_length=0)
-        return sum(scored.log_probs[: len(ids)])
+        return sum(scored.log_probs[len(self.after) : len(names)])
 
     def _named(self, source: Source) -> list[str]:
         """Its pieces; CTranslate2 adds eos itself."""
-        return [self.model.naming.source[number] for number in source.ids[:-1]]
+        return [*self.before, *(self.model.naming.source[number] for number in source.ids[:-1])]
 
 
 def _refuse(decode: Decode) -> None:

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt.config import Model
+from nmt.config import Decode, Model
+from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 
 if TYPE_CHECKING:  # exported models are translated without torch
@@ -47,6 +48,15 @@ def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]
 
     special = [*map(free, SPECIAL)]
     return [*special, *source.to_json()], [*special, *target.to_json()]
+
+
+def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
+    """The pieces, if any, before each source and each target: the languages of the settings."""
+    before, after = (
+        language_id(source, decode.source_language, "decode.source_language"),
+        language_id(target, decode.target_language, "decode.target_language"),
+    )
+    return source.pieces(filter(None, [before])), target.pieces(filter(None, [after]))
 
 
 def weights(model: Any, shape: Model) -> "Iterator[tuple[str, list[nn.Module]]]":

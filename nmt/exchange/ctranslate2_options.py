@@ -1,5 +1,6 @@
 """The options with which CTranslate2 searches as nmt does."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from nmt.config import Decode
@@ -44,3 +45,12 @@ def search_options(decode: Decode) -> dict[str, Any]:
 def is_ranked_anew(decode: Decode) -> bool:
     """Whether hypotheses are scored by a length penalty that CTranslate2 does not have."""
     return decode.beam_size > 1 and decode.alpha > 0 and decode.length_penalty == "wu"
+
+
+def output_options(before: Sequence[str], sources: int, limit: int) -> dict[str, Any]:
+    """Options with which the outputs of so many sources follow a language, if there is one.
+
+    `limit`: of pieces, to which CTranslate2 counts those before an output, too.
+    """
+    prefix = {"target_prefix": [list(before)] * sources} if before else {}
+    return {"max_decoding_length": limit + len(before)} | prefix

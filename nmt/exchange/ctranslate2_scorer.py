@@ -11,11 +11,11 @@ from nmt.config import Decode
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import CTRANSLATE2, Output
 from nmt.exchange.ctranslate2_names import Naming
-from nmt.exchange.ctranslate2_options import restrictions, search_options
+from nmt.exchange.ctranslate2_options import output_options, restrictions, search_options
 from nmt.exchange.samples import MOST
 
 
-def options(naming: Naming, decode: Decode) -> dict[str, Any]:
+def options(naming: Naming, decode: Decode, before: Sequence[str]) -> dict[str, Any]:
     """All arguments of `translate_batch` for settings of a model.
 
     `max_decoding_length` is that of the longest source that the tables are right for, or of MOST
@@ -28,7 +28,7 @@ def options(naming: Naming, decode: Decode) -> dict[str, Any]:
     return (
         search_options(decode)
         | restrictions(naming, decode.unknown)
-        | {"max_decoding_length": limit}
+        | output_options(before, 1, limit)
     )
 
 
@@ -39,17 +39,27 @@ class CTranslate2Scorer:
     absent: Sequence[int] = ()
 
     def __init__(
-        self, directory: Path, naming: Naming, decode: Decode, precision: str = "float32"
+        self,
+        directory: Path,
+        naming: Naming,
+        decode: Decode,
+        precision: str = "float32",
+        prefixes: tuple[list[str], list[str]] = ([], []),
     ) -> None:
-        """`precision`: in which it computes; "default": that of the weights."""
+        """`precision`: in which it computes; "default": that of the weights.
+
+        `prefixes`: the pieces before source and target.
+        """
         from ctranslate2 import Translator
 
         self._reader = Translator(
             str(directory), compute_type=precision, inter_threads=1, intra_threads=1
         )
-        self._naming, self._choices = naming, restrictions(naming, decode.unknown)
+        self._naming = naming
+        self._before, self._after = prefixes
+        self._choices = restrictions(naming, decode.unknown)
         self.computed_in: str = self._reader.compute_type
-        self.options: Mapping[str, Any] = options(naming, decode.by_beam())
+        self.options: Mapping[str, Any] = options(naming, decode.by_beam(), self._after)
         self.barred: Sequence[int] = FORBIDDEN[decode.unknown]
         self.longest_source, self.longest_target = naming.longest_source, naming.longest_target
 
@@ -60,11 +70,11 @@ class CTranslate2Scorer:
         """Those of each target's ids and eos, in batches that mix lengths."""
         scored = self._reader.score_batch(
             [self._named(source) for source, _ in pairs],
-            [[self._naming.target[i] for i in target] for _, target in pairs],
+            [[*self._after, *(self._naming.target[i] for i in target)] for _, target in pairs],
             max_batch_size=8,
             max_input_length=0,
         )
-        return (torch.tensor(result.log_probs) for result in scored)
+        return (torch.tensor(result.log_probs[len(self._after) :]) for result in scored)
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -77,10 +87,10 @@ class CTranslate2Scorer:
                 **self._choices,
                 beam_size=beam,
                 length_penalty=0,
-                max_decoding_length=limit + 1,  # eos, too
+                **output_options(self._after, 1, limit + 1),  # eos, too
             )
-            output = [ids[piece] for piece in result.hypotheses[0]]
+            output = [ids[piece] for piece in result.hypotheses[0][len(self._after) :]]
             yield Output(output[:limit], len(output) <= limit)
 
     def _named(self, source: list[int]) -> list[str]:
-        return [self._naming.source[i] for i in source]
+        return [*self._before, *(self._naming.source[i] for i in source)]

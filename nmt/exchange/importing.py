@@ -5,20 +5,28 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.exchange import ctranslate2_read, marian_npz_read, marian_read, proof
+from nmt import foreign
+from nmt.errors import UserError
+from nmt.exchange import ctranslate2_read, m2m100_read, marian_npz_read, marian_read, proof
 from nmt.exchange.adapter import Imported
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 
 log = logging.getLogger(__name__)
 
 
-def read(directory: Path, trained_length: int | None = None) -> Imported:
+def read(
+    directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
+) -> Imported:
     """Read the model of a directory, of whichever engine its files are.
 
     `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
-    unknown. Raises UserError (65) for a file that is missing, damaged, or says what cannot be
-    expressed here.
+    unknown. `languages`: of source and target, in models of many. Raises UserError (65) for a file
+    that is missing, damaged, or says what cannot be expressed here.
     """
+    if foreign.model_type(directory) == "m2m_100":
+        return m2m100_read.read(directory, trained_length, languages)
+    if languages:
+        raise UserError("--languages: only M2M100 and NLLB name them by pieces; leave it out")
     if (directory / CTRANSLATE2_WEIGHTS).is_file():
         return ctranslate2_read.read(directory, trained_length)
     if any(directory.glob("*.npz")):

@@ -8,7 +8,6 @@ from typing import Any, TypeVar
 
 from nmt import schema
 from nmt.config import Decode, Model
-from nmt.data.vocab import PAD
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
@@ -119,7 +118,7 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
 def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
     """The default decoding of transformers: our settings, as far as it has them."""
     warn_of_length_penalty(decode, "transformers")
-    never = target.of(i for i in FORBIDDEN[decode.unknown] if i != PAD)
+    never = target.never(FORBIDDEN[decode.unknown])
     return {
         "bad_words_ids": [[number] for number in never],
         "max_length": positions,
@@ -140,7 +139,8 @@ def warn_of_length_penalty(decode: Decode, engine: str) -> None:
 
 def _special(target: MarianIds) -> dict[str, int]:
     """The ids that both files name."""
-    ids = {"decoder_start_token_id": target.pad, "pad_token_id": target.pad}
+    pad = target.pad if target.padding is None else target.padding
+    ids = {"decoder_start_token_id": target.pad, "pad_token_id": pad}
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import BOS, SPECIALS, Vocabulary
+from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
 
@@ -20,7 +20,8 @@ class MarianIds(NamedTuple):
 
     vocabulary: Vocabulary
     order: list[int]  # of each of our ids but PAD and BOS: theirs
-    pad: int  # their id of it
+    pad: int  # their id that starts the decoder: that of padding, but in M2M100
+    padding: int | None = None  # the row of ours, where that has one of its own
 
     @property
     def theirs(self) -> list[int]:
@@ -32,6 +33,12 @@ class MarianIds(NamedTuple):
         theirs = self.theirs
         return [theirs[i - BOS] for i in ids]
 
+    def never(self, ids: Iterable[int]) -> list[int]:
+        """Their ids of forbidden ones of ours; what starts the decoder may also be their eos."""
+        if self.padding is None:
+            return self.of(i for i in ids if i != PAD)
+        return [self.padding if i == PAD else self.order[i - EOS] for i in ids if i != BOS]
+
     def ours(self, ids: Iterable[int]) -> list[int]:
         """Our ids of theirs; their pad becomes BOS."""
         numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}
@@ -39,13 +46,15 @@ class MarianIds(NamedTuple):
 
     def rows(self, table: Tensor) -> Tensor:
         """The rows of their table [ids, ...] in our order; that of BOS is their pad's."""
-        zero = torch.zeros_like(table[:1])
-        return torch.cat([zero, table[self.theirs]])
+        first = torch.zeros_like(table[:1]) if self.padding is None else table[[self.padding]]
+        return torch.cat([first, table[self.theirs]])
 
     def their_rows(self, table: Tensor) -> Tensor:
         """Our rows in the order of their ids; that of our padding has no place there."""
         rows = torch.zeros_like(table[BOS:])
         rows[self.theirs] = table[BOS:]
+        if self.padding is not None:
+            rows[self.padding] = table[PAD]
         return rows
 
     def to_json(self, padding: bool = True) -> dict[str, int]:

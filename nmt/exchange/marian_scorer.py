@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Decode
-from nmt.data.vocab import BOS, EOS, PAD
+from nmt.data.vocab import EOS, PAD
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import TRANSFORMERS, Output
 from nmt.exchange.marian_ids import MarianIds
@@ -22,6 +22,8 @@ class MarianScorer:
     options: Mapping[str, Any] = {}  # those of generation_config.json
     absent: Sequence[int] = (PAD,)
     barred: Sequence[int] = (PAD,)
+    classes = ("MarianMTModel", "MarianTokenizer")  # of transformers
+    languages: Sequence[list[int]] = ([], [])  # their ids before source and target
     longest_source: int | None
     longest_target: int | None
 
@@ -32,15 +34,14 @@ class MarianScorer:
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        model: Any = transformers.MarianMTModel.from_pretrained(directory, local_files_only=True)
-        self.model = model.float().eval()
-        self.tokenizer = transformers.MarianTokenizer.from_pretrained(
-            directory, local_files_only=True
+        model, self.tokenizer = (
+            getattr(transformers, name).from_pretrained(directory, local_files_only=True)
+            for name in self.classes
         )
+        self.model: Any = model.float().eval()
         self.source, self.target = source, target
         self.longest_source = self.longest_target = model.config.max_position_embeddings
-        forbidden = [i for i in FORBIDDEN[decode.unknown] if i != PAD]
-        self._never = [[number] for number in target.of(forbidden)]
+        self._never = [[number] for number in target.never(FORBIDDEN[decode.unknown])]
 
     def source_ids(self, line: str) -> list[int]:
         """The ids of a line, eos included."""
@@ -50,9 +51,13 @@ class MarianScorer:
         """Those of all ids but PAD, which it does not have."""
         for source, target in pairs:
             with torch.inference_mode():
-                before = torch.tensor([self.target.of([BOS, *target])])
+                before = torch.tensor([[*self._start, *self.target.of(target)]])
                 logits = self.model(**self._inputs(source), decoder_input_ids=before).logits[0]
-            yield logits[:, self.target.theirs].log_softmax(-1)
+            yield self.of_ours(logits[len(self._start) - 1 :])
+
+    def of_ours(self, logits: Tensor) -> Tensor:
+        """Log-probabilities of our ids but PAD."""
+        return logits[:, self.target.theirs].log_softmax(-1)
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -62,6 +67,7 @@ class MarianScorer:
             with torch.inference_mode():
                 (row,) = self.model.generate(
                     **self._inputs(source),
+                    decoder_input_ids=torch.tensor([self._start]),
                     num_beams=beam,
                     do_sample=False,
                     length_penalty=0.0,
@@ -70,9 +76,13 @@ class MarianScorer:
                     bad_words_ids=self._never,
                     max_new_tokens=limit + 1,  # eos, too
                 )
-            ids = self.target.ours(row.tolist())[1:]
+            ids = self.target.ours(row.tolist()[len(self._start) :])
             yield Output(ids[:-1], ids[-1] == EOS)
 
+    @property
+    def _start(self) -> list[int]:
+        return [self.target.pad, *self.languages[1]]
+
     def _inputs(self, source: list[int]) -> dict[str, Tensor]:
-        ids = torch.tensor([self.source.of([*source, EOS])])
+        ids = torch.tensor([[*self.languages[0], *self.source.of([*source, EOS])]])
         return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

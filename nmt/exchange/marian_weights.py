@@ -10,8 +10,8 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt.config import Model
-from nmt.data.vocab import PAD
-from nmt.encodings.sinusoids import sinusoids
+from nmt.data.vocab import BOS, PAD
+from nmt.encodings.sinusoids import Denominator, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
 
@@ -43,6 +43,7 @@ _MODULES = {
     "fc2": "feedforward.outer",
     "final_layer_norm": "around_feedforward.norm",
 }  # of a layer: their name -> ours
+_NORMS = {f"{stack}.layer_norm": f"{stack}.norm" for stack in ("encoder", "decoder")}  # of stacks
 
 
 def read(directory: Path) -> dict[str, Tensor]:
@@ -51,29 +52,43 @@ def read(directory: Path) -> dict[str, Tensor]:
     where = safe if safe.exists() else pickled
     try:
         if where == safe:
-            tensors: Any = safetensors.torch.load(safe.read_bytes())
+            tensors: Any = safetensors.torch.load_file(safe)  # it stays on disk
         else:
             tensors = torch.load(pickled, map_location="cpu", weights_only=True)
     except OSError as error:
-        raise UserError(f"{where}: {error.strerror}; it is incomplete", Exit.DATA) from None
+        why = error.strerror or "no such file"
+        raise UserError(f"{where}: {why}; it is incomplete", Exit.DATA) from None
     except Exception as error:  # of a damaged file torch raises whatever it comes upon
         if not isinstance(error, SafetensorError) and where == safe:
             raise
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise UserError(f"{where}: expected names of tensors", Exit.DATA)
+    if (directory / "adapter_config.json").exists() or any(
+        not (tensor.is_floating_point() and tensor.itemsize > 1) for tensor in tensors.values()
+    ):
+        raise UserError(
+            f"{directory}: weights of an adapter, or quantised; give the whole model in float32 or "
+            "float16",
+            Exit.DATA,
+        )
     if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
         raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
     return {name: tensor.float() for name, tensor in tensors.items()}
 
 
-def take_positions(directory: Path, tensors: dict[str, Tensor], dim: int) -> None:
+def take_positions(
+    directory: Path, tensors: dict[str, Tensor], dim: int, fairseq: bool = False
+) -> None:
     """Take the tables of positions away; UserError (65) unless they are the usual sinusoids."""
+    denominator: Denominator = "tensor2tensor" if fairseq else "paper"
     for side in ("encoder", "decoder"):
-        name = f"model.{side}.embed_positions.weight"
+        name = f"model.{side}.embed_positions.weight{'s' if fairseq else ''}"
         if (table := tensors.pop(name, None)) is None:
             continue
-        usual = sinusoids(torch.arange(len(table)), dim, layout="halves")
+        usual = sinusoids(torch.arange(len(table)), dim, "halves", denominator)
+        if fairseq:
+            usual[1] = 0  # of padding
         if table.shape != usual.shape or (table - usual).abs().max() > TABLE_ERROR:
             raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)
 
@@ -92,6 +107,8 @@ def to_ours(
         module, _, kind = inner.rpartition(".")
         if module in _MODULES and stack in ("encoder", "decoder"):
             ours[f"{stack}.layers.{number}.{_MODULES[module]}.{kind}"] = tensor
+        elif (norm := short.rpartition("."))[0] in _NORMS:
+            ours[f"{_NORMS[norm[0]]}.{norm[2]}"] = tensor
         elif short in (_SHARED, _SOURCE, _TARGET, _OUTPUT):
             matrices[short] = tensor
         elif name == "final_logits_bias":
@@ -109,7 +126,7 @@ def to_ours(
         ours[f"{name}.weight"] = side.rows(table)
     _check_rows(directory, "final_logits_bias", len(bias), target)
     ours["output.bias"] = target.rows(bias)
-    ours["output.bias"][PAD] = NEVER
+    ours["output.bias"][PAD if target.padding is None else BOS] = NEVER
     return ours
 
 
@@ -145,10 +162,13 @@ def to_theirs(
         side = source if ours == "source_embedding" else target
         table = model.get_submodule(ours).weight
         tensors[name if name == _OUTPUT else f"model.{name}"] = side.their_rows(table[:, order])
-    tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
+    if target.padding is None:
+        tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
     passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
     for stack, count in passes.items():
         layers = model.get_submodule(stack).layers
+        for kind, values in model.get_submodule(stack).norm.named_parameters():
+            tensors[f"model.{stack}.layer_norm.{kind}"] = values[order]
         for number in range(count):
             for theirs, inner in _MODULES.items():
                 if stack == "encoder" and "cross" in inner:
@@ -157,7 +177,7 @@ def to_theirs(
                 where = f"model.{stack}.layers.{number}.{theirs}"
                 for kind, values in part.named_parameters():
                     tensors[f"{where}.{kind}"] = _ordered(values, inner, kind, order)
-    return {name: t.detach().float().cpu().clone().contiguous() for name, t in tensors.items()}
+    return {name: t.detach().float().cpu().contiguous() for name, t in tensors.items()}
 
 
 def _ordered(values: Tensor, inner: str, kind: str, order: Tensor) -> Tensor:

@@ -12,8 +12,9 @@ from random import Random
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from nmt import build
 from nmt.config import Decode
 from nmt.data.normalise import normalise
 from nmt.data.progress import shown
@@ -179,12 +180,13 @@ def _searches(measurements: Mapping[str, Any], precision: str) -> Iterator[str]:
 
 
 def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
-    """A model that never gives some ids any probability: a copy, in which they have this logit."""
+    """A model that never gives some ids any probability: one in which they have this logit."""
     if not ids:
         return trained
-    model = deepcopy(trained.model)
-    with torch.no_grad():
-        model.output.bias[list(ids)] = logit
+    model = build.shallow(trained.model)
+    bias = model.output.bias.detach().clone()
+    bias[list(ids)] = logit
+    model.output.bias = nn.Parameter(bias)
     return trained._replace(model=model)
 
 

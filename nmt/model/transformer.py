@@ -64,6 +64,8 @@ class Transformer(nn.Module):
         self.length_head = LengthHead(config.dim) if config.length_head else None
         self.ponder_cost = config.ponder_cost
         self.source_eos, self.target_bos = config.source_eos, config.target_bos
+        self.source_language: int | None = None  # an id before each source
+        self.target_language: int | None = None  # an id after bos, which nothing predicts
         self._initialise()
 
         def site(name: str, layers: int, vocab: int) -> Encodings:
@@ -156,7 +158,14 @@ class Transformer(nn.Module):
     def limits(self, training: bool) -> Limits:
         """The longest sequences that the encodings support, in training or evaluation."""
         source, target, both = (site.max_length(training) for site in self.sites.values())
-        return Limits(least([source, both]), least([target, both]))
+        longest = least([source, both]), least([target, both])
+        languages = self.source_language, self.target_language
+        return Limits(
+            *(
+                most if most is None or language is None else most - 1
+                for most, language in zip(longest, languages, strict=True)
+            )
+        )
 
     @property
     def column_ranges(self) -> dict[str, range]:
@@ -182,6 +191,8 @@ class Transformer(nn.Module):
         long as what is to be predicted. `columns`: integers [batch, source | 1].
         """
         memory, allowed, ponder = self.encode(source, columns)
+        predicted = target.shape[1]
+        target = _with_language(target, self.target_language, 1)
         n, device = target.shape[1], target.device
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
         full_pass = partial(
@@ -196,12 +207,13 @@ class Transformer(nn.Module):
         decoder = full_pass(
             "decoder", allowed=mask, causal=True, tokens=target, columns=columns or {}
         )
-        cross = full_pass("cross", keys=source.shape[1], allowed=allowed)
+        cross = full_pass("cross", keys=allowed.shape[-1], allowed=allowed)
         x, target_ponder = self._decode(target, rounded(memory), decoder, cross)
+        states = x[:, n - predicted :]
         if not self.training:
-            return Hidden(x, None)
-        ponders = [(ponder, self._source_mask(source)), (target_ponder, target != PAD)]
-        return Hidden(x, self._auxiliary_loss(ponders, memory, allowed, lengths))
+            return Hidden(states, None)
+        ponders = [(ponder, allowed[:, 0, 0]), (target_ponder, target != PAD)]
+        return Hidden(states, self._auxiliary_loss(ponders, memory, allowed, lengths))
 
     def _auxiliary_loss(
         self,
@@ -233,7 +245,11 @@ class Transformer(nn.Module):
     def encode(
         self, source: Tensor, columns: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States [batch x streams, source, dim], mask [batch, 1, 1, source], and ponder times."""
+        """States [batch x streams, source, dim], mask [batch, 1, 1, source], and ponder times.
+
+        Where the model has a source language, its piece comes first.
+        """
+        source = _with_language(source, self.source_language, 0)
         real = self._source_mask(source)
         allowed = real[:, None, None, :]
         context = passes.whole(
@@ -269,6 +285,8 @@ class Transformer(nn.Module):
         length head. Raises ValueError where the encodings need them and there is no length head.
         """
         memory, allowed, _ = self.encode(source, columns)
+        if lengths is not None and self.target_language is not None:
+            lengths = lengths + 1  # its piece counts, as in training
         if lengths is None and self.needs_lengths and self.length_head is not None:
             lengths = self.length_head(memory[:: self.streams], allowed)
         if lengths is None and self.needs_lengths:
@@ -276,7 +294,13 @@ class Transformer(nn.Module):
         return State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
-        """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state."""
+        """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state.
+
+        Where the model has a target language, bos at the beginning is followed by its piece.
+        """
+        if state.length == 0 and self.target_language is not None:
+            self.advance(tokens[:, None], state)
+            tokens = torch.full_like(tokens, self.target_language)
         return self.logits(self.advance(tokens[:, None], state)[:, -1])
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
@@ -336,3 +360,10 @@ class Transformer(nn.Module):
             )
 
         return self.decoder(x, encodings, [decoder, cross], run)
+
+
+def _with_language(ids: Tensor, language: int | None, at: int) -> Tensor:
+    """Ids [batch, length] with one more at a place of each row; no GPU is waited for."""
+    if language is None:
+        return ids
+    return torch.cat([ids[:, :at], ids.new_full((len(ids), 1), language), ids[:, at:]], dim=1)

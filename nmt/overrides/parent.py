@@ -17,6 +17,7 @@ from nmt.storage import manifest
 from nmt.storage.modelpath import locate, open_model
 
 START = "trainer.init_from"
+LANGUAGES = ("source_language", "target_language")  # of decode: the parent's, unless set
 INHERITED = ("segmenter", "data.normalize")  # always the parent's: they define the ids
 TREATMENT = {  # keys of data about the use of a text; the others say which text it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
@@ -141,10 +142,13 @@ def inherited(
             model_keys |= set(values_of("encoding", option, folders).get("model", ()))
         model |= {key: value for key, value in known["model"].items() if key not in model_keys}
     encoding = plain["encoding"] if "encoding" in keys else known["encoding"]
+    decode = plain["decode"] | {
+        key: known["decode"][key] for key in LANGUAGES if f"decode.{key}" not in keys
+    }
     data = {**plain["data"], "normalize": parent.data.normalize}
     return {
         **plain, "model": model, "encoding": encoding, "data": data,
-        "segmenter": known["segmenter"],
+        "segmenter": known["segmenter"], "decode": decode,
     }  # fmt: skip
 
 

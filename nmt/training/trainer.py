@@ -89,8 +89,11 @@ class Trainer:
             self.world.all_reduce,
         )
         torch.manual_seed(settings.seed)
-        sizes = len(prepared.source.vocabulary), len(prepared.target.vocabulary)
-        self.model = build.transformer(settings, *sizes).to(self.device).train()
+        self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
+        self.model = (
+            build.transformer(settings, *map(len, self.vocabularies)).to(self.device).train()
+        )
+        build.set_languages(self.model, settings.decode, *self.vocabularies)
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
         freeze(self.model, self.options.freeze)
@@ -118,7 +121,7 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
         self.meter = Meter()
-        self.divergence = Divergence(sizes[1], self.plan.updates)
+        self.divergence = Divergence(len(self.vocabularies[1]), self.plan.updates)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:
@@ -146,8 +149,7 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            vocabularies = self.prepared.source.vocabulary, self.prepared.target.vocabulary
-            graft(self.model, self.settings, parent, *vocabularies)
+            graft(self.model, self.settings, parent, *self.vocabularies)
             self.parent_sha256 = modelfiles.weights_sha256(parent)
             self.average.restart()
 

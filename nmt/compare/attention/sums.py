@@ -80,8 +80,10 @@ class BatchSums:
         running = p.new_ones(len(p), p.shape[2])  # [batch, query]
         if record.running is not None:
             running = record.running.to(p.dtype)
-        p = p * running[:, None, :, None]  # [batch, heads, query, key]
         queries, keys = self.queries[record.site], self.keys[record.site]
+        p = p[:, :, -queries.shape[1] :, -keys.shape[1] :]  # without pieces for languages
+        running = running[:, -queries.shape[1] :]
+        p = p * running[:, None, :, None]  # [batch, heads, query, key]
         p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
         self.distances[record.site].append(_distances(p))
         if record.site == "cross":

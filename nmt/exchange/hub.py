@@ -1,0 +1,35 @@
+"""Models of the Hugging Face hub, downloaded by huggingface_hub: the files that a reader needs."""
+
+from pathlib import Path
+
+from nmt.errors import Exit, UserError
+from nmt.exchange.adapter import Library
+
+HUB = Library("huggingface_hub", "hub")
+FILES = (
+    *("*config.json", "tokenizer.json", "special_tokens_map.json", "*vocab*", "*.spm"),
+    *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
+)  # patterns of names; not what other frameworks read
+PICKLED = "pytorch_model.bin"  # where there is no other
+
+
+def download(name: str) -> Path:
+    """The directory of a model called OWNER/NAME, in huggingface_hub's cache.
+
+    UserError (69) where the library is not installed, or the model cannot be had.
+    """
+    HUB.require(name)
+    from huggingface_hub import snapshot_download
+
+    try:
+        place = Path(snapshot_download(name, allow_patterns=[*FILES]))
+        if not any([*place.glob("model*.safetensors*"), *place.glob("model.bin")]):
+            place = Path(snapshot_download(name, allow_patterns=[*FILES, PICKLED]))
+    except Exception as error:  # of a network it raises what its own libraries do
+        reason = " ".join(str(error).split())[:200]
+        raise UserError(
+            f"{name}: cannot be downloaded from the Hugging Face hub ({reason}); where there is a "
+            "network, hf download or git clone makes a directory, which can be imported",
+            Exit.UNAVAILABLE,
+        ) from None
+    return place

@@ -1,0 +1,63 @@
+"""M2M100 and NLLB models as Hugging Face stores them, read from their directory.
+
+Nothing is left out in silence: what would compute something else is refused by name.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from nmt import build, modeldir, preflight
+from nmt.data.side import Side
+from nmt.data.unigram import Unigram
+from nmt.errors import UserError
+from nmt.exchange import m2m100_tokens, marian_config, marian_weights
+from nmt.exchange.adapter import TRANSFORMERS, Imported
+from nmt.exchange.files import sentencepiece
+from nmt.exchange.m2m100_config import START, M2M100Config
+from nmt.exchange.m2m100_scorer import M2M100Scorer
+from nmt.exchange.settings import settings_of
+from nmt.modeldir import Trained
+
+ENCODING = {"layout": "halves", "denominator": "tensor2tensor", "at.index.start": START}
+
+
+def read(
+    directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
+) -> Imported:
+    """Read a model with its segmenter; it is not compared with other software here.
+
+    `trained_length`: pieces of the longest source in training, None: unknown. `languages`: of
+    source and target at first; None: what the tokenizer's config says. Raises UserError (65) for a
+    file that is missing, damaged, or says what is not understood here; (2) for no language, or
+    one that it does not know.
+    """
+    config = marian_config.read(M2M100Config, directory / "config.json")
+    ids, named = m2m100_tokens.read(directory, config.vocab_size)
+    source, target = languages or named
+    if source is None or target is None:
+        raise UserError(
+            f"{directory}: a model of many languages, of which its tokenizer names no two; add "
+            "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
+        )
+    generation = marian_config.read_generation(directory)
+    overrides = [
+        *("encoding=absolute", *(f"encoding.absolute.{key}={v}" for key, v in ENCODING.items())),
+        *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),
+        *(f"decode.source_language={source}", f"decode.target_language={target}"),
+    ]
+    settings = settings_of(overrides, config.shape(), trained_length, True)
+    side = Side(sentencepiece(Unigram, directory / m2m100_tokens.SPM, source), ids.vocabulary)
+    preflight.check(settings)
+    with build.Uninitialised():
+        model = build.transformer(settings, *[len(ids.vocabulary)] * 2).eval()
+    tensors = marian_weights.read(directory)
+    marian_weights.take_positions(directory, tensors, config.d_model, fairseq=True)
+    ours = marian_weights.to_ours(directory, tensors, settings.model.tie, ids, ids)
+    modeldir.set_weights(model, ours, directory)
+    build.set_languages(model, settings.decode, ids.vocabulary, ids.vocabulary)
+    trained = Trained(settings, model, side, side, {"longest_source": trained_length})
+    tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
+    return Imported(
+        trained, TRANSFORMERS, partial(M2M100Scorer, directory, settings.decode, ids, tokenizer)
+    )

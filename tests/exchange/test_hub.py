@@ -1,0 +1,79 @@
+"""A name of the Hugging Face hub is downloaded where its library is installed."""
+
+import shutil
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import Any
+
+import huggingface_hub
+import pytest
+
+from nmt import modeldir
+from nmt.cli import import_model
+from nmt.errors import Exit
+from nmt.exchange import samples
+from tests.exchange.m2m100_models import make
+
+NAME = "owner/model-1.5"
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_name_is_downloaded_and_imported(
+    pickled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked for suffices, and no file of another framework is among it."""
+    remote, cache = tmp_path / "remote", tmp_path / "cache"
+    model = make(remote)
+    if pickled:
+        import torch
+
+        torch.save(model.state_dict(), remote / "pytorch_model.bin")
+        (remote / "model.safetensors").unlink()
+    for name in ("tf_model.h5", "rust_model.ot", "README.md", ".gitattributes"):
+        (remote / name).write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(samples, "MADE_UP", 2)
+    monkeypatch.setattr(samples, "BEYOND", 20)
+    monkeypatch.setattr(samples, "LONG", 1)
+
+    def snapshot(name: str, allow_patterns: list[str]) -> str:
+        assert name == NAME
+        cache.mkdir(exist_ok=True)
+        for file in remote.iterdir():
+            if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
+                shutil.copy(file, cache)
+        return str(cache)
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    assert import_model.main([NAME, "made"]) == Exit.OK
+    assert modeldir.load("made").settings.decode.target_language == "eng_Latn"
+    weights = "pytorch_model.bin" if pickled else "model.safetensors"
+    kinds = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
+    found = {file.name for file in cache.iterdir()}
+    assert found == kinds | {"sentencepiece.bpe.model", weights}
+
+
+def test_without_a_network_one_clear_error_says_how_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    def snapshot(*_: Any, **__: Any) -> str:
+        raise huggingface_hub.errors.LocalEntryNotFoundError("An error happened\nwhile trying")
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    assert import_model.main([NAME, "made"]) == Exit.UNAVAILABLE
+    (message,) = [line for line in capsys.readouterr().err.split("\n") if line.startswith("nmt:")]
+    assert message.startswith(f"nmt: {NAME}: cannot be downloaded") and "while trying" in message
+    assert "hf download or git clone" in message and not list(tmp_path.iterdir())
+
+
+def test_a_directory_of_that_name_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", None)  # must not be called
+    (tmp_path / NAME).mkdir(parents=True)
+    assert import_model.main([NAME, "made"]) == Exit.DATA
+    assert "holds no config.json" in capsys.readouterr().err
+    assert import_model.main(["owner/other", "made"]) == Exit.NO_INPUT  # a mistyped path

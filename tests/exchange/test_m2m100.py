@@ -1,0 +1,434 @@
+"""M2M100 and NLLB models are read and written as transformers has them, or refused by name."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import safetensors.torch
+import torch
+
+from nmt import modeldir
+from nmt.cli import export_model, import_model, score, translate
+from nmt.cli.train import main as train
+from nmt.config import with_decode
+from nmt.data.toy import pairs
+from nmt.data.vocab import BOS
+from nmt.decode.translator import Translator
+from nmt.encodings.positions import Index
+from nmt.errors import Exit, UserError
+from nmt.exchange import exporting, importing, m2m100_read, proof, samples
+from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
+from nmt.machine.device_name import DeviceName
+from nmt.modeldir import Trained
+from tests.encodings.agreement import theirs
+from tests.exchange.m2m100_models import KINDS, make, write
+from tests.exchange.test_card_code import by_the_card
+from tests.exchange.test_card_code import clients as clients
+
+LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
+FILES = {"nllb": "tokenizer.json", "m2m100": "vocab.json"}  # that number the pieces
+
+
+@pytest.fixture(autouse=True)
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few samples of up to 40 pieces."""
+    monkeypatch.setattr(samples, "MADE_UP", 4)
+    monkeypatch.setattr(samples, "BEYOND", 40)
+    monkeypatch.setattr(samples, "LONG", 2)
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("m2m100")
+    for kind in KINDS:
+        make(place / kind, kind, updates=90)
+    return place
+
+
+@pytest.fixture
+def copied(models: Path, tmp_path: Path) -> Path:
+    """A directory to be spoiled."""
+    return Path(shutil.copytree(models / "nllb", tmp_path / "copied"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
+    imported = importing.read(models / kind)
+    found = importing.certify(imported, LINES)
+    assert found["compared_with"].startswith("transformers 5")
+    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
+    for search in ("greedy", "beam_4"):
+        assert found[search]["equal"] == found[search]["compared"]
+    assert found["lines"] == found["greedy"]["compared"] > len(LINES)
+    assert found["beam_4"]["compared"] > 4
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda t: t.model.output.bias[7:9].add_(0.001),
+        lambda t: t.model.decoder.norm.bias.add_(0.01),
+        lambda t: setattr(t.model, "target_language", t.model.source_language),
+        lambda t: setattr(t.model, "source_language", t.model.target_language),
+        lambda t: setattr(t.model.encoder_encodings.entries[0], "positions", Index(start=1)),
+    ],
+)
+def test_whatever_computes_something_else_is_found_out(
+    spoil: Callable[[Trained], Any], models: Path
+) -> None:
+    imported = m2m100_read.read(models / "nllb")
+    with torch.no_grad():
+        spoil(imported.trained)
+    with pytest.raises(UserError, match="log-probabilities in transformers differ by"):
+        importing.certify(imported, LINES[:2])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_another_target_gives_the_translations_of_transformers(kind: str, models: Path) -> None:
+    other = {"nllb": "fra_Latn", "m2m100": "fr"}[kind]
+    trained = m2m100_read.read(models / kind).trained
+    before = trained.model.target_language
+    decode = with_decode(trained.settings, {"target_language": other, "beam_size": "1"}).decode
+    texts = Translator.of(trained, decode).texts(LINES)
+    transformers = theirs("transformers")
+    tokenizer_class = {"nllb": transformers.NllbTokenizer, "m2m100": transformers.M2M100Tokenizer}
+    tokenizer = tokenizer_class[kind].from_pretrained(models / kind)
+    model = transformers.M2M100ForConditionalGeneration.from_pretrained(models / kind)
+    number = tokenizer.convert_tokens_to_ids({"nllb": other, "m2m100": "__fr__"}[kind])
+    for line, text in zip(LINES, texts, strict=True):
+        inputs = tokenizer(line, return_tensors="pt")
+        limit = 2 * (inputs["input_ids"].shape[1] - 2) + 20
+        (ids,) = model.generate(
+            **inputs, forced_bos_token_id=number, num_beams=1, max_new_tokens=limit + 2
+        )
+        known = ids.tolist()[2:]
+        assert " ".join(tokenizer.decode(known, skip_special_tokens=True).split()) == text
+    assert len(set(texts)) > 2
+    assert trained.model.target_language == before  # the model itself is left as it was
+    assert texts != Translator.of(trained, trained.settings.decode).texts(LINES)
+
+
+def test_an_unknown_language_is_refused_with_what_is_near(models: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"decode.source_language=deu_Lat: .* such as deu_Latn"):
+        m2m100_read.read(models / "nllb", languages=("deu_Lat", "eng_Latn"))
+    trained = m2m100_read.read(models / "m2m100").trained
+    decode = with_decode(trained.settings, {"target_language": "Haus"}).decode
+    with pytest.raises(
+        UserError, match=r"decode.target_language=Haus: .* has 100 of them"
+    ) as error:
+        Translator.of(trained, decode)
+    assert error.value.code == Exit.USAGE
+
+
+def test_the_command_translates_as_it_is_told(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, made = tmp_path / "in.txt", tmp_path / "made"
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    arguments = [str(models / "nllb"), str(made), "--samples", str(text)]
+    assert import_model.main([*arguments, "--languages", "deu_Latn,fra_Latn"]) == Exit.OK
+    assert modeldir.load(made).settings.decode.target_language == "fra_Latn"
+    capsys.readouterr()
+    outputs = []
+    for word in ("eng_Latn", "fra_Latn", None):
+        words = [] if word is None else [f"decode.target_language={word}"]
+        assert translate.main([str(made), str(text), *words]) == Exit.OK
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] != outputs[1] == outputs[2]
+    assert translate.main([str(made), str(text), "decode.target_language=fr"]) == Exit.USAGE
+
+
+def test_scores_of_both_engines_and_of_given_translations_agree(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = m2m100_read.read(models / "nllb").trained
+    exporting.export(trained, tmp_path / "ct2", LINES[:3])
+    modeldir.save(trained, tmp_path / "model")
+    exported = load(tmp_path / "ct2")
+    for penalty in ("power", "wu"):
+        decode = with_decode(trained.settings, {"length_penalty": penalty}).decode
+        engine = CTranslate2Engine(exported, decode, DeviceName("cpu"), 1)
+        both = [
+            [best[0] for best in Translator(sides, decode, reader).translate(LINES)]
+            for sides, reader in (
+                (trained, Translator.of(trained, decode).engine),
+                (exported, engine),
+            )
+        ]
+        assert [t.text for t in both[0]] == [t.text for t in both[1]]
+        assert [t.score for t in both[0]] == pytest.approx([t.score for t in both[1]], abs=1e-3)
+    for name, lines in (("in", LINES), ("out", [t.text for t in both[0]])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    assert score.main([*map(str, (tmp_path / "model", tmp_path / "in", tmp_path / "out"))]) == 0
+    log_prob, length = capsys.readouterr().out.split("\n")[0].split("\t")
+    expected = both[0][0].score * (6 + int(length)) / 6  # the language counts, as one more
+    assert float(log_prob) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) -> None:
+    modeldir.save(m2m100_read.read(models / kind).trained, tmp_path / "model")
+    command = [str(tmp_path / "model"), str(tmp_path / "back"), "--to", "m2m100"]
+    assert export_model.main(command) == Exit.OK
+    for name in ("model.safetensors", "sentencepiece.bpe.model"):
+        assert (tmp_path / "back" / name).read_bytes() == (models / kind / name).read_bytes(), name
+    one, other = (
+        json.loads((place / FILES[kind]).read_bytes())
+        for place in (models / kind, tmp_path / "back")
+    )
+    assert one == other if kind == "m2m100" else one["model"] == other["model"]
+    again = m2m100_read.read(tmp_path / "back").trained
+    assert again.source.to_json() == m2m100_read.read(models / kind).trained.source.to_json()
+    assert export_model.main(
+        [*command[:1], str(tmp_path / "x"), *command[2:], "--precision", "int8"]
+    )
+
+
+def test_names_and_positions_are_those_of_ctranslate2s_own_converter(
+    models: Path, tmp_path: Path
+) -> None:
+    from ctranslate2 import Translator as Reader
+    from ctranslate2.converters import TransformersConverter
+
+    trained = m2m100_read.read(models / "nllb").trained
+    exporting.export(trained, tmp_path / "ours", LINES[:3])
+    TransformersConverter(str(models / "nllb")).convert(str(tmp_path / "theirs"))
+    pieces = [trained.source.segmenter.encode(line) for line in LINES]
+    outputs = []
+    for name in ("ours", "theirs"):
+        reader = Reader(str(tmp_path / name), intra_threads=1)
+        outputs.append([
+            result.hypotheses[0]
+            for result in reader.translate_batch(
+                [
+                    ["deu_Latn", *line, *(["</s>"] if name == "theirs" else [])]
+                    for line in pieces
+                ],
+                target_prefix=[["eng_Latn"]] * len(pieces),
+                beam_size=1,
+            )
+        ])  # fmt: skip
+    assert outputs[0] == outputs[1] and all(line[0] == "eng_Latn" for line in outputs[0])
+
+
+def test_by_the_lines_of_the_card_without_nmt(models: Path, tmp_path: Path, clients: Path) -> None:
+    trained = m2m100_read.read(models / "m2m100").trained
+    found = exporting.export(trained, tmp_path / "made", LINES)
+    assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
+    texts = Translator.of(trained, trained.settings.decode).texts(["", *LINES])
+    assert by_the_card(tmp_path / "made", ["", *LINES], clients) == texts
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda m: m.output.bias[7].fill_(0.5), r"output.bias: cannot be exported to M2M100"),
+        (lambda m: m.output.weight[BOS].add_(0.5), "the embedding of bos: cannot be exported"),
+    ],
+)
+def test_what_training_changed_and_m2m100_has_not_is_refused(
+    change: Callable[[Any], Any], message: str, models: Path, tmp_path: Path
+) -> None:
+    trained = m2m100_read.read(models / "nllb").trained
+    with torch.no_grad():
+        change(trained.model)
+    with pytest.raises(UserError, match=message) as error:
+        exporting.export(trained, tmp_path / "made", LINES, "m2m100")
+    assert error.value.code == Exit.USAGE and not (tmp_path / "made").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["encoding=relative", "model.tie=all"], "encoding of the encoder: cannot be exported"),
+        (["model.norm=post"], "model.norm=post: cannot be exported to M2M100"),
+        (["model.tie=none"], "model.tie=none: cannot be exported to M2M100"),
+        (["model.tie=all"], "decode.source_language and target_language: cannot be exported"),
+    ],
+)
+def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
+    from tests.exchange.test_marian_export import made
+
+    positions = [f"encoding.absolute.{key}={value}" for key, value in m2m100_read.ENCODING.items()]
+    usual = [] if "encoding=relative" in words else ["encoding=absolute", *positions]
+    trained = made(*usual, "model.norm=pre", *words, shared=True)
+    with pytest.raises(UserError, match=message):
+        exporting.export(trained, tmp_path / "made", LINES, "m2m100")
+
+
+@pytest.mark.parametrize("to", ["marian", "argos"])
+def test_engines_without_languages_refuse_them(to: str, models: Path, tmp_path: Path) -> None:
+    trained = m2m100_read.read(models / "nllb").trained
+    with pytest.raises(UserError, match=r"decode.source_language=deu_Latn: cannot be exported"):
+        exporting.export(trained, tmp_path / "x.argosmodel", LINES, to)
+
+
+def changed(name: str, **values: Any) -> Callable[[Path], None]:
+    """Changes keys of a JSON file; ...: takes one away."""
+
+    def change(place: Path) -> None:
+        content = {**json.loads((place / name).read_bytes()), **values}
+        write(place / name, {key: value for key, value in content.items() if value is not ...})
+
+    return change
+
+
+def weights(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
+    """Changes the tensors."""
+
+    def spoil(place: Path) -> None:
+        tensors = safetensors.torch.load((place / "model.safetensors").read_bytes())
+        change(tensors)
+        safetensors.torch.save_file(tensors, place / "model.safetensors")
+
+    return spoil
+
+
+def removed(*names: str) -> Callable[[Path], None]:
+    """Takes files away."""
+
+    def remove(place: Path) -> None:
+        for name in names:
+            (place / name).unlink()
+
+    return remove
+
+
+def cut(place: Path) -> None:
+    data = (place / "model.safetensors").read_bytes()
+    (place / "model.safetensors").write_bytes(data[: len(data) // 2])
+
+
+def pickled(place: Path) -> None:
+    (place / "model.safetensors").unlink()
+    torch.save({"model.shared.weight": Path("x")}, place / "pytorch_model.bin")
+
+
+WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "no weights": (removed("model.safetensors"), "pytorch_model.bin: No such file"),
+    "no pieces": (removed("sentencepiece.bpe.model"), "sentencepiece.bpe.model: No such file"),
+    "no numbers": (removed("tokenizer.json"), "tokenizer.json: No such file"),
+    "damaged": (cut, "model.safetensors: damaged, or holds more than tensors"),
+    "a pickle": (pickled, "pytorch_model.bin: damaged, or holds more than tensors"),
+    "post-norm": (changed("config.json", normalize_before=False), "normalize_before=False: choose"),
+    "activation": (changed("config.json", activation_function="tanh"), "activation_function=tanh"),
+    "not scaled": (changed("config.json", scale_embedding=False), "scale_embedding=False: choose"),
+    "untied": (changed("config.json", tie_word_embeddings=False), "tie_word_embeddings=false: wh"),
+    "another matrix": (
+        weights(lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1})),
+        "shared.weight, lm_head.weight differ, and should be one matrix",
+    ),
+    "start": (changed("config.json", decoder_start_token_id=0), "decoder_start_token_id=0: "),
+    "width": (changed("config.json", d_model=18), "config.json asks for"),
+    "layers": (changed("config.json", encoder_layers=3), "the tensor encoder.layers.2"),
+    "shape": (
+        weights(lambda t: t.update({"model.encoder.layer_norm.bias": torch.ones(3)})),
+        r"encoder.norm.bias is \[3\]",
+    ),
+    "extra": (weights(lambda t: t.update(extra=torch.ones(2))), r"the tensor extra, \[2\], has no"),
+    "positions": (
+        weights(lambda t: t.update({"model.encoder.embed_positions.weights": torch.ones(9, 16)})),
+        "holds other positions than sinusoids",
+    ),
+    "vocabulary": (changed("config.json", vocab_size=100), "but config.json has a vocab_size of 1"),
+    "rows": (changed("config.json", vocab_size=130), "the vocabulary has 130 pieces, but shared"),
+    "an adapter": (
+        lambda place: write(place / "adapter_config.json", {"peft_type": "LORA"}),
+        "weights of an adapter, or quantised",
+    ),
+    "quantised": (
+        weights(lambda t: t.update({"model.decoder.layers.0.fc1.bias": torch.ones(32).char()})),
+        "weights of an adapter, or quantised",
+    ),
+    "quantised by config": (
+        changed("config.json", quantization_config={"load_in_8bit": True}),
+        "quantization_config=",
+    ),
+    "legacy": (changed("tokenizer_config.json", legacy_behaviour=True), "legacy_behaviour=true"),
+    "no language": (
+        changed("tokenizer_config.json", src_lang=...),
+        "add --languages SOURCE,TARGET",
+    ),
+    "language": (changed("tokenizer_config.json", tgt_lang="xx"), "decode.target_language=xx: the"),
+    "ids": (changed("tokenizer.json", added_tokens=[{"content": "a", "id": 0}]), "each once"),
+    "numbers": (
+        weights(lambda t: t["model.shared.weight"].fill_(torch.nan)),
+        "numbers that are not finite",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_wrong_directory_is_refused_by_name(name: str, copied: Path, tmp_path: Path) -> None:
+    spoil, message = WRONG[name]
+    spoil(copied)
+    with pytest.raises(UserError, match=message) as error:
+        importing.read(copied)
+    assert error.value.code in (Exit.DATA, Exit.USAGE)
+    assert import_model.main([str(copied), str(tmp_path / "made")]) == error.value.code
+    assert not (tmp_path / "made").exists()
+
+
+def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
+    """Several names of the matrix, the sinusoids, and a .bin in place of safetensors."""
+    expected = m2m100_read.read(copied).trained.model.state_dict()
+    tensors = safetensors.torch.load((copied / "model.safetensors").read_bytes())
+    shared = tensors["model.shared.weight"]
+    model = theirs("transformers").M2M100ForConditionalGeneration.from_pretrained(copied)
+    for stack in ("encoder", "decoder"):
+        tensors[f"model.{stack}.embed_tokens.weight"] = shared
+        table = getattr(model.model, stack).embed_positions.weights
+        tensors[f"model.{stack}.embed_positions.weights"] = table
+    (copied / "model.safetensors").unlink()
+    torch.save(tensors | {"lm_head.weight": shared}, copied / "pytorch_model.bin")
+    found = m2m100_read.read(copied).trained.model.state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+
+
+def test_languages_are_for_models_that_name_them_by_pieces(tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text('{"model_type": "marian"}')
+    with pytest.raises(UserError, match="--languages: only M2M100 and NLLB"):
+        importing.read(tmp_path, None, ("de", "en"))
+
+
+@pytest.mark.slow
+def test_a_lengthened_one_is_translated_without_nmt(
+    models: Path, tmp_path: Path, clients: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    parent, child = tmp_path / "parent", tmp_path / "child"
+    command = [str(models / "nllb"), str(parent), "--trained-length", "30"]
+    assert import_model.main(command) == 0
+    assert train([
+        *("experiment=lengthen", f"parent={parent}", "name=child", f"runs={tmp_path}", "data=toy"),
+        *(f"data.cache={tmp_path / 'cache'}", "trainer.max_steps=20", "data.train_pairs=300"),
+        *("data.dev_pairs=20", "data.test_pairs=20", "trainer.batch_tokens=800"),
+        *("trainer.device=cpu", "trainer.tensorboard=false", "encoding=relative", "tau=8"),
+        *("decode=greedy", "decode.unknown=allow"),  # as CTranslate2 searches
+    ]) == 0  # fmt: skip
+    trained = modeldir.load(child)
+    decode = trained.settings.decode
+    assert (decode.source_language, decode.target_language) == ("deu_Latn", "eng_Latn")
+    assert trained.model.target_language is not None and "relative" in trained.settings.encoding
+    assert export_model.main([str(child), str(tmp_path / "ct2"), "--to", "ctranslate2"]) == 0
+    texts = Translator.of(trained, decode).texts(LINES)
+    assert by_the_card(tmp_path / "ct2", LINES, clients) == texts
+    assert len(set(texts)) > 2
+    with pytest.raises(UserError, match="encoding of the encoder: cannot be exported to M2M100"):
+        exporting.export(trained, tmp_path / "x", LINES, "m2m100")
+
+
+@pytest.mark.slow
+def test_what_training_leaves_as_it_is_goes_back(models: Path, tmp_path: Path) -> None:
+    modeldir.save(m2m100_read.read(models / "nllb", 30).trained, tmp_path / "parent")
+    assert train([
+        *(f"trainer.init_from={tmp_path / 'parent'}", "name=child", f"runs={tmp_path}", "data=toy"),
+        *(f"data.cache={tmp_path / 'cache'}", "trainer.max_steps=4", "data.train_pairs=100"),
+        *("data.dev_pairs=20", "data.test_pairs=20", "trainer.batch_tokens=400"),
+        *("trainer.device=cpu", "trainer.tensorboard=false"),
+        "trainer.freeze=[embeddings,output.bias]",
+    ]) == 0  # fmt: skip
+    found = exporting.export(modeldir.load(tmp_path / "child"), tmp_path / "x", LINES, "m2m100")
+    assert found["log_probs"] < proof.LOG_PROBS
