@@ -49,6 +49,13 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         ) from None
 
 
+def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transformer:
+    """The same for vocabularies, which must have the languages of the settings."""
+    made = transformer(settings, len(source), len(target))
+    set_languages(made, settings.decode, source, target)
+    return made
+
+
 class Uninitialised(TorchFunctionMode):
     """A context in which a model is made whose weights will be read: none is drawn.
 

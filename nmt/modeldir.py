@@ -86,10 +86,8 @@ def _load(checkpoint: Path, device: str) -> Trained:
     if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
     with in_file(sealed.path / CONFIG), build.Uninitialised():
-        model = build.transformer(settings, *sizes)
+        model = build.model(settings, source.vocabulary, target.vocabulary)
     set_weights(model, tensors, sealed.path / WEIGHTS)
-    with in_file(sealed.path / CONFIG):
-        build.set_languages(model, settings.decode, source.vocabulary, target.vocabulary)
     model = model.to(pick(device)).eval()
     return Trained(settings, model, source, target, facts, sealed.digest)
 

@@ -50,12 +50,11 @@ def read(
     side = Side(sentencepiece(Unigram, directory / m2m100_tokens.SPM, source), ids.vocabulary)
     preflight.check(settings)
     with build.Uninitialised():
-        model = build.transformer(settings, *[len(ids.vocabulary)] * 2).eval()
+        model = build.model(settings, ids.vocabulary, ids.vocabulary).eval()
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model, fairseq=True)
     ours = marian_weights.to_ours(directory, tensors, settings.model.tie, ids, ids)
     modeldir.set_weights(model, ours, directory)
-    build.set_languages(model, settings.decode, ids.vocabulary, ids.vocabulary)
     trained = Trained(settings, model, side, side, {"longest_source": trained_length})
     tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
     return Imported(

@@ -90,10 +90,7 @@ class Trainer:
         )
         torch.manual_seed(settings.seed)
         self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-        self.model = (
-            build.transformer(settings, *map(len, self.vocabularies)).to(self.device).train()
-        )
-        build.set_languages(self.model, settings.decode, *self.vocabularies)
+        self.model = build.model(settings, *self.vocabularies).to(self.device).train()
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
         freeze(self.model, self.options.freeze)
