@@ -15,24 +15,12 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt import build, config
+from nmt import build, config, modelfiles
 from nmt.data.side import Side
 from nmt.errors import Exit, UserError
 from nmt.machine.device import pick
 from nmt.model.transformer import Transformer
-from nmt.modelfiles import (
-    CONFIG,
-    FACTS,
-    SOURCE,
-    TARGET,
-    WEIGHTS,
-    facts_of,
-    in_file,
-    portable,
-    reading,
-    settings_of,
-    sides_of,
-)
+from nmt.modelfiles import CONFIG, WEIGHTS
 from nmt.storage import manifest, modelpath
 from nmt.storage.manifest import VerifiedDirectory
 
@@ -50,6 +38,7 @@ class Trained(NamedTuple):
     """Facts of the prepared corpus; step; dev_perplexity. `longest_source`: pieces of the
     longest source in training, None where it is unknown, as for imported models."""
     digest: str = ""  # SHA-256 of the manifest that it was read by; "": of no directory
+    directory: Path | None = None  # that it was read from
 
     def __repr__(self) -> str:
         """One line for a notebook; `facts` and `settings` have all the rest."""
@@ -69,27 +58,27 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
     Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
     where nothing is, 65 where something else or something damaged is.
     """
-    return reading(Path(path), lambda checkpoint: _load(checkpoint, device))
+    return modelfiles.reading(Path(path), lambda checkpoint: _load(checkpoint, device))
 
 
 def _load(checkpoint: Path, device: str) -> Trained:
     sealed = modelpath.open_model(checkpoint)
-    settings = settings_of(sealed)
-    source, target = sides_of(sealed)
-    facts = facts_of(sealed)
+    settings = modelfiles.settings_of(sealed)
+    source, target = modelfiles.sides_of(sealed)
+    facts = modelfiles.facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
     sizes = len(source.vocabulary), len(target.vocabulary)
     shapes = None
-    with in_file(sealed.path / CONFIG):
+    with modelfiles.in_file(sealed.path / CONFIG):
         if not _is_small(settings, tensors):
             shapes = build.meta_model(settings, *sizes)
     if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
-    with in_file(sealed.path / CONFIG), build.Uninitialised():
+    with modelfiles.in_file(sealed.path / CONFIG), build.Uninitialised():
         model = build.model(settings, source.vocabulary, target.vocabulary)
     set_weights(model, tensors, sealed.path / WEIGHTS)
     model = model.to(pick(device)).eval()
-    return Trained(settings, model, source, target, facts, sealed.digest)
+    return Trained(settings, model, source, target, facts, sealed.digest, checkpoint)
 
 
 def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
@@ -106,13 +95,21 @@ def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     return body <= 2 * held and layers * rows * model.dim <= SMALL
 
 
+def is_saved(trained: Trained) -> bool:
+    """Whether the weights are still those of the directory that a model was read from."""
+    assert trained.directory is not None
+    sealed = modelpath.open_model(trained.directory)
+    saved, ours = read_tensors(sealed, WEIGHTS), weights(trained.model)
+    return saved.keys() == ours.keys() and all(torch.equal(saved[n], ours[n]) for n in ours)
+
+
 def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None) -> None:
     """Write a model directory, at once or not at all; the path must not exist.
 
     `extra`: further files (name, bytes). Raises OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings, model, source, target, facts, _ = trained
+    settings, model, source, target, facts, *_ = trained
     files = _descriptions(settings, source, target, facts)
     with manifest.directory(path) as folder:
         for name, data in chain(files, (extra or {}).items()):
@@ -132,10 +129,10 @@ def _descriptions(
     settings: config.Settings, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """All files but the weights."""
-    yield CONFIG, manifest.dump(config.freeze(portable(settings)))
-    yield SOURCE, manifest.dump(source.to_json())
-    yield TARGET, manifest.dump(target.to_json())
-    yield FACTS, manifest.dump(facts)
+    yield CONFIG, manifest.dump(config.freeze(modelfiles.portable(settings)))
+    yield modelfiles.SOURCE, manifest.dump(source.to_json())
+    yield modelfiles.TARGET, manifest.dump(target.to_json())
+    yield modelfiles.FACTS, manifest.dump(facts)
 
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:

@@ -35,6 +35,7 @@ def translate(
     columns: Columns | None = None,
     target_prefixes: Iterable[str] | None = None,
     workers: int | None = None,
+    engine: str = "nmt",
     **decode: Any,
 ) -> list[str]:
     """Translate lines of text: one translation for each line, in their order.
@@ -46,14 +47,15 @@ def translate(
     parses its sentences itself. `target_prefixes` are the beginnings that the translations must
     have, one for each line, empty where it is free. `workers` are processes that search, with one
     thread each; None: as many as torch has threads where that pays for the text, and where nothing
-    speaks against a fork (another thread of Python, a GPU). Raises UserError for a key or value
+    speaks against a fork (another thread of Python, a GPU). `engine="auto"` is CTranslate2 where it
+    can, see docs/translate.md: it is opened anew for each call. Raises UserError for a key or value
     that does not fit (exit code 2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
     ['The woman reads a letter.']
     """
-    translations = n_best(model, lines, 1, columns, target_prefixes, workers, **decode)
+    translations = n_best(model, lines, 1, columns, target_prefixes, workers, engine, **decode)
     return [best.text for best, *_ in translations]
 
 
@@ -61,6 +63,7 @@ def translate_stream(
     model: Trained | Sequence[Trained],
     lines: Iterable[str],
     workers: int | None = 1,
+    engine: str = "nmt",
     **decode: Any,
 ) -> Iterator[str]:
     """Translate lines as they come: reads `window` of them (2,000), yields as many, and reads on.
@@ -73,7 +76,7 @@ def translate_stream(
     ...     for line in nmt.translate_stream(model, file, workers=None):
     ...         print(line)
     """
-    translator = _translator(model, 1, workers, decode)
+    translator = _translator(model, 1, workers, engine, decode)
     texts = arguments.each_line("lines", lines)
     return (best.text for best, *_ in translator.translate(texts, read_ahead=workers != 1))
 
@@ -85,6 +88,7 @@ def n_best(
     columns: Columns | None = None,
     target_prefixes: Iterable[str] | None = None,
     workers: int | None = None,
+    engine: str = "nmt",
     **decode: Any,
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
@@ -94,7 +98,8 @@ def n_best(
     are n samples, in the order in which they were drawn, and a score is the log-probability alone;
     with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
     """
-    translator = _translator(model, n, workers, decode)
+    has_prefixes = target_prefixes is not None
+    translator = _translator(model, n, workers, engine, decode, has_prefixes)
     reader = translator.reader
     texts, columns = with_columns(
         reader.requirements.columns,
@@ -109,7 +114,12 @@ def n_best(
 
 
 def _translator(
-    model: Trained | Sequence[Trained], n: int, workers: int | None, decode: Mapping[str, Any]
+    model: Trained | Sequence[Trained],
+    n: int,
+    workers: int | None,
+    engine: str,
+    decode: Mapping[str, Any],
+    has_prefixes: bool = False,
 ) -> Translator:
     """A translator with other values of the group decode, which finds n translations of a line."""
     first, *others = arguments.models(model)
@@ -117,7 +127,11 @@ def _translator(
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if settings.decode.position_scale != 1:  # of copies
         first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
-    return Translator.of(first, settings.decode, *others, workers=workers)
+    if engine == "nmt":
+        return Translator.of(first, settings.decode, *others, workers=workers)
+    from nmt.experiments import engines  # and what exports a model
+
+    return engines.translator([first, *others], settings.decode, workers, engine, has_prefixes)
 
 
 def score(

@@ -56,10 +56,14 @@ same command continues from there, with identical output. OUTPUT.part.json recor
 
 MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]). CTranslate2 then
 translates, with all these options except sampling.
+--engine ctranslate2 exports the model so, once, compares the two as nmt-export does, and keeps the
+export beside the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on
+CPUs, and otherwise says why nmt translates.
 
 Search settings that can be changed:
 """
 
+ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 TEXT = ""  # the name of the text among the streams; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
@@ -82,11 +86,10 @@ def command(argv: list[str]) -> None:
             from nmt.machine.memory import keep_memory
 
         keep_memory()
-        loaded = engines.load(options.models, options.device, options.threads, options.workers)
-        if options.target_prefix and not loaded.models:
-            raise UserError(
-                f"{PREFIX}: not with CTranslate2; translate with the model that was exported"
-            )
+        loaded = engines.load(
+            *(options.models, options.device, options.threads, options.workers),
+            *(options.engine, options.changes, options.target_prefix is not None),
+        )
         decode = with_decode(loaded.sides.settings, options.changes).decode
         n_best = options.n_best or 1
         decode.check_n_best(n_best, f"--n-best {n_best}", "add decode.beam_size")
@@ -168,6 +171,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
+    add("--engine", choices=("nmt", "ctranslate2", "auto"), help=ENGINE)
     add_translating(parser)
     options = parser.parse_intermixed_args(argv)
     if (options.workers or 1) > 1 and options.threads not in (None, options.workers):

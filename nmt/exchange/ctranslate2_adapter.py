@@ -5,12 +5,11 @@ from pathlib import Path
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
 from nmt.exchange.adapter import CTRANSLATE2, Adapter
 from nmt.exchange.ctranslate2_names import STACKS, Naming, names, prefixes
+from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
 from nmt.storage.modelpath import SETTINGS_BESIDE
-
-LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
 
 
 class WeightsAdapter(Adapter):

@@ -33,6 +33,7 @@ from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE
 
+BY_NMT = "translate by nmt, with the model that was exported"
 NOT_THERE = "its search is not restricted so"
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 
@@ -106,7 +107,7 @@ class CTranslate2Engine:
         self, model: ExportedModel, decode: Decode, device: DeviceName, threads: int | None = None
     ) -> None:
         """Raises UserError for settings that CTranslate2 cannot follow."""
-        _refuse(decode)
+        refuse(decode)
         from ctranslate2 import Translator as Reader
 
         self.model, self.decode, self.device = model, decode, device
@@ -165,7 +166,7 @@ class CTranslate2Engine:
         Sources of one limit are searched together, so that none depends on others.
         """
         if any(source.prefix for source in sources):
-            raise UserError("prefixes: not with CTranslate2; take the model that was exported")
+            raise UserError(f"prefixes: not with CTranslate2; {BY_NMT}")
         by_source: list[list[Hypothesis]] = [[] for _ in sources]
         order = sorted(range(len(sources)), key=lambda place: sources[place].limit)
         with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
@@ -225,7 +226,7 @@ class CTranslate2Engine:
         return [*self.before, *(self.model.naming.source[number] for number in source.ids[:-1])]
 
 
-def _refuse(decode: Decode) -> None:
+def refuse(decode: Decode) -> None:
     """Raise UserError for what CTranslate2 has not, or otherwise."""
     for key, wrong, why in (
         ("method", decode.method != "beam", "it draws otherwise, without a seed for each line"),
@@ -236,5 +237,5 @@ def _refuse(decode: Decode) -> None:
         if wrong:
             raise UserError(
                 f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because {why}; "
-                "translate with the model that was exported"
+                f"{BY_NMT}"
             )

@@ -7,6 +7,8 @@ from nmt.config import Decode
 from nmt.data.vocab import BOS, PAD
 from nmt.exchange.ctranslate2_names import Naming
 
+LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
+
 # A search with a length penalty ends with so many times beam_size finished hypotheses. nmt goes on
 # while an open one is better than all of them: of 200 lines of the embedded corpus that changed 8
 # with 1, and none with 1.5 to 4.

@@ -1,0 +1,106 @@
+"""A model's export for CTranslate2, written once and kept beside its checkpoint: see --engine.
+
+The name of an export holds all that it follows from. The directory may be removed at any time.
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from filelock import FileLock, Timeout
+
+from nmt import __version__, modelfiles
+from nmt.config import Decode
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_engine
+from nmt.exchange.adapter import CTRANSLATE2
+from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
+from nmt.exchange.ctranslate2_options import LONGEST
+from nmt.machine.device_name import DeviceName
+from nmt.storage import atomic, modelpath
+
+if TYPE_CHECKING:
+    from nmt.modeldir import Trained
+
+log = logging.getLogger(__name__)
+
+
+def exported(
+    model: Path, decode: Decode, device: DeviceName, read: Callable[[Path], "Trained"]
+) -> ExportedModel:
+    """The export of a run's or a model directory, for this search; made where there is none.
+
+    `read` reads a checkpoint, where an export is made of it. Raises UserError for what CTranslate2
+    cannot, or computes otherwise, and where nothing can be written (73).
+    """
+    CTRANSLATE2.require(str(model))
+    ctranslate2_engine.refuse(decode)
+    from ctranslate2 import get_supported_compute_types
+
+    if decode.precision not in get_supported_compute_types(device.type, device.number or 0):
+        raise UserError(
+            f"decode.precision={decode.precision}: CTranslate2 does not compute in it on {device}; "
+            f"{BY_NMT}"
+        )
+
+    def of(checkpoint: Path) -> ExportedModel:
+        digest = modelpath.open_model(checkpoint).digest
+        key = (digest, decode.precision, version(CTRANSLATE2.module), __version__)
+        place = checkpoint.with_name(f"{checkpoint.name}.{CTRANSLATE2.module}") / "-".join(key)
+        if not place.is_dir():
+            with _locked(place):
+                if not place.is_dir():  # another process may have made it
+                    _export(read(checkpoint), place, decode.precision)
+        return ctranslate2_engine.load(place)
+
+    export = modelfiles.reading(model, of)
+    _check_lengths(export, decode)
+    return export
+
+
+def _export(trained: "Trained", place: Path, precision: str) -> None:
+    from nmt.exchange.exporting import export
+
+    log.info("exporting the model to CTranslate2, once: %s", place)
+    atomic.sweep(place.parent)
+    export(trained, place, precision=precision)
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """Hold the lock of all exports of a checkpoint; UserError (73) where none can be written."""
+    try:
+        place.parent.mkdir(exist_ok=True)
+        lock = FileLock(place.with_name(".lock"))
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            log.info("%s: another process is exporting the model; waiting", place.parent)
+            lock.acquire()
+        try:
+            yield
+        finally:
+            lock.release()
+    except OSError as error:
+        raise UserError(
+            f"{place.parent}: the export for CTranslate2 cannot be written ({error.strerror}); "
+            f"make room there, or {BY_NMT}",
+            Exit.CANT_CREATE,
+        ) from None
+
+
+def _check_lengths(export: ExportedModel, decode: Decode) -> None:
+    """Refuse lengths for which nmt has positions, but the tables of an export have not."""
+    longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
+    for key, most, table in (
+        ("max_source", decode.max_source, export.naming.longest_source),
+        ("max_length_ratio", longest, export.naming.longest_target),
+    ):
+        if table == LONGEST and most >= table:
+            raise UserError(
+                f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because its tables of "
+                f"positions end at {table - 1:,} pieces; {BY_NMT}"
+            )

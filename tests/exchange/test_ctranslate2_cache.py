@@ -1,0 +1,326 @@
+"""--engine: a model is exported once, beside its checkpoint, and translates as it does itself."""
+
+import logging
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import nmt
+from nmt import modeldir
+from nmt.cli import translate
+from nmt.errors import Exit, UserError
+from nmt.exchange import (
+    adapter,
+    ctranslate2_adapter,
+    ctranslate2_cache,
+    ctranslate2_options,
+    exporting,
+    proof,
+    samples,
+)
+from nmt.exchange.ctranslate2_engine import CTranslate2Engine
+from nmt.experiments import engines
+from nmt.modeldir import Trained
+from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
+
+SEARCH = ("decode.alpha=0", "decode.beam_size=2")
+
+
+@pytest.fixture(autouse=True)
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(samples, "MADE_UP", 3)
+    monkeypatch.setattr(samples, "BEYOND", 15)
+    monkeypatch.setattr(samples, "LONG", 1)
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 200)
+
+
+@pytest.fixture(autouse=True)
+def exports(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Path]]:
+    """Where exports were made during a test."""
+    places: list[Path] = []
+    export = exporting.export
+
+    def counted(trained: Trained, path: Path, **options: Any) -> Any:
+        places.append(path)
+        return export(trained, path, **options)
+
+    monkeypatch.setattr(exporting, "export", counted)
+    yield places
+
+
+@pytest.fixture
+def saved(model: Trained, tmp_path: Path) -> Path:  # noqa: F811
+    """The model as a directory, and a text beside it."""
+    modeldir.save(model, tmp_path / "model")
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return tmp_path / "model"
+
+
+def cache_of(saved: Path) -> list[Path]:
+    """The exports beside a model."""
+    return sorted(saved.with_name("model.ctranslate2").glob("[!.]*"))
+
+
+def run(saved: Path, *options: str) -> int:
+    text = str(saved.with_name("in.txt"))
+    return translate.main([str(saved), text, "--device", "cpu", *SEARCH, *options])
+
+
+def test_one_export_translates_as_the_model_whenever_it_is_asked_again(
+    saved: Path,
+    exports: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert run(saved) == Exit.OK and not exports
+    expected = capsys.readouterr().out
+    searches = []
+    search = CTranslate2Engine.search
+
+    def counted(*given: Any) -> Any:
+        searches.append(1)
+        return search(*given)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(CTranslate2Engine, "search", counted)
+        for engine in ("auto", "ctranslate2", "auto"):
+            before = len(searches)
+            assert run(saved, "--engine", engine) == Exit.OK
+            assert capsys.readouterr().out == expected
+            assert len(searches) > before
+    assert exports == cache_of(saved) and len(exports) == 1
+    assert (exports[0] / adapter.CERTIFICATE).is_file()
+    assert run(saved, "--engine", "nmt") == Exit.OK
+    assert capsys.readouterr().out == expected
+
+
+def test_with_an_export_there_torch_is_not_imported(
+    saved: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(saved, "--engine", "auto") == Exit.OK
+    expected = capsys.readouterr().out
+    program = "import sys; sys.modules['torch'] = None; from nmt.cli.translate import main; "
+    program += "sys.exit(main(sys.argv[1:]))"
+    arguments = [str(saved), str(saved.with_name("in.txt")), "--engine", "auto", *SEARCH]
+    command = [sys.executable, "-c", program, *arguments]
+    done = subprocess.run(command, capture_output=True, check=False, text=True, encoding="utf-8")
+    assert (done.returncode, done.stdout) == (Exit.OK, expected), done.stderr
+
+
+def test_an_export_is_for_its_checkpoint_its_precision_and_its_versions(
+    saved: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loaded = modeldir.load(saved)
+    engine = ("--engine", "auto")
+    assert run(saved, *engine) == run(saved, *engine, "decode.precision=int8") == Exit.OK
+    assert len(exports) == 2
+    with torch.no_grad():
+        loaded.model.output.bias[5] += 1
+    shutil.rmtree(saved)
+    modeldir.save(loaded, saved)
+    assert run(saved, *engine) == Exit.OK
+    assert len(exports) == 3
+    monkeypatch.setattr(ctranslate2_cache, "version", lambda package: "99")
+    assert run(saved, *engine) == Exit.OK
+    assert len(exports) == len({*exports}) == 4 and sorted(exports) == cache_of(saved)
+
+
+def test_two_processes_at_once_export_once(saved: Path) -> None:
+    program = (
+        "import sys; from nmt.exchange import samples; samples.MADE_UP, samples.LONG = 3, 1; "
+        "from nmt.cli.translate import main; sys.exit(main(sys.argv[1:]))"
+    )
+    arguments = [str(saved), str(saved.with_name("in.txt")), "--engine", "auto", *SEARCH]
+    command = [sys.executable, "-c", program, *arguments]
+    pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    both = [subprocess.Popen(command, encoding="utf-8", **pipes) for _ in range(2)]
+    said = [process.communicate() for process in both]
+    assert [process.returncode for process in both] == [Exit.OK, Exit.OK], said
+    assert said[0][0] == said[1][0] and said[0][0].count("\n") == len(LINES)
+    assert sum(err.count("exporting the model to CTranslate2, once") for _, err in said) == 1
+    assert all("CTranslate2 translates:" in err for _, err in said)
+    assert len(cache_of(saved)) == 1
+
+
+def test_a_second_process_waits_for_the_first(
+    saved: Path, caplog: pytest.LogCaptureFixture, exports: list[Path]
+) -> None:
+    from filelock import FileLock, Timeout
+
+    acquire, waits = FileLock.acquire, []
+
+    def busy(lock: Any, timeout: Any = None, **options: Any) -> Any:
+        waits.append(timeout)
+        if timeout == 0:
+            raise Timeout(str(lock.lock_file))
+        return acquire(lock, **options)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(FileLock, "acquire", busy)
+        with caplog.at_level(logging.INFO):
+            assert engines.load([saved], "cpu", engine="auto").models == []
+    assert waits == [0, None] and len(exports) == 1
+    assert "another process is exporting the model; waiting" in caplog.text
+
+
+def test_where_nothing_can_be_written_a_line_says_so(
+    saved: Path, exports: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    saved.with_name("model.ctranslate2").write_text("in the way", encoding="utf-8")
+    with caplog.at_level(logging.INFO):
+        assert engines.load([saved], "cpu", engine="auto").models
+    assert "nmt translates, not CTranslate2: " in caplog.text
+    assert "model.ctranslate2: the export for CTranslate2 cannot be written (" in caplog.text
+    with pytest.raises(UserError, match=r"make room there, or translate by nmt") as error:
+        engines.load([saved], "cpu", engine="ctranslate2")
+    assert error.value.code == Exit.CANT_CREATE and not exports
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (("decode.method=sample",), "decode.method=sample: not with CTranslate2, because it draws"),
+        (("decode.no_repeat_ngram=3",), "decode.no_repeat_ngram=3: not with CTranslate2"),
+        (("decode.coverage_penalty=0.2",), "decode.coverage_penalty=0.2: not with CTranslate2"),
+        (("decode.max_source=3000",), "decode.max_source=3000: not with CTranslate2, because its"),
+        (("decode.precision=bfloat16",), "decode.precision=bfloat16: CTranslate2 does not compute"),
+        (("--target-prefix", "IN"), "target prefixes: not with CTranslate2"),
+        (("MODEL",), "several models: CTranslate2 searches with one model"),
+        (("ENCODING",), "more than products"),
+    ],
+)
+def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
+    options: tuple[str, ...],
+    reason: str,
+    saved: Path,
+    exports: list[Path],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", ctranslate2_options.LONGEST)
+    if options == ("ENCODING",):
+        shutil.rmtree(saved)
+        modeldir.save(certain("encoding=cope"), saved)
+        options = ()
+    elif "max_source" in options[0]:
+        shutil.rmtree(saved)
+        modeldir.save(certain("encoding=absolute"), saved)
+    if reason.startswith("decode.precision"):
+        monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda *given: {"float32"})
+    names = {"IN": str(saved.with_name("empty")), "MODEL": str(saved)}
+    saved.with_name("empty").write_text("\n" * len(LINES), encoding="utf-8")
+    options = tuple(names.get(option, option) for option in options)
+    changes = () if "sample" in "".join(options) else SEARCH
+    text = [str(saved), str(saved.with_name("in.txt")), "--device", "cpu", *changes, *options]
+    assert translate.main(text) == Exit.OK
+    ours = capsys.readouterr()
+    assert translate.main([*text, "--engine", "auto"]) == Exit.OK
+    auto = capsys.readouterr()
+    assert auto.out == ours.out
+    said = [line for line in auto.err.split("\n") if "nmt translates, not CTranslate2: " in line]
+    assert len(said) == 1 and reason in said[0]
+    assert translate.main([*text, "--engine", "ctranslate2"]) not in (Exit.OK, 1)
+    refused = capsys.readouterr()
+    assert reason in refused.err and not refused.out
+
+
+def test_an_export_that_differs_is_not_kept(
+    saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(proof, "LOG_PROBS", -1.0)
+    with caplog.at_level(logging.INFO):
+        assert engines.load([saved], "cpu", engine="auto").models
+    assert "not CTranslate2: log-probabilities in ctranslate2 differ" in caplog.text
+    assert not cache_of(saved)
+
+
+def test_a_damaged_export_is_not_used(saved: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert not engines.load([saved], "cpu", engine="auto").models
+    (weights,) = saved.with_name("model.ctranslate2").glob("*/model.bin")
+    weights.write_bytes(b"\0" * weights.stat().st_size)
+    with caplog.at_level(logging.INFO):
+        assert engines.load([saved], "cpu", engine="auto").models
+    assert "model.bin: damaged" in caplog.text
+
+
+def test_auto_is_for_cpus(
+    saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "is_cpu", lambda name: False)
+    with caplog.at_level(logging.INFO):
+        assert engines.load([saved], "cpu", engine="auto").models
+    assert "nmt translates, not CTranslate2: device=cpu: not a CPU" in caplog.text
+
+
+def test_torch_is_asked_for_a_device_only_where_a_gpu_may_be_meant(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def pick(name: str) -> torch.device:
+        asked.append(name)
+        return torch.device("cuda")
+
+    monkeypatch.setattr("nmt.machine.device.pick", pick)
+    monkeypatch.setattr(engines, "GPUS", (str(tmp_path / "none"),))
+    assert engines.is_cpu("cpu") and engines.is_cpu("auto") and not asked
+    assert not engines.is_cpu("cuda:1")
+    monkeypatch.setattr(engines, "GPUS", (str(tmp_path),))
+    assert not engines.is_cpu("auto") and asked == ["cuda:1", "auto"]
+
+
+def test_without_ctranslate2_nmt_translates(
+    saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    with caplog.at_level(logging.INFO):
+        assert engines.load([saved], "cpu", engine="auto").models
+    assert "not CTranslate2: engine=auto: ctranslate2 is not installed" in caplog.text
+    with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'"):
+        engines.load([saved], "cpu", engine="ctranslate2")
+
+
+def test_an_export_of_ones_own_is_not_for_nmt(saved: Path) -> None:
+    assert not engines.load([saved], "cpu", engine="auto").models
+    (made,) = cache_of(saved)
+    assert not engines.load([made], "cpu", engine="auto").models
+    with pytest.raises(UserError, match="holds a model for CTranslate2; translate by nmt"):
+        engines.load([made], "cpu", engine="nmt")
+
+
+def test_from_python(saved: Path, exports: list[Path], caplog: pytest.LogCaptureFixture) -> None:
+    trained = nmt.load(saved)
+    search: dict[str, Any] = {"alpha": 0.0, "beam_size": 2}
+    ours = nmt.translate(trained, LINES, workers=1, **search)
+    with caplog.at_level(logging.INFO):
+        for workers in (1, 2):
+            theirs = nmt.translate(trained, LINES, workers=workers, engine="auto", **search)
+            assert theirs == ours
+        assert list(nmt.translate_stream(trained, LINES, engine="auto", **search)) == ours
+        assert caplog.text.count("CTranslate2 translates: ") == 3 and len(exports) == 1
+        caplog.clear()
+        samples = {"engine": "auto", "method": "sample"}
+        assert len(nmt.translate(trained, LINES, **samples)) == len(LINES)  # type: ignore[arg-type]
+        assert caplog.text.count("nmt translates, not CTranslate2: decode.method=sample") == 1
+    with pytest.raises(UserError, match=r"engine=fast: choose among nmt, ctranslate2, auto"):
+        nmt.translate(trained, LINES, engine="fast")
+
+
+def test_weights_that_changed_in_memory_are_translated_by_nmt(
+    saved: Path, exports: list[Path], caplog: pytest.LogCaptureFixture
+) -> None:
+    changed = nmt.load(saved)
+    with torch.no_grad():
+        changed.model.output.bias[5] += 3
+    ours = nmt.translate(changed, LINES, workers=1)
+    with caplog.at_level(logging.INFO):
+        assert nmt.translate(changed, LINES, workers=1, engine="auto") == ours
+        assert "not CTranslate2: model: is not what a directory holds" in caplog.text
+        nmt.translate(changed._replace(directory=None), LINES, workers=1, engine="auto")
+    assert caplog.text.count("is not what a directory holds") == 2 and not exports
