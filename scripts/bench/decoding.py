@@ -25,6 +25,7 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 SENTENCES, STEPS = 256, 32
 WHOLE = 64  # sentences of a whole process
 ALONE = "1-process"  # ends the name of nmt without workers
+AUTO = ("float32", "int8")  # precisions of --engine auto
 TORCH, CT2, CT2_INT8 = (
     f"over {name}" for name in ("the best PyTorch peer", "CTranslate2 float32", "CTranslate2 int8")
 )
@@ -73,6 +74,12 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
         name, first = f"nmt {precisions[0]} {ALONE}", next(iter(chosen.values()))
         steady.append(translator(session, name, first, model, lines, workers=1))
         whole.append(_command(session, name, first, task, "--workers", "1"))
+    if session.device == "cpu":  # exports are made at the start of the steady ones
+        for precision in AUTO:
+            if (settings := chosen.get(f"nmt {precision}")) is not None:
+                name = f"nmt auto {precision}"
+                steady.append(translator(session, name, settings, model, lines, engine="auto"))
+                whole.append(_command(session, name, settings, task, "--engine", "auto"))
     notes = []
 
     def peer(name: str, precision: str, units: int | None, options: Options) -> Candidate:
@@ -109,6 +116,7 @@ def translator(
     model: Path,
     lines: Path,
     workers: int | None = None,
+    engine: str = "nmt",
 ) -> Candidate:
     """nmt's Translator, which translates the lines in each round; by as many workers as pays."""
     return session.worker(
@@ -118,6 +126,7 @@ def translator(
         model=str(model),
         lines=str(lines),
         workers=workers,
+        engine=engine,
     )
 
 

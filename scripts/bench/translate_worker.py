@@ -1,4 +1,4 @@
-"""The worker that translates: nmt's own Translator on lines of text."""
+"""The worker that translates: Translator on lines of text, by the engine that is asked for."""
 
 import time
 import zlib
@@ -9,7 +9,8 @@ import torch  # noqa: F401  (read_job gives it its threads)
 
 from nmt import config, modeldir
 from nmt.data.vocab import SPECIALS
-from nmt.decode.translator import Translator
+from nmt.exchange.ctranslate2_engine import CTranslate2Engine
+from nmt.experiments import engines
 from nmt.machine.memory import keep_memory
 from scripts.bench import corpus
 from scripts.bench.peers.protocol import read_job, serve
@@ -27,7 +28,10 @@ def main() -> None:
     keep_memory()
     trained = modeldir.load(job["model"], job["device"])
     decode = config.thaw(job["settings"]).decode
-    translator = Translator.of(trained, decode, workers=job["workers"])  # None: as by itself
+    engine = job["engine"]
+    translator = engines.translator([trained], decode, job["workers"], engine)  # None: as by itself
+    if engine == "auto" and not isinstance(translator.engine, CTranslate2Engine):
+        raise RuntimeError("--engine auto does not take CTranslate2 here")
     lines = Path(job["lines"]).read_text(encoding="utf-8").split("\n")[:-1]
 
     def play() -> dict[str, Any]:

@@ -98,7 +98,8 @@ def test_training(
 def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out, report = run(capsys, tmp_path, "decoding", "--peers", "none", *["--steady"] * steady)
     entries = report["parts"]["decoding"]["entries"]
-    assert [entry["name"] for entry in entries] == ["nmt float32", "nmt bfloat16", "nmt int8"]
+    own = ["nmt float32", "nmt bfloat16", "nmt int8"]
+    assert [entry["name"] for entry in entries] == [*own, "nmt auto float32", "nmt auto int8"]
     for entry in entries:
         assert entry["rounds"][0]["units"] == 8 * 32
         assert ("whole" in entry) != steady
