@@ -172,6 +172,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("data.join_length=9", ["data.join=2"], "weights"),
     ("data.bpe_dropout=0.5", [FILES, "segmenter.merges=100"], "weights"),
     ("data.subword_alpha=0.1", [FILES, "segmenter=unigram"], "weights"),
+    ("data.user_symbols=[Haus]", [FILES], "sides"),
     ("data.subword_nbest=3", [FILES, "segmenter=unigram", "data.subword_alpha=0.1"], "weights"),
     ("data.train_source=ROOT/train.en", [FILES], "sides"),
     ("data.train_target=ROOT/train.de", [FILES], "sides"),

@@ -3,9 +3,30 @@
 import re
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import is_normalized
 
 from nmt.errors import UserError
 from nmt.schema import knob, read
+
+
+def _check_symbol(where: str, symbol: object) -> None:
+    """Raise UserError for what could not be one piece of every segmenter."""
+    if (
+        not isinstance(symbol, str)
+        or not (symbol.isprintable() and symbol.split() == [symbol])
+        or not is_normalized("NFKC", symbol)
+        or "\u2581" in symbol
+        or symbol.endswith("@@")  # as all pieces but the last of a word do
+    ):
+        raise UserError(
+            f"{where}={symbol}: expected characters without spaces, normalised by NFKC, without "
+            "\u2581 and with no @@ at the end, such as <name>"
+        )
+
+
+def _check_symbols(where: str, symbols: Any) -> None:
+    for symbol in symbols if isinstance(symbols, list) else ():
+        _check_symbol(where, symbol)
 
 
 @dataclass
@@ -54,6 +75,11 @@ class Data:
         least=2,
         most=512,
         absent=None,
+    )
+    user_symbols: list[str] = knob(
+        "words that are one piece in every segmenter, and are never split",
+        check=_check_symbols,
+        absent=[],
     )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
@@ -140,6 +166,11 @@ class Toy(Data):
     test_shortest: int = knob("words of the shortest test sentence", least=3, most=1000)
     test_longest: int = knob("words of the longest test sentence", least=3, most=1000)
     corpus_seed: int = knob("draws the sentences", least=0)
+
+
+def symbols_of(data: Data) -> tuple[str, ...]:
+    """The words that are one piece of both sides."""
+    return tuple(dict.fromkeys(data.user_symbols))
 
 
 def columns_of(data: Data) -> dict[str, str]:

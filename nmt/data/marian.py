@@ -5,7 +5,6 @@ itself, which SentencePiece never sees (MarianTokenizer.remove_language_code of 
 """
 
 import re
-from collections.abc import Sequence
 
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
@@ -23,9 +22,9 @@ class MarianSegmenter(Unigram):
         code = CODE.match(words)
         return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
 
-    def decode(self, pieces: Sequence[str]) -> str:
-        """Join pieces to one line of text, as the model itself does: bytes become characters."""
-        return self.tokenizer.text(self._processor.decode(list(pieces)))
+    def _joined(self, pieces: list[str]) -> str:
+        """Join pieces as the model itself does: bytes become characters."""
+        return self._processor.decode(pieces)
 
 
 def language_codes(segmenter: object, vocabulary: Vocabulary) -> dict[str, int]:

@@ -16,6 +16,7 @@ from nmt.data.preparation.scan import ParallelText
 from nmt.data.report import log_corpus
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
+from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
@@ -31,6 +32,7 @@ IRRELEVANT_KEYS = (
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
 )
+LATER_KEYS = ("max_ratio", "user_symbols")  # corpora from before there were any are the same
 LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
 
 
@@ -55,6 +57,7 @@ def prepare(
     is normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
+    _check_symbols(data, sides)
     original, data = data, held_out(data)
     texts = scan.scan_files(data)
     digest = _fingerprint(data, segmenter, sides, texts)
@@ -74,6 +77,17 @@ def prepare(
     if not cache.ensure(final, make):
         log_corpus(original)
     return load(final)
+
+
+def _check_symbols(data: config.Data, sides: Sides | None) -> None:
+    """Raise UserError (2) for a symbol that is no piece of the segmenters that there are."""
+    for side in sides or ():
+        for symbol in config.symbols_of(data):
+            if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
+                raise UserError(
+                    f"data.user_symbols: {symbol} is no piece of the model that training starts "
+                    "from; train it with that, or leave it out"
+                )
 
 
 def fingerprint(
@@ -102,8 +116,8 @@ def _fingerprint(
             "data": {
                 key: value
                 for key, value in asdict(data).items()
-                if key not in IRRELEVANT_KEYS and not (key == "max_ratio" and value is None)
-            },  # corpora from before there was that key are the same without it
+                if key not in IRRELEVANT_KEYS and not (key in LATER_KEYS and not value)
+            },
             "segmenter": {
                 key: value
                 for key, value in asdict(segmenter).items()

@@ -11,7 +11,6 @@ from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side, Sides
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.data.unigram import Unigram
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 
 VERSION = (
@@ -26,7 +25,10 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
     """
     languages = (data.source_language, data.target_language)
     warn_of_unknown(choice.tokenizer, *languages)
-    tokenizers = [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+    tokenizers = [
+        Tokenizer(data.normalize, choice.tokenizer, code, config.symbols_of(data))
+        for code in languages
+    ]
     if isinstance(choice, config.SentencePieceFiles):
         models = {"source_model": choice.source_model, "target_model": choice.target_model}
         first, second = (
@@ -40,7 +42,7 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
         tokenizers, (choice.source_vocabulary, choice.target_vocabulary), strict=True
     ):
         pieces = _pieces(Path(path or choice.source_vocabulary), choice.min_frequency)
-        sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
+        sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
     return sides
 
 
@@ -55,7 +57,7 @@ def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
     has_bytes = any(processor.is_byte(i) for i in range(len(processor)))
     # pieces of single bytes become characters only where the model itself joins them
     segmenter = (MarianSegmenter if has_bytes else Unigram)(tokenizer, model)
-    return Side(segmenter, Vocabulary(segmenter.pieces))
+    return Side.of(segmenter, segmenter.pieces)
 
 
 def _merges(path: Path) -> list[str]:

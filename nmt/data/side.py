@@ -14,6 +14,11 @@ class Side:
     def __init__(self, segmenter: Segmenter, vocabulary: Vocabulary) -> None:
         self.segmenter, self.vocabulary = segmenter, vocabulary
 
+    @classmethod
+    def of(cls, segmenter: Segmenter, pieces: Iterable[str]) -> "Side":
+        """Return a side that knows these pieces, and the symbols of its tokenizer."""
+        return cls(segmenter, Vocabulary(dict.fromkeys([*pieces, *segmenter.tokenizer.symbols])))
+
     def ids(self, text: str) -> list[int]:
         """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone.
 

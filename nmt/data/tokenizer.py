@@ -1,8 +1,9 @@
 """Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if wanted."""
 
 import logging
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nmt.data import json_values
@@ -18,10 +19,19 @@ KINDS = ("moses", "none")
 
 
 class Tokenizer:
-    """Splits a line of text into words, and joins words into a line of text."""
+    """Splits a line of text into words, and joins words into a line of text.
 
-    def __init__(self, normalize: str, kind: str, language: str) -> None:
+    Symbols are words, wherever they occur in the line.
+    """
+
+    def __init__(
+        self, normalize: str, kind: str, language: str, symbols: Sequence[str] = ()
+    ) -> None:
         self.normalize, self.kind, self.language = normalize, kind, language
+        self.symbols = tuple(symbols)
+        longest_first = sorted(map(re.escape, symbols), key=len, reverse=True)
+        self.symbol_pattern = f"({'|'.join(longest_first)})"
+        self._symbol = re.compile(self.symbol_pattern) if symbols else None
         self._moses = _moses(language) if kind == "moses" else None
 
     def words(self, text: str, counts: Counter[str] | None = None) -> str:
@@ -31,7 +41,25 @@ class Tokenizer:
     def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
         """Normalise and tokenise many lines, which is faster."""
         normal = [normalise(text, self.normalize, counts) for text in texts]
-        return self._moses[0].lines(normal) if self._moses else normal
+        if self._symbol is None:
+            return self._moses[0].lines(normal) if self._moses else normal
+        parts = [self.parts(text) for text in normal]
+        text = [part for line in parts for part in line if part not in self.symbols]
+        words = iter(self._moses[0].lines(text) if self._moses else text)
+        return [
+            " ".join(part if part in self.symbols else next(words) for part in line)
+            for line in parts
+        ]
+
+    def parts(self, text: str) -> list[str]:
+        """Cut text at its symbols, which are parts by themselves."""
+        if self._symbol is None or not self._symbol.search(text):
+            return [text]
+        return [part for part in map(str.strip, self._symbol.split(text)) if part]
+
+    def without_symbols(self, text: str) -> str:
+        """Leave out the symbols of a text."""
+        return " ".join(part for part in self.parts(text) if part not in self.symbols)
 
     def text(self, words: str) -> str:
         """Join words, separated by white space, to one line of text."""
@@ -41,12 +69,17 @@ class Tokenizer:
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` needs, as plain values."""
-        return {"normalize": self.normalize, "kind": self.kind, "language": self.language}
+        plain = {"normalize": self.normalize, "kind": self.kind, "language": self.language}
+        return plain | ({"symbols": list(self.symbols)} if self.symbols else {})
 
     @classmethod
     def from_json(cls, value: Any) -> "Tokenizer":
         """Build the tokenizer again; UserError (65) if the value is not from `to_json`."""
-        fields = json_values.checked(value, "tokenizer", normalize=str, kind=str, language=str)
+        types: dict[str, type] = {"normalize": str, "kind": str, "language": str}
+        if isinstance(value, dict) and "symbols" in value:
+            types["symbols"] = list
+        fields = json_values.checked(value, "tokenizer", **types)
+        json_values.piece_list(fields.get("symbols", []), "tokenizer.symbols")
         json_values.one_of(fields["normalize"], FORMS, "tokenizer.normalize")
         json_values.one_of(fields["kind"], KINDS, "tokenizer.kind")
         return cls(**fields)

@@ -1,6 +1,6 @@
 """Pieces to ids and back."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
@@ -14,7 +14,7 @@ UNKNOWN = "<unk>"
 class Vocabulary:
     """Numbers the pieces of one side; the first four ids are special."""
 
-    def __init__(self, pieces: Sequence[str]) -> None:
+    def __init__(self, pieces: Iterable[str]) -> None:
         self._pieces = list(pieces)
         # a piece of the text may look like "<unk>": specials are ids here, never strings
         self._ids = {piece: number for number, piece in enumerate(self._pieces, start=SPECIALS)}

@@ -104,6 +104,7 @@ def program(
         classes=classes,
         source_language=next(iter(source_prefix), None),
         target_language=next(iter(target_prefix), None),
+        symbols=source.tokenizer.symbol_pattern,
         CODES=CODES,
         PIECES=PIECES,
     )

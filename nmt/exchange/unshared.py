@@ -46,6 +46,11 @@ def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> U
     where = f"cannot be exported to {engine}, which"
     if not isinstance(segmenter, Unigram):
         raise UserError(f"segmenter.kind={segmenter.to_json()['kind']}: {where} {why_no_bpe}")
+    if segmenter.tokenizer.symbols:
+        raise UserError(
+            f"data.user_symbols, tags: {where} knows pieces of SentencePiece alone; export it "
+            "--to ctranslate2"
+        )
     if (kind := segmenter.tokenizer.kind) != "none":
         raise UserError(
             f"segmenter.tokenizer={kind}: {where} runs SentencePiece on plain text; train with "

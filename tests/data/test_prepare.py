@@ -77,6 +77,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
         "test_source": None,
         "test_target": None,
         "columns": {},
+        "user_symbols": [],
     }
     defaults |= paths | more
     return config.Files(**defaults)
@@ -228,6 +229,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "normalize": "nfkc",
         "invalid_utf8": "drop",
         "max_line_bytes": 499,
+        "user_symbols": ["hund"],
     }
     named = {field.name for field in fields(config.Files)}
     assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed

@@ -28,7 +28,7 @@ from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
 from tests.exchange.test_ctranslate2_export import made as of_letters
-from tests.exchange.test_marian_export import LINES
+from tests.exchange.test_marian_export import LINES, with_symbols
 from tests.exchange.test_marian_export import made as of_unigram
 
 SHORT = ("decode.max_length_ratio=0.5", "decode.max_length_offset=1")
@@ -139,12 +139,17 @@ MODELS: dict[str, Callable[[], Trained]] = {
     ),
     "unigram of words": partial(of_unigram, "encoding=relative", *SHORT, tokenizer="moses"),
     "languages": of_languages,
+    "symbols": lambda: with_symbols(of_bpe()),
+    "unigram symbols": lambda: with_symbols(of_unigram("encoding=relative", *SHORT)),
 }
 
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(m, marks=[pytest.mark.slow] * (m not in ("bpe", "languages"))) for m in MODELS],
+    [
+        pytest.param(m, marks=[pytest.mark.slow] * (m not in ("bpe", "languages", "symbols")))
+        for m in MODELS
+    ],
 )
 def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     trained = MODELS[name]()
@@ -152,7 +157,12 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
         trained.model.output.bias[EOS] -= 3  # the limits cut, so that lengths tell of pieces
         trained.model.output.bias[[PAD, BOS, UNK]] = -60  # CTranslate2 has none of them
     export(trained, tmp_path / "made", LINES)
-    lines = [*LINES, *ODD, *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx"))]
+    lines = [
+        *LINES,
+        *ODD,
+        "<BT> a{a.b}. <BT>",
+        *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx")),
+    ]
     code = card_code.program(trained, "ctranslate2", str(tmp_path / "made"), None)
     assert card_code.count_equal(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4

@@ -51,6 +51,21 @@ def made(*words: str, shared: bool = False, form: str = "nfc", tokenizer: str = 
     return Trained(settings, model, sides[0], sides[1], {"longest_source": 12})
 
 
+SYMBOLS = (">>fr<<", "<BT>", "{a.b}")
+
+
+def with_symbols(trained: Trained) -> Trained:
+    """The same with symbols, in the place of the first pieces."""
+
+    def side(side: Side) -> Side:
+        plain = side.to_json()
+        plain["segmenter"]["tokenizer"]["symbols"] = [*SYMBOLS]
+        plain["vocabulary"][: len(SYMBOLS)] = SYMBOLS
+        return Side.from_json(plain)
+
+    return trained._replace(source=side(trained.source), target=side(trained.target))
+
+
 @pytest.fixture(autouse=True)
 def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Samples of up to 15 pieces; slow tests have those of up to 300."""
@@ -133,6 +148,10 @@ def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path
         (
             lambda: made("encoding=absolute", tokenizer="moses"),
             "segmenter.tokenizer=moses: cannot be exported to Marian",
+        ),
+        (
+            lambda: with_symbols(made("encoding=absolute")),
+            "data.user_symbols, tags: cannot be exported to Marian.*--to ctranslate2",
         ),
     ],
 )

@@ -75,6 +75,8 @@ class Bpe:
 
     def _pieces(self, word: str) -> list[str]:
         """Segment one word."""
+        if word in self.tokenizer.symbols:
+            return [word]
         *heads, last = parts(word)
         pieces: list[str] = []
         for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word

@@ -18,8 +18,8 @@ class BpeDropout:
 
     As subword-nmt does with --dropout and --vocabulary: a resulting piece outside the vocabulary is
     split again, by the merges that made it. Where a character is not in the vocabulary either, the
-    word keeps its segmentation; so do words with an unknown piece, and those that are split before
-    they are segmented (over 1000 characters, or ending in the separator).
+    word keeps its segmentation; so do words with an unknown piece, those that are split before
+    they are segmented (over 1000 characters, or ending in the separator), and symbols.
     """
 
     def __init__(self, segmenter: Bpe, vocabulary: Vocabulary, dropout: float) -> None:
@@ -28,7 +28,7 @@ class BpeDropout:
         self._halves = segmenter.codes.bpe_codes_reverse
         pieces = vocabulary.to_json()
         self._pieces = set(pieces)
-        self._vocabulary = vocabulary
+        self._vocabulary, self._symbols = vocabulary, segmenter.tokenizer.symbols
         first = len(vocabulary) - len(pieces)
         self._texts = [""] * first + pieces
         self._ends = [False] * first + [not piece.endswith(SEPARATOR) for piece in pieces]
@@ -69,7 +69,7 @@ class BpeDropout:
     def _learn(self, word: tuple[int, ...]) -> "_State | None":
         """Return the state with which a word begins; None: it keeps its segmentation."""
         text = "".join(self._texts[number].removesuffix(SEPARATOR) for number in word)
-        sampled = UNK not in word and len(parts(text)) == 1
+        sampled = UNK not in word and len(parts(text)) == 1 and text not in self._symbols
         state = self._state((*text[:-1], intern(text[-1] + END))) if sampled else None
         if self._room():
             self._words[word] = state

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -37,7 +37,7 @@ class Cleaning(NamedTuple):
 
     names: tuple[str, str]  # what to call the files in messages
     columns: tuple[str, ...]  # their names
-    tokenizers: tuple[tuple[str, str, str], ...]  # arguments of Tokenizer
+    tokenizers: tuple[tuple[str, str, str, tuple[str, ...]], ...]  # arguments of Tokenizer
     drop_invalid: bool
     max_bytes: int
     count_words: bool
@@ -113,5 +113,5 @@ def _note(line: RawLine, changes: Counter[str]) -> None:
 
 
 @lru_cache(maxsize=4)
-def _tokenizer(normalize: str, kind: str, language: str) -> Tokenizer:
-    return Tokenizer(normalize, kind, language)
+def _tokenizer(*arguments: Any) -> Tokenizer:
+    return Tokenizer(*arguments)

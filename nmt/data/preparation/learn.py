@@ -20,7 +20,6 @@ from nmt.data.side import Side
 from nmt.data.store import SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
-from nmt.data.vocab import Vocabulary
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +36,9 @@ def learn_bpe_sides(
 
     Writes the ids of each side's frequent words into the directory, for `WordIds`.
     """
+    for symbol in tokenizers[0].symbols:  # nothing is learned from them
+        for of_words in words:
+            of_words.pop(symbol, None)
     total = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(total))
     merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
@@ -48,7 +50,7 @@ def learn_bpe_sides(
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
         pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
-        sides.append(Side(Bpe(tokenizer, merges, pieces), Vocabulary(pieces)))
+        sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
     for name, of_words, side in zip(SIDES, words, sides, strict=True):
         wordids.write(directory / f"{name}.words", of_words, pieces_of, side.vocabulary)
     return sides
@@ -58,7 +60,10 @@ def learn_unigram_sides(
     choice: config.UnigramLearning, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
 ) -> list[Side]:
     """Learn a SentencePiece model for each side, or one for both."""
-    texts = [_chosen(chunks, side, choice.training_lines) for side in SIDES]
+    texts = [
+        map(tokenizer.without_symbols, _chosen(chunks, side, choice.training_lines))
+        for side, tokenizer in zip(SIDES, tokenizers, strict=True)
+    ]
     corpora = [chain(*texts)] if choice.shared_vocabulary else texts
     models = []
     for corpus in corpora:
@@ -68,7 +73,7 @@ def learn_unigram_sides(
         Unigram(tokenizer, model)
         for tokenizer, model in zip(tokenizers, models * (len(SIDES) // len(models)), strict=True)
     ]
-    return [Side(segmenter, Vocabulary(segmenter.pieces)) for segmenter in segmenters]
+    return [Side.of(segmenter, segmenter.pieces) for segmenter in segmenters]
 
 
 def _chosen(chunks: Sequence[Path], side: str, limit: int) -> Iterator[str]:

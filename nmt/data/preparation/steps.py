@@ -108,7 +108,8 @@ class Preparation:
             )
         languages = (data.source_language, data.target_language)
         warn_of_unknown(choice.tokenizer, *languages)
-        return [Tokenizer(data.normalize, choice.tokenizer, code) for code in languages]
+        symbols = config.symbols_of(data)
+        return [Tokenizer(data.normalize, choice.tokenizer, code, symbols) for code in languages]
 
     def _clean(
         self,
@@ -121,7 +122,7 @@ class Preparation:
         cleaning = Cleaning(
             names=(str(text.source.path), str(text.target.path)),
             columns=tuple(text.columns),
-            tokenizers=tuple((t.normalize, t.kind, t.language) for t in tokenizers),
+            tokenizers=tuple((t.normalize, t.kind, t.language, t.symbols) for t in tokenizers),
             drop_invalid=self.data.invalid_utf8 == "drop",
             max_bytes=self.data.max_line_bytes,
             count_words=self.counts_words and split == "train",

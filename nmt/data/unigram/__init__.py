@@ -4,6 +4,8 @@ import base64
 import binascii
 import io
 from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
@@ -37,8 +39,10 @@ class Unigram:
         return self.segment(self.tokenizer.words(text))
 
     def segment(self, words: str) -> list[str]:
-        """Segment words that are separated by single spaces."""
-        return self._processor.encode(words, out_type=str)
+        """Segment words that are separated by single spaces; symbols are pieces."""
+        encode = partial(self._processor.encode, out_type=str)
+        symbols, parts = self.tokenizer.symbols, self.tokenizer.parts(words)
+        return [x for part in parts for x in ([part] if part in symbols else encode(part))]
 
     def best(self, words: str, most: int) -> list[list[str]]:
         """Return the most probable segmentations of words, the best first."""
@@ -68,7 +72,14 @@ class Unigram:
 
     def decode(self, pieces: Sequence[str]) -> str:
         """Join pieces to one line of text."""
-        return self.tokenizer.text("".join(pieces).replace(SPACE, " "))
+        symbols, joined = self.tokenizer.symbols, list[str]()
+        for is_symbol, group in groupby(pieces, symbols.__contains__):
+            joined.append((" ".join if is_symbol else self._joined)(list(group)))
+        return self.tokenizer.text(" ".join(joined))
+
+    def _joined(self, pieces: list[str]) -> str:
+        """Join pieces none of which is a symbol."""
+        return "".join(pieces).replace(SPACE, " ")
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` needs, as plain values; the model in base64."""
