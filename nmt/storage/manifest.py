@@ -103,12 +103,17 @@ class VerifiedDirectory:
             if _verified.get(self.path.resolve()) == stamp:
                 return
             for name in self.files:
-                where, entry = self.path / name, self._entry(name)
-                _check_size(where, None, entry["bytes"])
-                _compare(where, sha256_of(where), entry["sha256"])
+                self.verified(name)
         except OSError as error:
             raise UserError(f"{error.filename or self.path}: {error.strerror}", Exit.DATA) from None
         _verified[self.path.resolve()] = stamp
+
+    def verified(self, name: str) -> Path:
+        """Return the path of a file after comparing size and hash, without holding it in memory."""
+        where, entry = self.path / name, self._entry(name)
+        _check_size(where, None, entry["bytes"])
+        _compare(where, sha256_of(where), entry["sha256"])
+        return where
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""

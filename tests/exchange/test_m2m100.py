@@ -114,6 +114,8 @@ def test_another_target_gives_the_translations_of_transformers(kind: str, models
 def test_an_unknown_language_is_refused_with_what_is_near(models: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"decode.source_language=deu_Lat: .* such as deu_Latn"):
         m2m100_read.read(models / "nllb", languages=("deu_Lat", "eng_Latn"))
+    with pytest.raises(UserError, match=r"decode.source_language=zh_CN: .* such as .*zh"):
+        m2m100_read.read(models / "m2m100", languages=("zh_CN", "en"))
     trained = m2m100_read.read(models / "m2m100").trained
     decode = with_decode(trained.settings, {"target_language": "Haus"}).decode
     with pytest.raises(
@@ -166,6 +168,24 @@ def test_scores_of_both_engines_and_of_given_translations_agree(
     log_prob, length = capsys.readouterr().out.split("\n")[0].split("\t")
     expected = both[0][0].score * (6 + int(length)) / 6  # the language counts, as one more
     assert float(log_prob) == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_output_at_its_limit_is_that_of_ctranslate2(
+    kind: str, models: Path, tmp_path: Path
+) -> None:
+    """A language is no piece of the output that is limited."""
+    trained = m2m100_read.read(models / kind).trained
+    exporting.export(trained, tmp_path / "ct2", LINES[:3])
+    short = {"max_length_ratio": "0", "max_length_offset": "3", "beam_size": "1"}
+    decode = with_decode(trained.settings, short).decode
+    ours = Translator.of(trained, decode)
+    engine = CTranslate2Engine(load(tmp_path / "ct2"), decode, DeviceName("cpu"), 1)
+    both = [
+        [(best[0].ids, best[0].finished) for best in translator.translate(LINES)]
+        for translator in (ours, Translator(trained, decode, engine))
+    ]
+    assert both[0] == both[1] and {len(ids) for ids, _ in both[0]} == {3}
 
 
 @pytest.mark.parametrize("kind", KINDS)
