@@ -80,6 +80,12 @@ def completed(schema: type, values: dict[str, Any]) -> dict[str, Any]:
     known = {spec.name: spec.metadata["absent"] for spec in fields(schema)}
     absent = {key: value for key, value in known.items() if value is not ...}
     stated = {key: v for key, v in values.items() if not (key in absent and v == MISSING)}
+    for spec in fields(schema):
+        if (inner := spec.metadata["of"]) and isinstance(named := stated.get(spec.name), dict):
+            stated[spec.name] = {
+                name: completed(inner, value) if isinstance(value, dict) else value
+                for name, value in named.items()
+            }
     return {**absent, **stated}
 
 

@@ -310,6 +310,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "data.cache": "test_keys_of_the_surroundings",
     "data.workers": "test_keys_of_the_surroundings",
     "data.columns": "tests/data/test_columns.py",
+    "data.corpora": "tests/data/test_corpora.py",
     "data.test_source": "test_keys_of_the_surroundings",
     "data.test_target": "test_keys_of_the_surroundings",
     "data.test_pairs": "test_keys_of_the_toy_test_set",

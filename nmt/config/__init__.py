@@ -11,11 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from nmt import schema
+from nmt.config.data import CORPUS_FILES as CORPUS_FILES
 from nmt.config.data import HEADS as HEADS
 from nmt.config.data import LABELS as LABELS
 from nmt.config.data import TOY_COLUMNS as TOY_COLUMNS
 from nmt.config.data import WORDS as WORDS
 from nmt.config.data import Column as Column
+from nmt.config.data import Corpus as Corpus
 from nmt.config.data import Data as Data
 from nmt.config.data import Files as Files
 from nmt.config.data import Toy as Toy
@@ -281,7 +283,9 @@ SEGMENTER_PATHS = (
     "source_vocabulary",
     "target_vocabulary",
 )
-_COLUMN_PATH = re.compile(r"columns\.\w+\.(train|dev|test)")  # below data.columns
+_INNER_PATH = re.compile(
+    r"columns\.\w+\.(train|dev|test)|corpora\.\w+\.(root|(train|dev)_(source|target))"
+)
 
 
 def is_path(key: str) -> bool:
@@ -291,7 +295,7 @@ def is_path(key: str) -> bool:
         return True
     if group == "segmenter":
         return rest in SEGMENTER_PATHS
-    return group == "data" and (rest in PATHS or _COLUMN_PATH.fullmatch(rest) is not None)
+    return group == "data" and (rest in PATHS or _INNER_PATH.fullmatch(rest) is not None)
 
 
 def thaw(plain: dict[str, Any]) -> Settings:

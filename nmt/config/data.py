@@ -101,6 +101,7 @@ HEADS = "heads"  # the column of dependency heads
 WORDS = "words"  # the column that every text has: which word a piece belongs to
 LABELS = "labels"  # the column of the labels of the edges to them
 TOY_COLUMNS = dict.fromkeys((HEADS, LABELS, "order", "depth"), "word") | {"language": "sentence"}
+CORPUS_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
 COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
 
 
@@ -115,6 +116,39 @@ def _check_columns(where: str, values: Any) -> None:
             raise UserError(f"{where}.{name}: made of all text; choose another name")
         if read(Column, value, f"{where}.{name}").per != "word" and name == HEADS:
             raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
+
+
+@dataclass
+class Corpus:
+    """One of several corpora: files that are in one directory, unless named otherwise."""
+
+    root: str | None = knob("directory of its files; null: NAME in data.root", absent=None)
+    train_source: str | None = knob("training text in it; null: train.LANGUAGE", absent=None)
+    train_target: str | None = knob("the same, target side", absent=None)
+    dev_source: str | None = knob("development text in it; null: none", absent=None)
+    dev_target: str | None = knob("the same, target side", absent=None)
+    weight: float = knob(
+        "how often each of its pairs occurs in an epoch, on average", least=1e-6, absent=1.0
+    )
+    tag: str | None = knob("word put before each of its sources, as >>de<< or <BT>", absent=None)
+
+    def __post_init__(self) -> None:
+        if (self.dev_source is None) != (self.dev_target is None):
+            raise UserError("data.corpora: a corpus has a dev_source and a dev_target, or neither")
+
+
+CORPUS_FILES = ("train_source", "train_target", "dev_source", "dev_target")
+
+
+def _check_corpora(where: str, values: Any) -> None:
+    """Check a mapping of names to corpora."""
+    if not isinstance(values, dict):
+        raise UserError(f"{where}={values}: expected a mapping of names to corpora")
+    for name, value in values.items():
+        if not isinstance(name, str) or not CORPUS_NAME.fullmatch(name):
+            raise UserError(f"{where}.{name}: a corpus is named by letters, digits and _")
+        if (tag := read(Corpus, value, f"{where}.{name}").tag) is not None:
+            _check_symbol(f"{where}.{name}.tag", tag)
 
 
 @dataclass
@@ -141,8 +175,20 @@ class Files(Data):
         "integers parallel to the source; add them with +", of=Column, check=_check_columns
     )
 
+    corpora: dict[str, Corpus] = knob(
+        "several corpora, in the place of train_source and train_target; add them with +",
+        of=Corpus,
+        check=_check_corpora,
+        absent={},
+    )
+
     def __post_init__(self) -> None:
-        if self.dev_lines is None and None in (self.dev_source, self.dev_target):
+        for key in ("dev_lines", "columns") if self.corpora else ():
+            if getattr(self, key):
+                raise UserError(f"data.{key}: not with data.corpora; leave one of the two out")
+        has_dev = any(corpus.dev_source for corpus in self.corpora.values())
+        no_files = None in (self.dev_source, self.dev_target) and not has_dev
+        if self.dev_lines is None and no_files:
             raise UserError(
                 "data.dev_source, data.dev_target: null; name both, or hold out lines of the "
                 "training text: data.dev_lines=N"
@@ -170,7 +216,8 @@ class Toy(Data):
 
 def symbols_of(data: Data) -> tuple[str, ...]:
     """The words that are one piece of both sides."""
-    return tuple(dict.fromkeys(data.user_symbols))
+    tags = [c.tag for c in data.corpora.values() if c.tag] if isinstance(data, Files) else []
+    return tuple(dict.fromkeys([*data.user_symbols, *sorted(tags)]))
 
 
 def columns_of(data: Data) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Batches of pairs of like length; a function of seed and epoch alone, so that a run can resume."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
@@ -22,6 +22,7 @@ from nmt.data.examples import (
     joined,
     joining_of,
     longest,
+    weighted,
 )
 from nmt.data.grouping import batch_starts
 from nmt.data.store import SIDES, Pairs, spans
@@ -43,6 +44,7 @@ class Batch(NamedTuple):
     target: Tensor  # [batch, target] ids, BOS ... EOS
     lines: list[int]  # [batch] line number of each (first) pair in its file, from 1
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
+    pairs: tuple[int, ...] = ()  # how many it has of each corpus, if there are several
 
 
 class _Epoch(NamedTuple):
@@ -79,6 +81,8 @@ class Batches:
     than the first epoch needs, made by halving large ones. An epoch whose examples do not fit in
     that many batches has the examples of the first.
 
+    With `weights`, an epoch has the pairs of each corpus as often as its weight says.
+
     With `sampled`, text is segmented at random in each epoch, in blocks of BLOCK random lines: all
     have the same number of batches, sorted and shuffled within the block, and each is segmented
     while training uses the one before. The `accumulate` batches of an update come from as many
@@ -95,14 +99,16 @@ class Batches:
         joining: Joining | None = None,
         sampled: SampledText | None = None,
         accumulate: int = 1,
+        weights: Sequence[float] = (),
     ) -> None:
         self._store, self._seed, self._budget, self._count = store, seed, budget, count
-        self._joining, self._sampled = joining, sampled
+        self._joining, self._sampled, self._weights = joining, sampled, weights
         self._concurrent, self._blocks = 1, 1  # blocks in use at once; all blocks of an epoch
         if sampled is not None:
-            limit = max(1, min(accumulate, len(store) // LEAST))
+            pairs = int(self.examples(0).counts.sum())
+            limit = max(1, min(accumulate, pairs // LEAST))
             self._concurrent = next(n for n in range(limit, 0, -1) if accumulate % n == 0)
-            self._blocks *= max(1, round(len(store) / max(BLOCK, LEAST * self._concurrent)))
+            self._blocks *= max(1, round(pairs / max(BLOCK, LEAST * self._concurrent)))
             self._blocks *= self._concurrent
         self._epochs: dict[int, _Epoch] = {}
         self._in_use: dict[tuple[int, int], _Block] = {}
@@ -112,7 +118,8 @@ class Batches:
         first = self._shuffled_epoch(0, 0)
         expected = first.examples if sampled is None else sampled.expected(first.examples)
         needed = max(len(self._cut(expected, block)) for block in first.blocks)
-        differ = joining is not None or sampled is not None
+        drawn = any(weight != int(weight) for weight in weights)
+        differ = drawn or joining is not None or sampled is not None
         extra = 1 + int(SPARE * needed) if differ else 0
         self._size = min(needed + extra, *map(len, first.blocks)) if extra else needed
 
@@ -125,7 +132,17 @@ class Batches:
         return {} if self._joining is None else longest(self._store, self._joining)
 
     def report(self) -> None:
-        """Log how many lines are joined, and how sampling changes their pieces."""
+        """Log the shares of corpora, how many lines are joined, and what sampling changes."""
+        if (corpora := self._store.corpora) is not None:
+            examples = self.examples(0)
+            pairs = np.bincount(self._store.corpus_of(examples.first), examples.counts)
+            log.info(
+                "an epoch has %s",
+                ", ".join(
+                    f"{n:,.0f} pairs of {name} ({n / pairs.sum():.1%})"
+                    for name, n in zip(corpora.names, pairs, strict=True)
+                ),
+            )
         if self._joining is not None:
             counts = self.examples(0).counts
             log.info(
@@ -145,8 +162,12 @@ class Batches:
     def examples(self, epoch: int) -> Examples:
         """Return the examples of an epoch, in the order and segmentation of the prepared text."""
         if self._joining is None:
-            return alone(self._store)
-        return joined(self._store, self._joining, self._seed, epoch)
+            examples = alone(self._store)
+        else:
+            examples = joined(self._store, self._joining, self._seed, epoch)
+        if all(weight == 1 for weight in self._weights):
+            return examples
+        return weighted(examples, self._weights, self._seed, epoch)
 
     def batch(self, epoch: int, index: int) -> Batch:
         """Make batch number `index` of an epoch; IndexError beyond the last one."""
@@ -265,7 +286,11 @@ def training_batches(settings: config.Settings, prepared: "Prepared", ranks: int
     sampled = sampled_text(data, prepared.train, sides, seed, ranks)
     budget, count = options.batch_tokens, options.batch_count
     joining = joining_of(data)
-    return Batches(prepared.train, budget, count, seed, joining, sampled, options.accumulate)
+    corpora = prepared.train.corpora
+    weights = [data.corpora[n].weight for n in corpora.names] if corpora else []  # type: ignore[attr-defined]
+    return Batches(
+        prepared.train, budget, count, seed, joining, sampled, options.accumulate, weights
+    )
 
 
 def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
@@ -315,7 +340,10 @@ def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
     """Make a batch of examples; without columns if pairs are joined."""
     store = examples.text
     first, counts = examples.first[rows].astype(np.int64), examples.counts[rows]
-    source, target = (_padded(store.ids[s], store.offsets[s], first, counts) for s in SIDES)
+    repeated = {"source": store.is_tagged(first), "target": None}
+    source, target = (
+        _padded(store.ids[s], store.offsets[s], first, counts, repeated[s]) for s in SIDES
+    )
     columns = {
         name: values[first][:, None].astype(np.int64)
         if store.per[name] == "sentence"
@@ -328,7 +356,18 @@ def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
         torch.from_numpy(np.concatenate([begin, target], axis=1)),
         store.lines[first].tolist(),
         {name: torch.from_numpy(values) for name, values in columns.items()},
+        _pairs_of_corpora(store, first, counts),
     )
+
+
+def _pairs_of_corpora(
+    store: Pairs, first: NDArray[np.int64], counts: NDArray[np.int64]
+) -> tuple[int, ...]:
+    """Return how many pairs of each corpus some examples have; nothing of a single one."""
+    if store.corpora is None:
+        return ()
+    pairs = np.bincount(store.corpus_of(first), counts, len(store.corpora.names))
+    return tuple(pairs.astype(int).tolist())
 
 
 def _padded(
@@ -336,15 +375,21 @@ def _padded(
     offsets: NDArray[Any],
     first: NDArray[np.int64],
     counts: NDArray[np.int64],
+    tagged: NDArray[np.bool_] | None = None,
 ) -> NDArray[np.int64]:
     """Gather the ids (or integers) of some examples as [batch, longest], padded on the right.
 
-    Pairs of one example are concatenated, without the EOS of all but the last.
+    Pairs of one example are concatenated, without the EOS of all but the last, and without the tag
+    of all but the first, if they are `tagged` [batch].
     """
     pairs, ends = spans(first, counts), np.cumsum(counts)  # [pair], [batch]
     starts = offsets[pairs].astype(np.int64)
     lengths = offsets[pairs + 1].astype(np.int64) - starts - 1  # [pair]
     lengths[ends - 1] += 1
+    if tagged is not None:
+        repeated = np.repeat(tagged, counts)
+        repeated[ends - counts] = False
+        starts, lengths = starts + repeated, lengths - repeated
     widths = np.add.reduceat(lengths, ends - counts)  # [batch]
     padded = np.full((len(first), widths.max()), PAD, np.int64)
     padded[np.arange(widths.max()) < widths[:, None]] = values[spans(starts, lengths)]

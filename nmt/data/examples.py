@@ -5,6 +5,7 @@ random moves the lengths of training (Kondo et al. 2021, Sentence Concatenation 
 Augmentation for Neural Machine Translation; Varis and Bojar 2021, Sequence Length is a Domain).
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +15,7 @@ from nmt import config
 from nmt.data.store import SIDES, Pairs
 
 STREAM = 1  # separates its random numbers from those that shuffle batches
+WEIGHTS = 2  # and those that choose pairs by the weights of corpora
 
 
 class Joining(NamedTuple):
@@ -34,7 +36,7 @@ def joining_of(data: config.Data) -> Joining | None:
 
 
 class Examples(NamedTuple):
-    """The training examples of an epoch, in the order of the text; each pair is in one of them."""
+    """The training examples of an epoch; each pair is in one of them, or by its corpus' weight."""
 
     text: Pairs  # that they consist of
     first: NDArray[np.integer[Any]]  # [example] number of its first pair
@@ -70,6 +72,27 @@ def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
             return consecutive(store, counts)
         parts = np.stack([counts - unfit, unfit], axis=1).ravel()  # the last line on its own
         counts = parts[parts > 0]
+
+
+def weighted(examples: Examples, weights: Sequence[float], seed: int, epoch: int) -> Examples:
+    """Repeat the examples of an epoch by the weights of their corpora [corpus].
+
+    Of 2.3, each example occurs twice, and others, drawn at random, once more, until 2.3 times as
+    many pairs as the corpus has are in the epoch: just as many, or a few less where lines are
+    joined. A function of the text, weights, seed and epoch alone.
+    """
+    draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, WEIGHTS])))
+    corpus, chosen = examples.text.corpus_of(examples.first), list[NDArray[np.int64]]()
+    for number, weight in enumerate(weights):
+        of_corpus = np.flatnonzero(corpus == number)
+        order = draw.permutation(of_corpus)
+        pairs = np.cumsum(examples.counts[order])
+        more = round(weight * int(pairs[-1])) - int(weight) * int(pairs[-1])
+        chosen.append(np.repeat(of_corpus, int(weight)))
+        chosen.append(np.sort(order[: np.searchsorted(pairs, more, "right")]))
+    rows = np.concatenate(chosen)
+    first, counts, source, target = (values[rows] for values in examples[1:])
+    return Examples(examples.text, first, counts, source, target)  # type: ignore[arg-type]
 
 
 def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
@@ -118,6 +141,9 @@ def _fits(
 def _pieces(
     store: Pairs, side: str, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the pieces of a side of each example, without eos."""
+    """Return the pieces of a side of each example, without eos; it has its tag once."""
     ends: NDArray[Any] = store.offsets[side].astype(np.int64)
-    return (ends[first + counts] - ends[first] - counts).astype(np.int32)
+    pieces = ends[first + counts] - ends[first] - counts
+    if side == "source":
+        pieces -= store.is_tagged(first) * (counts - 1)
+    return pieces.astype(np.int32)

@@ -27,7 +27,7 @@ FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {"name", "root", "cache", "workers", "columns", "dev_lines"}
+    {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
@@ -106,9 +106,10 @@ def _fingerprint(
     data: config.Data,
     segmenter: "SegmenterSettings",
     sides: Sides | None,
-    texts: dict[str, ParallelText],
+    texts: dict[str, list[ParallelText]],
 ) -> str:
     per = config.columns_of(data)
+    corpora = {split: [p[3:5] for p in parts if p.corpus] for split, parts in texts.items()}
     learned = {} if sides is None else {"sides": [side.to_json() for side in sides]}
     return cache.fingerprint(
         {
@@ -124,11 +125,17 @@ def _fingerprint(
                 if key not in config.SEGMENTER_PATHS  # `sides` has what is in these files
             },
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
-            "files": {split: [p.source.sha256, p.target.sha256] for split, p in texts.items()},
-            "columns": {
-                split: [[name, per[name], column.sha256] for name, column in p.columns.items()]
-                for split, p in texts.items()
+            "files": {
+                split: [scan.sha256 for p in parts for scan in (p.source, p.target)]
+                for split, parts in texts.items()
             },
+            "columns": {
+                split: [
+                    [n, per[n], column.sha256] for p in parts for n, column in p.columns.items()
+                ]
+                for split, parts in texts.items()
+            },
+            **({"corpora": corpora} if any(corpora.values()) else {}),
             **learned,
         }
     )
@@ -169,4 +176,6 @@ def _facts(data: config.Data, fingerprint: str, counted: dict[str, Any]) -> dict
     facts |= {f"train_{measure}": count for measure, count in train["kept"].items()}
     facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
     facts |= {f"{side}_vocabulary": counted["vocabulary"][side] for side in SIDES}
+    if "corpora" in train:
+        facts["corpora"] = {n: c["kept"]["pairs"] for n, c in train["corpora"].items()}
     return facts | {"dev_pairs": dev["kept"]["pairs"]}

@@ -50,11 +50,19 @@ def tally_of(
 
 
 def split_report(
-    tally: Tally, changes: Mapping[str, Counter[str]], unknown: NDArray[np.int64]
+    tally: Tally,
+    changes: Mapping[str, Counter[str]],
+    unknown: NDArray[np.int64],
+    corpora: Mapping[str, Tally],
 ) -> dict[str, Any]:
-    """Turn the counts of train or dev into plain values; unknown counts UNK ids per side."""
+    """Turn the counts of train or dev into plain values; unknown counts UNK ids per side.
+
+    `corpora`: the tally of each, if there are several.
+    """
     kept = tally.sum(0)[KEPT]
+    of_corpora = {name: _counts(counts.sum(0)) for name, counts in corpora.items()}
     return {
+        **({"corpora": of_corpora} if corpora else {}),
         **_counts(tally.sum(0)),
         "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
         "text": {side: dict(sorted(counts.items())) for side, counts in changes.items()},
@@ -67,7 +75,10 @@ def split_report(
 
 def log_corpus(data: config.Data) -> None:
     """Log which text a corpus is."""
-    if isinstance(data, config.Files):
+    if isinstance(data, config.Files) and data.corpora:
+        tagged = (f"{n} {c.tag}" if c.tag else n for n, c in sorted(data.corpora.items()))
+        log.info("corpus: %s (%s)", data.name, ", ".join(tagged))
+    elif isinstance(data, config.Files):
         log.info("corpus: %s (%s, %s)", data.name, data.train_source, data.train_target)
     else:
         log.info("corpus: %s, the embedded grammar", data.name)
@@ -116,6 +127,11 @@ def describe(report: Mapping[str, Any]) -> str:
         counted = report[split]
         lines += [_row(split, "pairs", "source tokens", "target tokens")]
         lines += [_measured(name, counted[name]) for name in ("total", "kept")]
+        lines += [
+            _measured(f"{which}, corpus {name}", counts[which])
+            for name, counts in counted.get("corpora", {}).items()
+            for which in ("total", "kept")
+        ]
         lines += [
             _measured(f"dropped: {why}", counts)
             for why, counts in counted["dropped"].items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,14 @@ def id_type(*vocabulary_sizes: int) -> "np.dtype[Any]":
     return np.dtype("<u2" if max(vocabulary_sizes) <= MAXIMAL_UINT16 else "<u4")
 
 
+class Corpora(NamedTuple):
+    """The corpora that a text consists of, one after the other."""
+
+    names: list[str]
+    first: list[int]  # the number of the first line of each; numbers go on from one to the next
+    tags: list[int]  # the id that each source begins with; 0: none
+
+
 class Pairs:
     """Pairs of id sequences, each ending in EOS; all sequences of a side are concatenated."""
 
@@ -32,9 +40,10 @@ class Pairs:
         offsets: Mapping[str, NDArray[Any]],  # by side: [pair + 1]
         per: Mapping[str, str] | None = None,  # name of a column -> word or sentence
         columns: Mapping[str, NDArray[np.int32]] | None = None,  # [source ids], or [pair]
+        corpora: Corpora | None = None,
     ) -> None:
         self.lines, self.ids, self.offsets = lines, ids, offsets
-        self.per, self.columns = per or {}, columns or {}
+        self.per, self.columns, self.corpora = per or {}, columns or {}, corpora
         self.source_lengths = self._lengths("source")
         self.target_lengths = self._lengths("target")
 
@@ -49,6 +58,23 @@ class Pairs:
         )
         return source, target
 
+    def corpus_of(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return which of the corpora some pairs are from [row]."""
+        first = self.corpora.first if self.corpora else [0]
+        return np.searchsorted(first, self.lines[rows], "right") - 1
+
+    def is_tagged(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
+        """Return which pairs have sources with a tag [row]."""
+        tags = np.array(self.corpora.tags if self.corpora else [0])
+        return tags[self.corpus_of(rows)] > 0 if tags.any() else np.zeros(len(rows), bool)
+
+    def place(self, row: int) -> str:
+        """Return where a pair stood: the number of its line, after the name of its corpus."""
+        if self.corpora is None:
+            return str(self.lines[row])
+        corpus = int(self.corpus_of(np.array([row]))[0])
+        return f"{self.corpora.names[corpus]}:{self.lines[row] - self.corpora.first[corpus] + 1}"
+
     def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
         """Return some pairs [row], in this order, without columns that have an integer per word."""
         ids, offsets = {}, {}
@@ -59,7 +85,7 @@ class Pairs:
             offsets[side] = np.append(0, np.cumsum(lengths))
         per = {name: per for name, per in self.per.items() if per == "sentence"}
         columns = {name: self.columns[name][rows] for name in per}
-        return Pairs(self.lines[rows], ids, offsets, per, columns)
+        return Pairs(self.lines[rows], ids, offsets, per, columns, self.corpora)
 
     def _lengths(self, side: str) -> NDArray[np.int32]:
         """Return the number of pieces of each sequence, without EOS."""
@@ -83,6 +109,7 @@ class PairStore(Pairs):
             {side: _mapped(path / f"{side}.offsets", OFFSETS) for side in SIDES},
             facts["columns"],
             {name: _mapped(path / f"column.{name}", COLUMN) for name in facts["columns"]},
+            Corpora(*facts["corpora"]) if "corpora" in facts else None,
         )
 
 
@@ -90,11 +117,15 @@ class Writer:
     """Writes a PairStore part by part into a directory; complete after the `with` block."""
 
     def __init__(
-        self, path: Path, dtype: "np.dtype[Any]", columns: Mapping[str, str] | None = None
+        self,
+        path: Path,
+        dtype: "np.dtype[Any]",
+        columns: Mapping[str, str] | None = None,
+        corpora: Corpora | None = None,
     ) -> None:
         """`columns`: their names, and whether they have an integer per word or per sentence."""
         path.mkdir(parents=True)
-        self._columns = dict(columns or {})
+        self._columns, self._corpora = dict(columns or {}), corpora
         self._path, self._dtype, self._pairs = path, dtype, 0
         self._ends = dict.fromkeys(SIDES, 0)
         names = ["lines", *(f"{side}.{part}" for side in SIDES for part in ("ids", "offsets"))]
@@ -129,6 +160,7 @@ class Writer:
             file.close()
         if kind is None:
             facts = {"dtype": self._dtype.str, "pairs": self._pairs, "columns": self._columns}
+            facts |= {"corpora": self._corpora} if self._corpora else {}
             write_json(self._path / "store.json", facts)
 
 

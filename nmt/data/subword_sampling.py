@@ -219,7 +219,7 @@ class SampledBlock:
             ids[side] = candidates[spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
             self.kept += int(keeps.sum())
-        return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns)
+        return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns, prepared.corpora)
 
     @cached_property
     def _drawn(self) -> Pairs:

@@ -104,7 +104,7 @@ def set_corpus(
         )
     keys = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith("data.")}
     if "root" in keys:
-        keys |= {"name", "columns", *PATHS}
+        keys |= {"name", "columns", "corpora", *PATHS}
     if keys & {"dev_source", "dev_target"}:
         keys.add("dev_lines")
     with open_dict(cfg):

@@ -89,12 +89,12 @@ def _function(value: str) -> bool:
 
 
 def _is_text(key: str) -> bool:
-    return re.sub(r"^(data\.columns)\.\w+\.", r"\1.NAME.", key) in _texts()
+    return re.sub(r"^(data\.(columns|corpora))\.\w+\.", r"\1.NAME.", key) in _texts()
 
 
 @cache
 def _texts() -> frozenset[str]:
-    """The keys that hold any text; NAME stands for the name of a column."""
+    """The keys that hold any text; NAME stands for that of a column or corpus."""
     schemas = [(group, schema) for group, kinds in KINDS.items() for schema in kinds.values()]
     schemas += [("", RunKeys), ("", TableScale), ("", TableReport)]
     return frozenset(

@@ -27,12 +27,18 @@ class DeviceBatch(NamedTuple):
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
+    pairs: tuple[int, ...] = ()  # see `nmt.data.batches.Batch`
     counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property
     def tokens(self) -> int:
         """How many of an update's tokens it predicts."""
         return len(self.labels) if self.counted else 0
+
+    @property
+    def counts(self) -> list[int]:
+        """The same, and its pairs of each corpus."""
+        return [self.tokens, *(n * self.counted for n in self.pairs)]
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
@@ -51,6 +57,7 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
         labels=moved(labels[indices]),
         indices=moved(indices),
         lines=batch.lines,
+        pairs=batch.pairs,
     )
 
 

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from importlib.metadata import EntryPoint
 from pathlib import Path
@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from nmt.data.store import Corpora
 from nmt.errors import UserError, visible, where_raised
 from nmt.training.metrics import METRICS, Line, metrics_file
 from nmt.training.records import Record
@@ -26,12 +27,18 @@ log = logging.getLogger(__name__)
 class Meter(Stateful):
     """Sums over the updates since the last report, and since the last checkpoint.
 
-    A checkpoint may come between two reports, so both are saved in it.
+    Pairs of several corpora are counted from the first update on. A checkpoint may come between two
+    reports, so both are saved in it.
     """
 
-    kept = ("checkpoint_nll", "checkpoint_tokens", "loss", "nll", "seconds", "tokens", "norm")
+    kept = (
+        *("checkpoint_nll", "checkpoint_tokens", "loss", "nll", "seconds", "tokens", "norm"),
+        "pairs",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, corpora: Corpora | None = None) -> None:
+        self.names = corpora.names if corpora else []
+        self.pairs = [0 for _ in self.names]
         self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
         self.reset()
 
@@ -40,8 +47,17 @@ class Meter(Stateful):
         self.loss = self.nll = self.seconds = self.norm = 0.0
         self.tokens = 0
 
-    def add(self, loss: float, nll: float, tokens: int, norm: float, seconds: float) -> None:
-        """Add an update's sums over tokens, its gradient norm before clipping, its duration."""
+    def add(
+        self,
+        loss: float,
+        nll: float,
+        tokens: int,
+        norm: float,
+        seconds: float,
+        pairs: Sequence[int] = (),
+    ) -> None:
+        """Add an update: sums over tokens, norm before clipping, time, pairs of corpora."""
+        self.pairs = [before + n for before, n in zip(self.pairs, pairs, strict=True)]
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
@@ -51,12 +67,14 @@ class Meter(Stateful):
         self.norm = norm
 
     def report(self) -> dict[str, float]:
-        """Return means per token, the speed, and the last gradient norm."""
+        """Return means per token, the speed, the last gradient norm, and pairs of corpora."""
+        pairs = {f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)}
         return {
             "loss": self.loss / self.tokens,
             "perplexity": math.exp(min(self.nll / self.tokens, 700)),
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
             "grad_norm": self.norm,
+            **pairs,
         }
 
     def since_checkpoint(self) -> float:

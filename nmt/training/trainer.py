@@ -63,7 +63,7 @@ class _Update(NamedTuple):
 
     step: int
     rate: float
-    tokens: int
+    counts: list[int]  # tokens, and pairs of each corpus
     numbers: Callable[[], list[float]]  # sums of loss and likelihoods, norm; waits for the device
 
 
@@ -117,7 +117,7 @@ class Trainer:
         self.seconds = 0.0  # of updates, over all resumptions
         self.splits = 0  # updates whose batches were halved, likewise
         self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
-        self.meter = Meter()
+        self.meter = Meter(prepared.train.corpora)
         self.divergence = Divergence(len(self.vocabularies[1]), self.plan.updates)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
@@ -166,12 +166,13 @@ class Trainer:
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
-        tokens = int(self.world.all_reduce(torch.tensor(sum(batch.tokens for batch in batches))))
+        counts = torch.tensor([batch.counts for batch in batches]).sum(0)
+        counts = self.world.all_reduce(counts)
         self.step += 1
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        sums = self.world.all_reduce(self.backward(batches, tokens))
+        sums = self.world.all_reduce(self.backward(batches, int(counts[0])))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
         self.finish_update()  # the one before, whose weights no longer exist after this one
@@ -182,7 +183,7 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unfinished = _Update(self.step, rate, tokens, numbers_later(numbers))
+        self.unfinished = _Update(self.step, rate, counts.tolist(), numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
         self.ahead = self.device_batches(self.step + 1) if self.step < self.plan.last else []
         if self.device.type == "cpu":
@@ -205,7 +206,7 @@ class Trainer:
             self.average.update(update.step)
             self.nonfinite = 0
             self.seconds += seconds
-            self.meter.add(total, nll, update.tokens, norm, seconds)
+            self.meter.add(total, nll, update.counts[0], norm, seconds, update.counts[1:])
         else:
             self.skip(update)
         self.progress.tick()

@@ -141,7 +141,7 @@ def store(path: Path, pairs: int, seed: int) -> PairStore:
     return PairStore(path)
 
 
-def train(run: Path, data: Prepared, **changes: Any) -> Outcome:
+def train(run: Path, data: Prepared, /, **changes: Any) -> Outcome:
     """Open the run, train, and let go of it."""
     chosen = settings(**changes)
     with open_run(run, chosen) as opened:

@@ -30,6 +30,7 @@ class CleanedChunk(NamedTuple):
     tally: Tally  # pairs dropped here
     changes: Sequence[Counter[str]]
     words: Sequence[Counter[str]]
+    corpus: int = 0  # which of several it is from
 
 
 class Cleaning(NamedTuple):
@@ -43,6 +44,8 @@ class Cleaning(NamedTuple):
     count_words: bool
     directory: Path  # of the cleaned chunks
     prefix: str  # of their names
+    tag: str = ""  # put before each source
+    before: int = 0  # numbers of lines before the first of these files
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
         """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
@@ -71,7 +74,7 @@ class Cleaning(NamedTuple):
                     raise
                 tally[NOT_SEGMENTED, INVALID, 0] += 1
                 continue
-            kept.append(number)
+            kept.append(self.before + number)
             for name, line in zip(columns, (*integers, source), strict=bool(columns)):
                 columns[name].append(line.raw)
             for lines, line_of_side in zip(texts, text, strict=True):
@@ -80,12 +83,14 @@ class Cleaning(NamedTuple):
             _tokenizer(*arguments).lines(lines, noted)
             for arguments, lines, noted in zip(self.tokenizers, texts, changes, strict=True)
         ]
+        words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
+        if self.tag:
+            tokenised[0] = [f"{self.tag} {line}" if line else line for line in tokenised[0]]
         for name, lines in zip(SIDES, tokenised, strict=True):
             (directory / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
         for name, raw in columns.items():
             (directory / name).write_bytes(b"".join(line + b"\n" for line in raw))
         (directory / "lines").write_bytes(np.array(kept, LINES).tobytes())
-        words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
         return CleanedChunk(directory, len(kept), tally, changes, words)
 
 

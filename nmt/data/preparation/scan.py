@@ -63,6 +63,9 @@ class ParallelText(NamedTuple):
     source: Scan
     target: Scan
     columns: dict[str, Scan]  # by name
+    corpus: str = ""  # its name, if there are several
+    tag: str = ""  # put before each source
+    before: int = 0  # numbers of lines that are taken by corpora before it
 
     @property
     def paths(self) -> list[Path]:
@@ -89,23 +92,48 @@ class ParallelText(NamedTuple):
                 yield Chunk(number, number * CHUNK + 1, lines)
 
 
-def scan_files(data: config.Data) -> dict[str, ParallelText]:
-    """Scan the training and development files of a corpus, where it has any."""
-    texts: dict[str, ParallelText] = {}
+def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
+    """Scan the training and development files, where there are any; one text for each corpus."""
     if not isinstance(data, config.Files):
-        return texts
+        return {}
+    texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}
+    for name, corpus in sorted(data.corpora.items()):
+        root = Path(data.root or "", name) if corpus.root is None else Path(corpus.root)
+        for split in SPLITS:
+            keys = [f"{split}_{side}" for side in SIDES]
+            files = [getattr(corpus, key) for key in keys]
+            if split == "train":
+                languages = (data.source_language, data.target_language)
+                files = [f or f"train.{c}" for f, c in zip(files, languages, strict=True)]
+            if None in files:
+                continue
+            hint = f"set data.corpora.{name}.root, or its "
+            source, target = (
+                scan(side_file(str(root / file), hint + key))
+                for file, key in zip(files, keys, strict=True)
+            )
+            check_parallel(source, target)
+            # one more than it has: the last line of a corpus is not next to the first of another
+            before = sum(text.source.lines + 1 for text in texts[split])
+            text = ParallelText(source, target, {}, name, corpus.tag or "", before)
+            texts[split].append(text)
     for split in SPLITS:
-        instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
-        source, target = (
-            scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
-            for key in (f"{split}_{side}" for side in SIDES)
-        )
-        check_parallel(source, target)
-        columns = {
-            name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
-            for name, files in data.columns.items()
-        }
-        for column in columns.values():
-            check_parallel(column, source)
-        texts[split] = ParallelText(source, target, columns)
+        texts[split] = texts[split] or [_scan_split(data, split)]
     return texts
+
+
+def _scan_split(data: config.Files, split: str) -> ParallelText:
+    """Scan the files of a split that are no corpora."""
+    instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
+    source, target = (
+        scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
+        for key in (f"{split}_{side}" for side in SIDES)
+    )
+    check_parallel(source, target)
+    columns = {
+        name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
+        for name, files in data.columns.items()
+    }
+    for column in columns.values():
+        check_parallel(column, source)
+    return ParallelText(source, target, columns)

@@ -18,7 +18,7 @@ from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.report import KEPT, no_tally, split_report
 from nmt.data.side import Sides
-from nmt.data.store import SIDES, Writer, id_type, write_json
+from nmt.data.store import SIDES, Corpora, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
@@ -43,7 +43,7 @@ class Preparation:
         data: config.Data,
         segmenter: SegmenterSettings,
         sides: Sides | None,
-        texts: dict[str, ParallelText],
+        texts: dict[str, list[ParallelText]],
     ) -> None:
         """`sides`: of a trained model, or of files; None: both are learned as `segmenter` says."""
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
@@ -59,7 +59,7 @@ class Preparation:
         if isinstance(self.data, config.Toy):
             self._write_toy(self.data)
         tokenizers = self._tokenizers()
-        sizes = self.texts["train"].sizes()
+        sizes = [size for text in self.texts["train"] for size in text.sizes()]
         few = sum(sizes) < FEW_LINES
         count = self.data.workers or (1 if few else min(cores(), len(sizes)))
         several = f" with {count} processes" if count > 1 else ""
@@ -79,8 +79,7 @@ class Preparation:
                 name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)
             }
             counted: dict[str, Any] = {
-                split: self._number(split, vocabulary, cleaned[split], pools[split])
-                for split in SPLITS
+                split: self._number(split, sides, cleaned[split], pools[split]) for split in SPLITS
             }
         log.info("prepared in %.0f s", time.monotonic() - started)
         return counted | {"vocabulary": vocabulary}
@@ -94,7 +93,7 @@ class Preparation:
         for split in SPLITS:
             columns = {name: scan(paths[f"{split}_{name}"]) for name in config.TOY_COLUMNS}
             source, target = (scan(paths[f"{split}_{side}"]) for side in SIDES)
-            self.texts[split] = ParallelText(source, target, columns)
+            self.texts[split] = [ParallelText(source, target, columns)]
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
@@ -118,23 +117,25 @@ class Preparation:
         pool: InProcess | WorkerPool,
     ) -> list[CleanedChunk]:
         """Clean a split; returns its chunks, without the words, which are counted."""
-        text = self.texts[split]
-        cleaning = Cleaning(
-            names=(str(text.source.path), str(text.target.path)),
-            columns=tuple(text.columns),
-            tokenizers=tuple((t.normalize, t.kind, t.language, t.symbols) for t in tokenizers),
-            drop_invalid=self.data.invalid_utf8 == "drop",
-            max_bytes=self.data.max_line_bytes,
-            count_words=self.counts_words and split == "train",
-            directory=self.work,
-            prefix=split,
-        )
         cleaned: list[CleanedChunk] = []
-        chunks = in_order(pool, cleaning.clean, text.chunks())
-        for chunk in shown(chunks, f"tokenising {split}", text.sizes()):
-            for total, counts in zip(self.words, chunk.words, strict=True):
-                total.update(counts)
-            cleaned.append(chunk._replace(words=(Counter(), Counter())))
+        for number, text in enumerate(self.texts[split]):
+            cleaning = Cleaning(
+                names=(str(text.source.path), str(text.target.path)),
+                columns=tuple(text.columns),
+                tokenizers=tuple((t.normalize, t.kind, t.language, t.symbols) for t in tokenizers),
+                drop_invalid=self.data.invalid_utf8 == "drop",
+                max_bytes=self.data.max_line_bytes,
+                count_words=self.counts_words and split == "train",
+                directory=self.work,
+                prefix=f"{split}-{number}",
+                tag=text.tag,
+                before=text.before,
+            )
+            chunks = in_order(pool, cleaning.clean, text.chunks())
+            for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
+                for total, counts in zip(self.words, chunk.words, strict=True):
+                    total.update(counts)
+                cleaned.append(chunk._replace(words=(Counter(), Counter()), corpus=number))
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
@@ -146,46 +147,58 @@ class Preparation:
     def _number(
         self,
         split: str,
-        vocabulary: dict[str, int],
+        sides: Sides,
         cleaned: Sequence[CleanedChunk],
         pool: InProcess | WorkerPool,
     ) -> dict[str, Any]:
-        """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
+        """Write the store of a split; returns its report."""
+        texts = self.texts[split]
+        sizes = [len(side.vocabulary) for side in sides]
+        names = [text.corpus for text in texts if text.corpus]
+        tags = [sides[0].vocabulary.ids([text.tag])[0] if text.tag else 0 for text in texts]
+        corpora = Corpora(names, [text.before + 1 for text in texts], tags) if names else None
         numbering = Numbering(
             sides=self.directory,
             words=self.work if self.counts_words else None,
-            dtype=id_type(*vocabulary.values()),
+            dtype=id_type(*sizes),
             max_length=self.data.max_length if split == "train" else None,
             max_ratio=self.data.max_ratio if split == "train" else None,
-            columns={name: file.path for name, file in self.texts[split].columns.items()},
+            columns={name: file.path for name, file in texts[0].columns.items()},
             per=config.columns_of(self.data),
         )
-        tally, unknown = no_tally(), np.zeros(len(SIDES), np.int64)
+        tallies = [no_tally() for _ in texts]
+        unknown = np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         for chunk in cleaned:
-            tally += chunk.tally
+            tallies[chunk.corpus] += chunk.tally
             for side, counts in zip(SIDES, chunk.changes, strict=True):
                 changes[side].update(counts)
-        with Writer(self.directory / split, numbering.dtype, numbering.per) as writer:
+        with Writer(self.directory / split, numbering.dtype, numbering.per, corpora) as writer:
             parts = in_order(pool, numbering.number, [chunk.path for chunk in cleaned])
-            for part in shown(parts, f"segmenting {split}", [chunk.pairs for chunk in cleaned]):
+            pairs_of = [chunk.pairs for chunk in cleaned]
+            for chunk, part in zip(
+                cleaned, shown(parts, f"segmenting {split}", pairs_of), strict=True
+            ):
                 for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
                     writer.add(side, ids, lengths)
                 for name, values in part.columns.items():
                     writer.add_column(name, np.array(values))
                 writer.add_lines(part.lines)
-                tally += part.tally
+                tallies[chunk.corpus] += part.tally
                 unknown += part.unknown
                 hashes.append(part.hashes)
                 longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
-        if not tally[:, KEPT, 0].sum():
-            raise UserError(
-                f"data.name={self.data.name}: no pair of the {split} text is left; "
-                f"see data.max_length and the files",
-                Exit.DATA,
-            )
-        counted = split_report(tally, changes, unknown)
+        for text, tally in zip(texts, tallies, strict=True):
+            if not tally[:, KEPT, 0].sum():
+                name = f"data.corpora.{text.corpus}" if text.corpus else self.data.name
+                raise UserError(
+                    f"data.name={name}: no pair of the {split} text is left; "
+                    f"see data.max_length and the files",
+                    Exit.DATA,
+                )
+        of_corpora = dict(zip(names, tallies, strict=False))
+        counted = split_report(sum(tallies, no_tally()), changes, unknown, of_corpora)
         counted["longest"] = dict(zip(SIDES, longest.tolist(), strict=True))
         pairs = np.concatenate(hashes)
         counted["duplicates"] = len(pairs) - len(np.unique(pairs))

@@ -1,0 +1,46 @@
+"""A run on several corpora, stopped and resumed: the bytes and counts of one that never stopped."""
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nmt.data.prepare import prepare
+from nmt.errors import Exit
+from tests.data import test_corpora, test_prepare
+from tests.training import tiny
+from tests.training.test_resume import same
+
+MORE: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "joined": {"join": 3},
+    "sampled": {"bpe_dropout": 0.2},
+}
+
+
+@pytest.mark.parametrize("kind", MORE)
+def test_stop_and_resume(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = test_corpora.settings(tmp_path, (0.5, 2.25), max_length=40, **MORE[kind])
+    made = prepare(data, test_prepare.BPE)
+    chosen: dict[str, Any] = {
+        "data": asdict(data),
+        "model__tie": "none",
+        "trainer__batch_tokens": 400,
+        "trainer__max_epochs": 2,
+        "trainer__log_every": 1,
+    }
+    tiny.train(tmp_path / "whole", made, **chosen)
+    metrics = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    lines = [json.loads(line) for line in metrics if '"train"' in line]
+    steps = lines[-1]["step"]
+    for stop in (1, steps // 2, steps // 2 + 2):
+        with monkeypatch.context() as patch:
+            tiny.stop_after(patch, stop)
+            assert tiny.train(tmp_path / "run", made, **chosen).code == Exit.TERMINATED
+    tiny.train(tmp_path / "run", made, **chosen)
+    assert same(tmp_path / "run", tmp_path / "whole")
+    seen = {name: lines[-1][f"pairs_{name}"] for name in test_corpora.SIZES}
+    wanted = {"fr": 2 * 150, "it": 2 * 225}  # weight x pairs, in two epochs
+    assert all(0 <= wanted[name] - seen[name] <= 4 * (kind == "joined") for name in wanted)
