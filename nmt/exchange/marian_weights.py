@@ -184,5 +184,5 @@ def _ordered(values: Tensor, inner: str, kind: str, order: Tensor) -> Tensor:
     """A parameter with the components that go between layers in their order."""
     name = inner.rpartition(".")[2]
     if name in ("query", "key", "value", "inner"):  # read them
-        return values[:, order] if kind == "weight" else values
+        return values[:, order] if kind == "weight" else values.clone()  # a layer may be shared
     return values[order]  # write them, or are a norm
