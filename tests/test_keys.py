@@ -289,6 +289,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",
     "decode.source_language": "tests/exchange/test_m2m100.py",
     "decode.target_language": "tests/exchange/test_m2m100.py",
+    "decode.split": "tests/decode/test_split.py",
     "decode.min_length_ratio": "tests/decode/test_restrictions.py",
     "decode.coverage_penalty": "tests/decode/test_coverage_penalty.py",
     "decode.temperature": "tests/decode/test_sampling.py",

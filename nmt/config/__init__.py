@@ -23,6 +23,7 @@ from nmt.config.data import Files as Files
 from nmt.config.data import Toy as Toy
 from nmt.config.data import columns_of as columns_of
 from nmt.config.data import symbols_of as symbols_of
+from nmt.config.data import tags_of as tags_of
 from nmt.config.decode import BEAM as BEAM
 from nmt.config.decode import RESTRICTIONS as RESTRICTIONS
 from nmt.config.decode import SAMPLING as SAMPLING

@@ -214,10 +214,15 @@ class Toy(Data):
     corpus_seed: int = knob("draws the sentences", least=0)
 
 
+def tags_of(data: Data) -> list[str]:
+    """The words that stand before the sources of some corpora."""
+    tags = [c.tag for c in data.corpora.values() if c.tag] if isinstance(data, Files) else []
+    return sorted(set(tags))
+
+
 def symbols_of(data: Data) -> tuple[str, ...]:
     """The words that are one piece of both sides."""
-    tags = [c.tag for c in data.corpora.values() if c.tag] if isinstance(data, Files) else []
-    return tuple(dict.fromkeys([*data.user_symbols, *sorted(tags)]))
+    return tuple(dict.fromkeys([*data.user_symbols, *tags_of(data)]))
 
 
 def columns_of(data: Data) -> dict[str, str]:

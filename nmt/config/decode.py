@@ -70,6 +70,12 @@ class Decode:
         "with target_length=ratio: output pieces per source piece", least=0.01, most=1000
     )
     max_source: int = knob("longest source in pieces; see too_long", least=1, absent=1000)
+    split: str = knob(
+        "a line: as it is; each sentence alone; auto: where it has more pieces than any in "
+        "training, as many of its sentences together as have not",
+        choices=("lines", "sentences", "auto"),
+        absent="lines",
+    )
     too_long: str = knob(
         "sources longer than max_source or the position table: translate in parts; leave the line "
         "empty and end with an error; cut",
@@ -115,6 +121,11 @@ class Decode:
             raise UserError(
                 f"decode.mbr={self.mbr}: the beam holds {self.beam_size}; raise decode.beam_size, "
                 "or choose decode.method=sample"
+            )
+        if self.split != "lines" and self.reads_lengths:
+            raise UserError(
+                f"decode.split={self.split}: not with given lengths, which are those of whole "
+                "lines; leave it at lines"
             )
         if self.min_length_ratio and self.length == "forced":
             raise UserError(

@@ -1,17 +1,18 @@
 """From a line of text to sources that the model can translate: limits, parts and prefixes."""
 
 import logging
-from collections.abc import Callable
 from typing import Any, Protocol
 
-from nmt.config import WORDS, Decode, Settings
+from nmt.config import WORDS, Decode, Settings, tags_of
 from nmt.data.marian import language_codes
 from nmt.data.side import Side
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
+from nmt.decode.parts import SentenceSplitter, parts_of, tag_and_rest
 from nmt.decode.sources import LENGTH, Source, SourceReader
 from nmt.decode.streams import ParallelLine
+from nmt.errors import UserError
 from nmt.modelfiles import USUAL_LENGTH
 
 log = logging.getLogger(__name__)
@@ -58,7 +59,23 @@ class LineReader(SourceReader):
             if decode.source_language
             else language_codes(sides.source.segmenter, sides.source.vocabulary)
         )
+        self.tags = frozenset(tags_of(sides.settings.data))
+        self.splitter = None if decode.split == "lines" else self._splitter()
         self._warned = False  # of an unfit prefix
+
+    def _splitter(self) -> SentenceSplitter:
+        """What splits lines into sentences; UserError for models that read more than the text."""
+        if needed := sorted(self.requirements.columns - {WORDS}):
+            raise UserError(
+                f"decode.split={self.decode.split}: this model reads the column {needed[0]}, which "
+                "belongs to whole lines; leave it at lines"
+            )
+        language = self.decode.source_language or self.settings.data.source_language
+        return SentenceSplitter(language, self.tags, self._pieces)
+
+    def _pieces(self, text: str) -> int:
+        """How many pieces a text has, without eos."""
+        return len(self.side.ids(text)) - 1
 
     @property
     def longest(self) -> int:
@@ -112,13 +129,36 @@ class LineReader(SourceReader):
     def _sources(
         self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
     ) -> list[Source]:
-        """The sources of a line that may be too long.
+        """The sources of a line: one, or more where decode.split or its length make parts of it."""
+        number, pieces = line.number, len(ids) - 1
+        if self.codes and pieces and ids[0] not in self.codes.values():
+            notes.uncoded.add(number, pieces)
+        if self.splitter is None or (self.decode.split == "auto" and pieces <= self.most):
+            return self._whole(line, ids, has_prefix, notes)
+        groups = self.splitter.groups(line.text, self.most if self.decode.split == "auto" else None)
+        if len(groups) > 1:
+            notes.sentences.add(number, pieces)
+        return [
+            source
+            for text in groups
+            for source in self._whole(
+                line._replace(text=text), self.side.ids(text), has_prefix, notes
+            )
+        ]
+
+    @property
+    def most(self) -> int:
+        """The most pieces of a part: those of training, where it is known."""
+        return max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
+
+    def _whole(
+        self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
+    ) -> list[Source]:
+        """The source of a text, or those of its parts where it is too long.
 
         Columns of words cannot be split, nor a line with a target prefix: it is refused.
         """
         text, number, pieces = line.text, line.number, len(ids) - 1
-        if self.codes and pieces and ids[0] not in self.codes.values():
-            notes.uncoded.add(number, pieces)
         if pieces <= self.longest:
             if self.longest_trained is not None and pieces > self.longest_trained:
                 notes.long.add(number, pieces)
@@ -131,12 +171,13 @@ class LineReader(SourceReader):
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
-        most = max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
+        tag, rest = tag_and_rest(text, self.tags)
+        before = f"{tag} " if tag else ""
         parts = [
-            (part, self.side.ids(part)[:-1])
-            for part in parts_of(text, most, lambda part: len(self.side.ids(part)) - 1)
+            (before + part, self.side.ids(before + part)[:-1])
+            for part in parts_of(rest, self.most, lambda part: self._pieces(before + part))
         ]
-        return [self.source(part, [*ids[:most], EOS], {}, number) for part, ids in parts]
+        return [self.source(part, [*ids[: self.most], EOS], {}, number) for part, ids in parts]
 
     def _prefix(self, text: str, pieces: int) -> list[int]:
         """The ids with which the translation of so many pieces begins, without eos."""
@@ -156,22 +197,3 @@ class LineReader(SourceReader):
                 "raise decode.max_length_offset"
             )
         return ids
-
-
-def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:
-    """Cut text into parts of at most `most` pieces each, at spaces where there are some.
-
-    `count(text)` says how many pieces a text has; a single character may have more.
-    """
-    pieces = count(text)
-    if pieces <= most or len(text) < 2:
-        return [text]
-    step = -(-len(text) // -(-pieces // most))  # characters: parts of equal length
-    parts, start = list[str](), 0
-    while start < len(text):
-        end = min(start + step, len(text))
-        if end < len(text) and (space := text.rfind(" ", start + 1, end + 1)) > 0:
-            end = space
-        parts += parts_of(text[start:end].strip(" "), most, count)
-        start = end
-    return [part for part in parts if part]

@@ -40,6 +40,7 @@ class Notes:
     def __init__(self, before: Mapping[str, Sequence[int]] | None = None) -> None:
         """`before`: `plain()` of the notes of the lines before these."""
         self.long = Note()  # source beyond the trained length
+        self.sentences = Note()  # split into sentences, as decode.split says
         self.split = Note()  # source too long for table or max_source: translated in parts
         self.truncated = Note()  # likewise: cut
         self.refused = Note()  # likewise: line left empty
@@ -71,6 +72,7 @@ class Notes:
         for note, message in (
             (self.uncoded, "sources that do not begin with a target language of this model: %s; "
              f"begin each with one, as in `{codes[0] if codes else ''} Hello.`; it knows {known}"),
+            (self.sentences, "lines translated in groups of sentences (decode.split): %s"),
             (self.long, f"sources of more pieces than the longest in training ({longest_trained}): "
              "%s; translated whole; quality beyond the trained length is not assured"),
             (self.split, f"{too_long}, translated in parts: %s"),

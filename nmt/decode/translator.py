@@ -11,6 +11,7 @@ from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, TextSides
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
+from nmt.decode.parts import separator
 from nmt.decode.scheduler import Scheduler, Submitted, batches_of
 from nmt.decode.sources import Source
 from nmt.decode.streams import ParallelLine, parallel_lines, windows
@@ -54,6 +55,8 @@ class Translator:
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
         self.reader = LineReader(sides, decode, engine)
+        language = decode.target_language or sides.settings.data.target_language
+        self.separator = separator(language)  # of the translations of parts
 
     @classmethod
     def of(
@@ -112,6 +115,12 @@ class Translator:
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
         types = self.reader.column_types(columns)
+        if self.decode.split != "lines" and (columns or prefixes is not None):
+            what = "target prefixes" if prefixes is not None else "columns"
+            raise UserError(
+                f"decode.split={self.decode.split}: not with {what}, which belong to whole lines; "
+                "leave it at lines"
+            )
         parallel = parallel_lines(lines, columns, types, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
             submit = partial(self._submit, n_best, scheduler)
@@ -196,7 +205,7 @@ class Translator:
             length = sum(len(h.ids) + h.finished for h in hypotheses)
             score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
             score += sum(h.uncovered for h in hypotheses)
-            text = " ".join(filter(None, map(self._text, hypotheses)))
+            text = self.separator.join(filter(None, map(self._text, hypotheses)))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translations.append(Translation(text, score, ids, all(h.finished for h in hypotheses)))
         return translations

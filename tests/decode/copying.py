@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 from functools import cache
-from types import SimpleNamespace
 from typing import Any, cast
 
 import torch
@@ -87,8 +86,7 @@ def trained(longest_source: int | None = 30) -> Trained:
     vocabulary = Vocabulary([*WORDS, ENDLESS, NAN, TAB])
     side = Side(cast(Any, Spaces()), vocabulary)
     model = cast(Any, Copying(vocabulary).eval())
-    settings = SimpleNamespace(decode=settings_of().decode)
-    return Trained(cast(Any, settings), model, side, side, {"longest_source": longest_source})
+    return Trained(settings_of(), model, side, side, {"longest_source": longest_source})
 
 
 def model_of(translator: Translator) -> Any:

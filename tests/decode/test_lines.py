@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.decode.hypothesis import length_penalty
-from nmt.decode.lines import parts_of
+from nmt.decode.parts import parts_of
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
 from nmt.modeldir import Trained

@@ -1,0 +1,99 @@
+"""Lines in parts: by sentences, or where they are too long at spaces."""
+
+from collections.abc import Callable, Sequence, Set
+from importlib.util import find_spec
+
+from nmt.data.marian import CODE
+from nmt.data.segmenter import JoinedLine
+from nmt.errors import Exit, UserError
+
+UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
+
+
+class SentenceSplitter:
+    """Splits lines into groups of neighbouring sentences; the rules of a language are sentencex's.
+
+    Groups in their order hold all of a line but the spaces between them. Words at the beginning
+    that say into which language the line is translated, or what it is, begin each group.
+    """
+
+    def __init__(self, language: str, tags: Set[str], count: Callable[[str], int]) -> None:
+        """`language`: of the lines; `tags`: such words besides `>>xx<<`; `count`: pieces of a text.
+
+        Raises UserError (69) where sentencex is not installed.
+        """
+        if find_spec("sentencex") is None:
+            raise UserError(
+                "decode.split: sentencex is not installed, which splits lines into sentences; "
+                "pip install 'nmt[sentences]'",
+                Exit.UNAVAILABLE,
+            )
+        from sentencex import segment
+
+        self.segment, self.language = segment, language
+        self.tags, self.count = tags, count
+
+    def groups(self, line: str, most: int | None) -> list[str]:
+        """As many sentences together as have at most `most` pieces; None: each alone.
+
+        A sentence of more pieces stays whole. Of a JoinedLine the sentences are known.
+        """
+        tag, sentences = self._sentences(line)
+        known = isinstance(line, JoinedLine)
+
+        def text(group: Sequence[str]) -> str:
+            whole = " ".join([tag, *group] if tag else group)
+            return JoinedLine(whole, group) if known else whole
+
+        groups: list[list[str]] = []
+        for sentence in sentences:
+            if most and groups and self.count(text([*groups[-1], sentence])) <= most:
+                groups[-1].append(sentence)
+            else:
+                groups.append([sentence])
+        return [text(group) for group in groups] if len(groups) > 1 else [line]
+
+    def _sentences(self, line: str) -> tuple[str, Sequence[str]]:
+        """The words at the beginning that each group repeats, and the sentences."""
+        if isinstance(line, JoinedLine):
+            return "", [sentence for sentence in line.sentences if sentence]
+        tag, rest = tag_and_rest(line, self.tags)
+        split = map(str.strip, self.segment(self.language, rest))
+        return tag, [sentence for sentence in split if sentence]
+
+
+def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
+    """The words at the beginning of a line that are tags, as `>>xx<<` is, and what follows them."""
+    code = CODE.match(line)
+    end = code.end() if code else 0
+    for word in line[end:].split(" "):
+        if word and word not in tags:
+            break
+        end += len(word) + 1
+    return line[:end].strip(), line[end:]
+
+
+def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:
+    """Cut text into parts of at most `most` pieces each, at spaces where there are some.
+
+    `count(text)` says how many pieces a text has; a single character may have more.
+    """
+    pieces = count(text)
+    if pieces <= most or len(text) < 2:
+        return [text]
+    step = -(-len(text) // -(-pieces // most))  # characters: parts of equal length
+    parts, start = list[str](), 0
+    while start < len(text):
+        end = min(start + step, len(text))
+        if end < len(text) and (space := text.rfind(" ", start + 1, end + 1)) > 0:
+            end = space
+        parts += parts_of(text[start:end].strip(" "), most, count)
+        start = end
+    return [part for part in parts if part]
+
+
+def separator(language: str) -> str:
+    """What stands between two sentences of a language; names such as zho_Hans are known, too."""
+    iso = {"zho": "zh", "jpn": "ja", "tha": "th", "lao": "lo", "khm": "km", "mya": "my"}
+    code = language.replace("-", "_").split("_")[0]
+    return "" if iso.get(code, code) in UNSPACED else " "

@@ -1,0 +1,207 @@
+"""Lines that are translated in parts, by sentences or at spaces, and put together again."""
+
+import sys
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from nmt.config import Corpus, Files
+from nmt.data.segmenter import JoinedLine
+from nmt.decode import parts
+from nmt.decode.notes import Notes
+from nmt.decode.parts import SentenceSplitter, separator
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
+from tests.composing import settings_of
+from tests.decode.copying import decode, model_of, trained
+
+PARAGRAPH = "Dr. Ohm kam z.B. heute. Er ging.  Sie blieb um 3.30 Uhr hier! Ja?"
+SENTENCES = ["Dr. Ohm kam z.B. heute.", "Er ging.", "Sie blieb um 3.30 Uhr hier!", "Ja?"]
+
+
+def words(text: str) -> int:
+    return len(text.split())
+
+
+def splitter(*tags: str, language: str = "de") -> SentenceSplitter:
+    return SentenceSplitter(language, {*tags}, words)
+
+
+def test_each_sentence_alone() -> None:
+    assert splitter().groups(PARAGRAPH, None) == SENTENCES
+
+
+@pytest.mark.parametrize(("most", "sizes"), [(14, [4]), (13, [3, 1]), (7, [2, 2]), (6, [1] * 4)])
+def test_as_many_together_as_fit(most: int, sizes: list[int]) -> None:
+    groups = splitter().groups(PARAGRAPH, most)
+    if len(sizes) == 1:
+        assert groups == [PARAGRAPH]  # as it stood
+        return
+    places = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
+    expected = [" ".join(SENTENCES[a:b]) for a, b in pairwise(places)]
+    assert groups == expected
+
+
+def test_what_stands_before_the_text_is_said_of_each_group() -> None:
+    text = "Er ging. Sie blieb."
+    assert splitter().groups(f">>en<< {text}", None) == [">>en<< Er ging.", ">>en<< Sie blieb."]
+    assert splitter("<BT>").groups(f"<BT> {text}", None) == ["<BT> Er ging.", "<BT> Sie blieb."]
+    assert splitter("<BT>").groups(f"<BT> {text}", 3) == ["<BT> Er ging.", "<BT> Sie blieb."]
+    assert splitter("<BT>").groups(f"<BT> {text}", 5) == [f"<BT> {text}"]
+    assert splitter().groups("<BT> Er ging. Ja.", None) == ["<BT> Er ging.", "Ja."]  # no tag of it
+
+
+def test_the_sentences_of_a_joined_line_are_known() -> None:
+    line = JoinedLine("a. b c. d", ["a. b", "", "c. d"])
+    groups = splitter().groups(line, None)
+    assert groups == ["a. b", "c. d"]
+    assert [group.sentences for group in groups if isinstance(group, JoinedLine)] == [
+        ["a. b"], ["c. d"],
+    ]  # fmt: skip
+
+
+def test_languages_without_spaces() -> None:
+    assert splitter(language="zh").groups("你好。我叫小明!好的。", None) == [
+        "你好。", "我叫小明!", "好的。",
+    ]  # fmt: skip
+    for language in ("zh", "ja", "zh-TW", "zho_Hans", "tha_Thai"):
+        assert separator(language) == ""
+    for language in ("de", "en", "ko", "deu_Latn", "zza"):
+        assert separator(language) == " "
+
+
+def copying(target: str = "en", longest: int | None = 4, **data: Any) -> Trained:
+    some = trained(longest)
+    changed = replace(some.settings.data, source_language="en", target_language=target, **data)
+    return some._replace(settings=replace(some.settings, data=changed))
+
+
+class Translated:
+    """Which texts the copying model was given, by a vocabulary of words with full stops."""
+
+    def __init__(self, model: Trained, monkeypatch: pytest.MonkeyPatch, **changes: Any) -> None:
+        self.translator = Translator.of(model, decode(window=2, **changes))
+        self.read: list[str] = []
+        reader = self.translator.reader
+        source = reader.source
+
+        def recorded(text: str, *rest: Any) -> Any:
+            self.read.append(text)
+            return source(text, *rest)
+
+        monkeypatch.setattr(reader, "source", recorded)
+
+
+# Each line's words are pieces; a full stop alone ends a sentence here.
+LINES = ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]
+
+
+@pytest.mark.parametrize(
+    ("split", "read"),
+    [
+        ("lines", ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]),
+        ("sentences", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+        ("auto", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+    ],
+)
+def test_lines_keep_their_places(
+    split: str, read: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translated = Translated(copying(), monkeypatch, split=split)
+    outputs = translated.translator.texts(LINES)
+    assert translated.read == read
+    assert [bool(output) for output in outputs] == [True, False, True, True]
+
+
+def test_auto_leaves_alone_what_training_had(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    translated = Translated(copying(longest=6), monkeypatch, split="auto")
+    translated.translator.texts(LINES)
+    assert translated.read == [*LINES[:3], "w6 w7 w8 w9 w1 w2 .", "W3 ."]
+    assert [record.getMessage() for record in caplog.records] == [
+        "lines translated in groups of sentences (decode.split): 1 (first: line 4; longest: 9 "
+        "pieces)",
+        "sources of more pieces than the longest in training (6): 1 (first: line 4; longest: 7 "
+        "pieces); translated whole; quality beyond the trained length is not assured",
+    ]
+
+
+def test_a_sentence_too_long_for_the_table_is_cut_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copying(longest=4)
+    model.model.source_limit = 6  # type: ignore[misc]
+    translated = Translated(model, monkeypatch, split="sentences", too_long="split")
+    assert translated.translator.texts(["w1 w2 w3 w4 w5 w6 w7 . W8 ."])
+    assert translated.read == ["w1 w2 w3 w4", "w5 w6 w7 .", "W8 ."]
+
+
+def test_translations_of_chinese_have_no_space_between(monkeypatch: pytest.MonkeyPatch) -> None:
+    for target, joined in (("en", "w1 w2 w3"), ("zh", "w1 w2w3")):
+        translator = Translator.of(copying(target, 2), decode(split="auto"))
+        monkeypatch.setattr(translator.reader.splitter, "groups", lambda *_: ["w1 w2", "w3"])
+        assert translator.texts(["w1 w2 w3"]) == [joined]
+
+
+def test_the_tags_of_the_corpora_are_known() -> None:
+    model = copying()
+    files = settings_of("data=files", "data.root=x").data
+    assert isinstance(files, Files)
+    corpus = Corpus(None, "a", "b", "c", "d", 1.0, "<de>")
+    tagged = replace(files, corpora={"de": corpus})
+    model = model._replace(settings=replace(model.settings, data=tagged))
+    reader = Translator.of(model, decode(split="sentences")).reader
+    assert reader.splitter is not None
+    assert reader.splitter.tags == {"<de>"}
+
+
+def test_lines_are_whole_with_columns_prefixes_and_lengths() -> None:
+    translator = Translator.of(copying(), decode(split="auto"))
+    with pytest.raises(UserError, match=r"decode.split=auto: not with target prefixes, which"):
+        next(translator.translate(["w1"], prefixes=["w1"]))
+    with pytest.raises(UserError, match=r"decode.split=sentences: not with given lengths"):
+        decode(split="sentences", length="forced")
+    model = copying()
+    model.model.columns = {"heads"}  # type: ignore[misc]
+    with pytest.raises(UserError, match=r"decode.split=auto: this model reads the column heads"):
+        Translator.of(model, decode(split="auto"))
+
+
+def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = copying()
+    model.model.source_limit = 5  # type: ignore[misc]
+    translated = Translated(model, monkeypatch, too_long="split")
+    monkeypatch.setattr(translated.translator.reader, "tags", {"w9"})
+    translated.translator.texts(["w9 w1 w2 w3 w4 w5 w6"])
+    assert translated.read == ["w9 w1 w2 w3", "w9 w4 w5 w6"]
+
+
+def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "sentencex", raising=False)
+    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    with pytest.raises(UserError, match=r"sentencex is not installed.*nmt\[sentences\]") as error:
+        Translator.of(copying(), decode(split="auto"))
+    assert error.value.code == Exit.UNAVAILABLE
+    Translator.of(copying(), decode())
+
+
+def test_a_thousand_paragraphs_come_back_line_by_line() -> None:
+    """No word is lost, none is added, and each stands on its line."""
+    lines = [
+        " ".join(f"w{1 + (i * j) % 30}" + "." * (j % 5 == 4) for j in range(i % 41))
+        for i in range(1000)
+    ]
+    model = copying(longest=8)
+    vocabulary = type(model.source.vocabulary)(
+        [f"w{i}{dot}" for i in range(40) for dot in ("", ".")] + ["endless", "nan"]
+    )
+    side = type(model.source)(model.source.segmenter, vocabulary)
+    model = model._replace(source=side, target=side)
+    model_of(Translator.of(model, decode())).vocabulary = vocabulary
+    notes = Notes()
+    translator = Translator.of(model, decode(split="auto", window=70, beam_size=1))
+    found = translator.translate(lines, notes=notes)
+    assert [best.text for best, *_ in found] == lines
+    assert notes.sentences.count > 500
