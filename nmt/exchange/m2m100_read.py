@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from nmt import build, modeldir, preflight
-from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.errors import UserError
 from nmt.exchange import m2m100_tokens, marian_config, marian_weights
@@ -17,7 +15,6 @@ from nmt.exchange.files import sentencepiece
 from nmt.exchange.m2m100_config import START, M2M100Config
 from nmt.exchange.m2m100_scorer import M2M100Scorer
 from nmt.exchange.settings import settings_of
-from nmt.modeldir import Trained
 
 ENCODING = {"layout": "halves", "denominator": "tensor2tensor", "at.index.start": START}
 
@@ -47,15 +44,12 @@ def read(
         *(f"decode.source_language={source}", f"decode.target_language={target}"),
     ]
     settings = settings_of(overrides, config.shape(), trained_length, True)
-    side = Side(sentencepiece(Unigram, directory / m2m100_tokens.SPM, source), ids.vocabulary)
-    preflight.check(settings)
-    with build.Uninitialised():
-        model = build.model(settings, ids.vocabulary, ids.vocabulary).eval()
+    segmenter = sentencepiece(Unigram, directory / m2m100_tokens.SPM, source)
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model, fairseq=True)
-    ours = marian_weights.to_ours(directory, tensors, settings.model.tie, ids, ids)
-    modeldir.set_weights(model, ours, directory)
-    trained = Trained(settings, model, side, side, {"longest_source": trained_length})
+    trained = marian_weights.trained_of(
+        directory, settings, tensors, [segmenter] * 2, [ids] * 2, trained_length
+    )
     tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
     return Imported(
         trained, TRANSFORMERS, partial(M2M100Scorer, directory, settings.decode, ids, tokenizer)

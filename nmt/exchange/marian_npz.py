@@ -15,6 +15,7 @@ from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes
 from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.marian_weights import layer_tensors
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
@@ -29,24 +30,6 @@ _TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
 }
 _TABLES["none"] = _TABLES["target"] | {"decoder_ff_logit_out_W": "lm_head.weight"}
 _ROWS = {*_TABLES["all"], *_TABLES["none"], LOGIT_BIAS}  # a row, or here a column, for each piece
-_ATTENTION = {f"W{name[0]}": name for name in ("q_proj", "k_proj", "v_proj", "out_proj")}
-_MAPS = {
-    **{f"self_{ours}": f"self_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
-    **{f"context_{ours}": f"encoder_attn.{theirs}" for ours, theirs in _ATTENTION.items()},
-    "ffn_W1": "fc1",
-    "ffn_W2": "fc2",
-}
-_NORMS = {
-    "self_Wo_ln_": "self_attn_layer_norm",
-    "context_Wo_ln_": "encoder_attn_layer_norm",
-    "ffn_ffn_ln_": "final_layer_norm",
-}
-_PARTS = {  # of a layer: name of each tensor -> the one of Hugging Face
-    **{name: f"{theirs}.weight" for name, theirs in _MAPS.items()},
-    **{name.replace("_W", "_b"): f"{theirs}.bias" for name, theirs in _MAPS.items()},
-    **{f"{name}scale": f"{theirs}.weight" for name, theirs in _NORMS.items()},
-    **{f"{name}bias": f"{theirs}.bias" for name, theirs in _NORMS.items()},
-}
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -112,12 +95,7 @@ def positions(count: int, dim: int) -> Tensor:
 def names(shape: Model) -> Iterator[tuple[str, str]]:
     """Name of each tensor but the bias of the output, and the one that Hugging Face gives it."""
     yield from _TABLES[shape.tie].items()
-    for stack, layers in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
-        for number in range(layers):
-            for ours, theirs in _PARTS.items():
-                if stack == "decoder" or not ours.startswith("context"):
-                    place = f"model.{stack}.layers.{number}"
-                    yield f"{stack}_l{number + 1}_{ours}", f"{place}.{theirs}"
+    yield from ((t.marian, f"model.{t.hugging_face}") for t in layer_tensors(shape))
 
 
 def to_hugging_face(

@@ -9,10 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt import build, modeldir, preflight
 from nmt.data.marian import MarianSegmenter
-from nmt.data.side import Side
-from nmt.data.vocab import BOS
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
     marian_ids,
@@ -26,7 +23,6 @@ from nmt.exchange.files import read_bytes, sentencepiece
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.settings import UNNAMED, settings_of
-from nmt.modeldir import Trained
 
 SIDES = ("source", "target")  # alphabetically, as src and trg
 
@@ -62,15 +58,10 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     settings = settings_of(overrides, shape, trained_length, len(found) == 1)
     unknown = "allow" if search.allow_unk else "forbid"
     settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
-    preflight.check(settings)
-    model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
     theirs = marian_npz.to_hugging_face(where, tensors, settings.model, source, target)
-    ours = marian_weights.to_ours(where, theirs, settings.model.tie, source, target)
-    ours["output.bias"][BOS] = marian_weights.NEVER
-    modeldir.set_weights(model, ours, where)
-    sides = map(Side, segmenters, (source.vocabulary, target.vocabulary))
-    facts = {"longest_source": trained_length}
-    trained = Trained(settings, model.eval(), next(sides), next(sides), facts)
+    trained = marian_weights.trained_of(
+        where, settings, theirs, segmenters, (source, target), trained_length
+    )
     scorer = partial(MarianNpzScorer, where, settings.decode, source, target)
     return Imported(trained, CTRANSLATE2, scorer)
 

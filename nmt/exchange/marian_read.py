@@ -7,9 +7,7 @@ that has no place here, a vocabulary that does not fit are refused by name.
 from functools import partial
 from pathlib import Path
 
-from nmt import build, modeldir, preflight
 from nmt.data.marian import MarianSegmenter
-from nmt.data.side import Side
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_config, marian_ids, marian_weights
 from nmt.exchange.adapter import TRANSFORMERS, Imported
@@ -18,7 +16,6 @@ from nmt.exchange.marian_config import MarianConfig
 from nmt.exchange.marian_ids import PAD_PIECE
 from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED, settings_of
-from nmt.modeldir import Trained
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
@@ -44,20 +41,15 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),
     ]
     settings = settings_of(overrides, config.shape(), trained_length, not separate, languages)
-    sides = [
-        Side(sentencepiece(MarianSegmenter, directory / f"{name}.spm", language), side.vocabulary)
-        for name, language, side in zip(
-            ("source", "target"), languages, (source, target), strict=True
-        )
+    segmenters = [
+        sentencepiece(MarianSegmenter, directory / f"{name}.spm", language)
+        for name, language in zip(("source", "target"), languages, strict=True)
     ]
-    preflight.check(settings)
-    model = build.transformer(settings, len(source.vocabulary), len(target.vocabulary))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model)
-    ours = marian_weights.to_ours(directory, tensors, settings.model.tie, source, target)
-    modeldir.set_weights(model, ours, directory)
-    facts = {"longest_source": trained_length}
-    trained = Trained(settings, model.eval(), sides[0], sides[1], facts)
+    trained = marian_weights.trained_of(
+        directory, settings, tensors, segmenters, (source, target), trained_length
+    )
     scorer = partial(MarianScorer, directory, settings.decode, source, target)
     return Imported(trained, TRANSFORMERS, scorer)
 

@@ -1,19 +1,23 @@
 """The tensors of a Marian model and ours: names, and the order of their rows and columns."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt.config import Model
+from nmt import build, modeldir, preflight
+from nmt.config import Model, Settings
+from nmt.data.segmenter import Segmenter
+from nmt.data.side import Side
 from nmt.data.vocab import BOS, PAD
 from nmt.encodings.sinusoids import Denominator, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
+from nmt.modeldir import Trained
 
 # The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
@@ -33,17 +37,48 @@ _MATRICES: dict[
         "output": (_OUTPUT,),
     },
 }
-_ATTENTION = {"q_proj": "query", "k_proj": "key", "v_proj": "value", "out_proj": "out"}
-_MODULES = {
-    **{f"self_attn.{theirs}": f"attention.{ours}" for theirs, ours in _ATTENTION.items()},
-    "self_attn_layer_norm": "around_attention.norm",
-    **{f"encoder_attn.{theirs}": f"cross.{ours}" for theirs, ours in _ATTENTION.items()},
-    "encoder_attn_layer_norm": "around_cross.norm",
-    "fc1": "feedforward.inner",
-    "fc2": "feedforward.outer",
-    "final_layer_norm": "around_feedforward.norm",
-}  # of a layer: their name -> ours
-_NORMS = {f"{stack}.layer_norm": f"{stack}.norm" for stack in ("encoder", "decoder")}  # of stacks
+_LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Marian itself
+    "attention.query": ("self_attn.q_proj", "self_Wq", "self_bq"),
+    "attention.key": ("self_attn.k_proj", "self_Wk", "self_bk"),
+    "attention.value": ("self_attn.v_proj", "self_Wv", "self_bv"),
+    "attention.out": ("self_attn.out_proj", "self_Wo", "self_bo"),
+    "around_attention.norm": ("self_attn_layer_norm", "self_Wo_ln_scale", "self_Wo_ln_bias"),
+    "cross.query": ("encoder_attn.q_proj", "context_Wq", "context_bq"),
+    "cross.key": ("encoder_attn.k_proj", "context_Wk", "context_bk"),
+    "cross.value": ("encoder_attn.v_proj", "context_Wv", "context_bv"),
+    "cross.out": ("encoder_attn.out_proj", "context_Wo", "context_bo"),
+    "around_cross.norm": ("encoder_attn_layer_norm", "context_Wo_ln_scale", "context_Wo_ln_bias"),
+    "feedforward.inner": ("fc1", "ffn_W1", "ffn_b1"),
+    "feedforward.outer": ("fc2", "ffn_W2", "ffn_b2"),
+    "around_feedforward.norm": ("final_layer_norm", "ffn_ffn_ln_scale", "ffn_ffn_ln_bias"),
+}
+
+
+class LayerTensor(NamedTuple):
+    """A parameter of a layer, by its three names."""
+
+    stack: str
+    number: int  # of the layer, from 0
+    ours: str  # within the layer
+    hugging_face: str  # without the "model." before it
+    marian: str
+
+
+def layer_tensors(shape: Model) -> Iterator[LayerTensor]:
+    """All parameters of the layers of both stacks."""
+    for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
+        for number in range(count):
+            for module, (theirs, *marian) in _LAYER.items():
+                if stack == "encoder" and "cross" in module:
+                    continue
+                for kind, name in zip(("weight", "bias"), marian, strict=True):
+                    yield LayerTensor(
+                        stack,
+                        number,
+                        f"{module}.{kind}",
+                        f"{stack}.layers.{number}.{theirs}.{kind}",
+                        f"{stack}_l{number + 1}_{name}",
+                    )
 
 
 def read(directory: Path) -> dict[str, Tensor]:
@@ -94,40 +129,65 @@ def take_positions(
 
 
 def to_ours(
-    directory: Path, tensors: Mapping[str, Tensor], tie: str, source: MarianIds, target: MarianIds
+    where: Path, tensors: Mapping[str, Tensor], shape: Model, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing."""
+    names = {t.hugging_face: f"{t.stack}.layers.{t.number}.{t.ours}" for t in layer_tensors(shape)}
+    if shape.norm == "pre":
+        names |= {
+            f"{stack}.layer_norm.{kind}": f"{stack}.norm.{kind}"
+            for stack in ("encoder", "decoder")
+            for kind in ("weight", "bias")
+        }
     matrices: dict[str, Tensor] = {}
     ours: dict[str, Tensor] = {}
     bias = torch.zeros(len(target.theirs))
     for name, tensor in tensors.items():
         short = name.removeprefix("model.")
-        stack, _, rest = short.partition(".layers.")
-        number, _, inner = rest.partition(".")
-        module, _, kind = inner.rpartition(".")
-        if module in _MODULES and stack in ("encoder", "decoder"):
-            ours[f"{stack}.layers.{number}.{_MODULES[module]}.{kind}"] = tensor
-        elif (norm := short.rpartition("."))[0] in _NORMS:
-            ours[f"{_NORMS[norm[0]]}.{norm[2]}"] = tensor
+        if short in names:
+            ours[names[short]] = tensor
         elif short in (_SHARED, _SOURCE, _TARGET, _OUTPUT):
             matrices[short] = tensor
         elif name == "final_logits_bias":
             bias = tensor.flatten()
         else:
             raise UserError(
-                f"{directory}: the tensor {name}, {list(tensor.shape)}, has no place in the model "
+                f"{where}: the tensor {name}, {list(tensor.shape)}, has no place in the model "
                 "that config.json describes",
                 Exit.DATA,
             )
-    for name, theirs in _MATRICES[tie].items():
+    for name, theirs in _MATRICES[shape.tie].items():
         side = source if name == "source_embedding" else target
-        table = _matrix(directory, matrices, theirs)
-        _check_rows(directory, theirs[0], len(table), side)
+        table = _matrix(where, matrices, theirs)
+        _check_rows(where, theirs[0], len(table), side)
         ours[f"{name}.weight"] = side.rows(table)
-    _check_rows(directory, "final_logits_bias", len(bias), target)
+    _check_rows(where, "final_logits_bias", len(bias), target)
     ours["output.bias"] = target.rows(bias)
     ours["output.bias"][PAD if target.padding is None else BOS] = NEVER
+    if not shape.target_bos:
+        ours["output.bias"][BOS] = NEVER
     return ours
+
+
+def trained_of(
+    where: Path,
+    settings: Settings,
+    tensors: Mapping[str, Tensor],
+    segmenters: Sequence[Segmenter],
+    ids: Sequence[MarianIds],
+    longest: int | None,
+) -> Trained:
+    """The model that has their tensors; segmenters and ids are those of source and target.
+
+    `longest`: pieces of the longest source in training, None: unknown. Raises what `to_ours` and
+    `preflight.check` do.
+    """
+    preflight.check(settings)
+    source, target = map(Side, segmenters, [side.vocabulary for side in ids])
+    with build.Uninitialised():
+        model = build.model(settings, source.vocabulary, target.vocabulary).eval()
+    modeldir.set_weights(model, to_ours(where, tensors, settings.model, *ids), where)
+    return Trained(settings, model, source, target, {"longest_source": longest})
 
 
 def _check_rows(directory: Path, name: str, rows: int, side: MarianIds) -> None:
@@ -164,25 +224,19 @@ def to_theirs(
         tensors[name if name == _OUTPUT else f"model.{name}"] = side.their_rows(table[:, order])
     if target.padding is None:
         tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
-    passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
-    for stack, count in passes.items():
-        layers = model.get_submodule(stack).layers
+    for stack in ("encoder", "decoder"):
         for kind, values in model.get_submodule(stack).norm.named_parameters():
             tensors[f"model.{stack}.layer_norm.{kind}"] = values[order]
-        for number in range(count):
-            for theirs, inner in _MODULES.items():
-                if stack == "encoder" and "cross" in inner:
-                    continue
-                part = layers[number % len(layers)].get_submodule(inner)
-                where = f"model.{stack}.layers.{number}.{theirs}"
-                for kind, values in part.named_parameters():
-                    tensors[f"{where}.{kind}"] = _ordered(values, inner, kind, order)
+    for t in layer_tensors(shape):
+        layers = model.get_submodule(t.stack).layers
+        values = layers[t.number % len(layers)].get_parameter(t.ours)
+        tensors[f"model.{t.hugging_face}"] = _ordered(values, t.ours, order)
     return {name: t.detach().float().cpu().contiguous() for name, t in tensors.items()}
 
 
-def _ordered(values: Tensor, inner: str, kind: str, order: Tensor) -> Tensor:
+def _ordered(values: Tensor, name: str, order: Tensor) -> Tensor:
     """A parameter with the components that go between layers in their order."""
-    name = inner.rpartition(".")[2]
-    if name in ("query", "key", "value", "inner"):  # read them
+    module, kind = name.split(".")[-2:]
+    if module in ("query", "key", "value", "inner"):  # read them
         return values[:, order] if kind == "weight" else values.clone()  # a layer may be shared
     return values[order]  # write them, or are a norm
