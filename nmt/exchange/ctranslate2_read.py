@@ -14,7 +14,7 @@ import torch
 from nmt import build, foreign, preflight
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
-from nmt.data.vocab import SPECIALS, Vocabulary
+from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.adapter import CTRANSLATE2, Imported
@@ -23,7 +23,7 @@ from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_weights import fill
-from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.files import read_object, sentencepiece, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
 
@@ -99,16 +99,13 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
 def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
     """The segmenter in the model's directory, with the vocabulary of the model."""
     segmenter, model = directory / f"{name}.json", directory / f"{name}.spm"
-    try:
-        vocabulary = Vocabulary.from_json(list(names[SPECIALS:]))
-    except UserError as error:
-        raise UserError(f"{directory}: {error}", Exit.DATA) from None
+    pieces = vocabulary(directory, names[SPECIALS:])
     if segmenter.exists():
-        return Side(Side.from_json(read_object(segmenter)).segmenter, vocabulary)
+        return Side(Side.from_json(read_object(segmenter)).segmenter, pieces)
     if not model.exists():
         raise UserError(
             f"{directory}: no {segmenter.name} and no {model.name}: nothing says how text becomes "
             "pieces; put the SentencePiece model of that side there",
             Exit.DATA,
         )
-    return Side(sentencepiece(Unigram, model, UNNAMED), vocabulary)
+    return Side(sentencepiece(Unigram, model, UNNAMED), pieces)

@@ -1,10 +1,12 @@
 """Files of other engines: data that may hold anything, so each is read with one clear error."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
+from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
@@ -25,6 +27,21 @@ def read_object(where: Path) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise UserError(f"{where}: expected a JSON object", Exit.DATA)
     return values
+
+
+def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
+    """The pieces that a file numbers, in that order; UserError (65) where a number is left out."""
+    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
+        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+    return sorted(ids, key=ids.__getitem__)
+
+
+def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
+    """The vocabulary of a file; UserError (65) for what is no piece."""
+    try:
+        return Vocabulary.from_json([*pieces])
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
 
 
 def sentencepiece(kind: type[Segmenter], where: Path, language: str) -> Segmenter:

@@ -15,15 +15,14 @@ from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import (
     card_code,
-    m2m100_config,
     m2m100_tokens,
-    marian_config,
     marian_weights,
+    transformers_config,
     unshared,
 )
 from nmt.exchange.adapter import TRANSFORMERS, Adapter
-from nmt.exchange.m2m100_config import START
-from nmt.exchange.m2m100_scorer import M2M100Scorer
+from nmt.exchange.transformers_config import START, to_m2m100_config
+from nmt.exchange.transformers_scorer import M2M100Scorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
 
@@ -76,9 +75,9 @@ class M2M100Adapter(Adapter):
     def written(self, directory: Path, precision: str) -> M2M100Scorer:
         """Make the directory; the precision is float32."""
         settings = self.trained.settings
-        generation = marian_config.to_generation(settings.decode, self.ids, positions=1024)
+        generation = transformers_config.to_generation(settings.decode, self.ids, positions=1024)
         files = self.files | {
-            "config.json": manifest.dump(m2m100_config.to_config(settings.model, self.ids)),
+            "config.json": manifest.dump(to_m2m100_config(settings.model, self.ids)),
             "generation_config.json": manifest.dump(generation),
         }
         directory.mkdir()

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nmt.data.unigram import Unigram
 from nmt.errors import UserError
-from nmt.exchange import m2m100_tokens, marian_config, marian_weights
+from nmt.exchange import m2m100_tokens, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import sentencepiece
-from nmt.exchange.m2m100_config import START, M2M100Config
-from nmt.exchange.m2m100_scorer import M2M100Scorer
 from nmt.exchange.settings import settings_of
+from nmt.exchange.transformers_config import START, M2M100Config
+from nmt.exchange.transformers_scorer import M2M100Scorer
 
 ENCODING = {"layout": "halves", "denominator": "tensor2tensor", "at.index.start": START}
 
@@ -29,7 +29,7 @@ def read(
     file that is missing, damaged, or says what is not understood here; (2) for no language, or
     one that it does not know.
     """
-    config = marian_config.read(M2M100Config, directory / "config.json")
+    config = transformers_config.read(M2M100Config, directory / "config.json")
     ids, named = m2m100_tokens.read(directory, config.vocab_size)
     source, target = languages or named
     if source is None or target is None:
@@ -37,7 +37,7 @@ def read(
             f"{directory}: a model of many languages, of which its tokenizer names no two; add "
             "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
         )
-    generation = marian_config.read_generation(directory)
+    generation = transformers_config.read_generation(directory)
     overrides = [
         *("encoding=absolute", *(f"encoding.absolute.{key}={v}" for key, v in ENCODING.items())),
         *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),

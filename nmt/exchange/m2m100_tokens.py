@@ -14,9 +14,9 @@ from typing import Any
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import read_object
-from nmt.exchange.m2m100_config import EOS, PAD
+from nmt.exchange.files import in_order, read_object, vocabulary
 from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.transformers_config import EOS, PAD
 from nmt.storage import manifest
 
 SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
@@ -46,13 +46,13 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
                 Exit.DATA,
             )
     if (where := directory / PIECES).exists():
-        pieces = [*_in_order(where, read_object(where)), *BRACKETED]
+        pieces = [*in_order(where, read_object(where)), *BRACKETED]
     else:
         where = directory / TOKENIZER
         tokenizer = read_object(where)
         try:
             added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-            pieces = _in_order(where, dict(tokenizer["model"]["vocab"]) | added)
+            pieces = in_order(where, dict(tokenizer["model"]["vocab"]) | added)
         except (KeyError, TypeError, ValueError):
             raise UserError(f"{where}: holds no vocabulary of BPE", Exit.DATA) from None
     if pieces[: len(FIRST)] != FIRST:
@@ -62,11 +62,8 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
             f"{where}: {len(pieces)} pieces, but config.json has a vocab_size of {rows}", Exit.DATA
         )
     pieces += [f"{MADE_UP}{number}" for number in range(rows - len(pieces))]
-    try:
-        vocabulary = Vocabulary.from_json([FIRST[0], *pieces[len(FIRST) :]])
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
-    return ids_of(vocabulary), [values.get("src_lang"), values.get("tgt_lang")]
+    known = vocabulary(where, [FIRST[0], *pieces[len(FIRST) :]])
+    return ids_of(known), [values.get("src_lang"), values.get("tgt_lang")]
 
 
 def kind_of(files: Container[str]) -> str:
@@ -78,12 +75,6 @@ def ids_of(vocabulary: Vocabulary) -> MarianIds:
     """Their ids of a vocabulary whose first piece is <s>."""
     others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
     return MarianIds(vocabulary, [EOS, FIRST.index("<unk>"), 0, *others], pad=EOS, padding=PAD)
-
-
-def _in_order(where: Path, ids: dict[str, Any]) -> list[str]:
-    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
-    return sorted(ids, key=ids.__getitem__)
 
 
 def to_files(

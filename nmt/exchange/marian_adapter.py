@@ -20,14 +20,14 @@ from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import (
     card_code,
-    marian_config,
     marian_ids,
     marian_weights,
+    transformers_config,
     unshared,
 )
 from nmt.exchange.adapter import TRANSFORMERS, Adapter, EngineScorer
-from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED
+from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.modeldir import Trained
 
 TABLE = 512  # positions, as those of OPUS-MT; more where training had more
@@ -91,9 +91,9 @@ class MarianAdapter(Adapter):
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory."""
         settings, source, target = self.trained.settings, self.source, self.target
-        config = marian_config.to_config(settings.model, source, target, self.positions)
+        config = transformers_config.to_config(settings.model, source, target, self.positions)
         yield "config.json", _json(config)
-        generation = marian_config.to_generation(settings.decode, target, self.positions)
+        generation = transformers_config.to_generation(settings.decode, target, self.positions)
         yield "generation_config.json", _json(generation)
         data = settings.data
         languages = {"source_lang": data.source_language, "target_lang": data.target_language}

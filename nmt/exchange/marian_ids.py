@@ -1,18 +1,23 @@
-"""The ids of a side of a Marian model, as vocab.json has them, and ours."""
+"""The ids of a side of a Marian model, as its files have them, and ours."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import read_object
+from nmt.exchange.files import in_order, read_object, vocabulary
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
+_ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))")
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "N": "\x85"}
+_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\xa0]')
 
 
 class MarianIds(NamedTuple):
@@ -72,19 +77,13 @@ def read(where: Path) -> MarianIds:
 
 def of(where: Path, ids: dict[str, Any], pad: int | None = None) -> MarianIds:
     """The pieces of a side by their ids, of which `pad` may be one that they do not name."""
-    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+    pieces = in_order(where, ids)
     needed = SPECIAL if pad is None else SPECIAL - {PAD_PIECE}
     if missing := needed - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
-    special = [ids.pop(EOS_PIECE), ids.pop(UNK_PIECE)]
-    pad = ids.pop(PAD_PIECE) if pad is None else pad
-    pieces = sorted(ids, key=ids.__getitem__)
-    try:
-        vocabulary = Vocabulary.from_json(pieces)
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
-    return MarianIds(vocabulary, [*special, *(ids[piece] for piece in pieces)], pad)
+    pieces = [piece for piece in pieces if piece not in needed]
+    order = [ids[piece] for piece in (EOS_PIECE, UNK_PIECE, *pieces)]
+    return MarianIds(vocabulary(where, pieces), order, ids[PAD_PIECE] if pad is None else pad)
 
 
 def without_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
@@ -105,3 +104,49 @@ def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
         MarianIds(vocabulary, [0, 1, *range(first, first + size)], 2 + size if pad_last else 2)
         for vocabulary, size in zip(vocabularies, sizes, strict=True)
     ]
+
+
+def of_sentencepiece(model: bytes) -> dict[str, int]:
+    """The ids of a SentencePiece model."""
+    p = SentencePieceProcessor(model_proto=model)
+    special = {p.eos_id(): EOS_PIECE, p.unk_id(): UNK_PIECE}
+    return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
+
+
+def parse_lines(data: bytes, where: Path) -> dict[str, int]:
+    """The ids of Marian's own lines, `piece: id`, or `? piece` and `: id`.
+
+    No library of YAML reads all of them: some pieces are characters that YAML does not allow.
+    UserError (65) for what is none.
+    """
+    try:
+        lines = data.decode().replace("\n: ", ": ").split("\n")
+        halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
+        return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
+    except (ValueError, OverflowError):
+        raise UserError(f"{where}: expected a piece and its id in each line", Exit.DATA) from None
+
+
+def dump_lines(ids: Mapping[str, int]) -> bytes:
+    """Those lines."""
+    lines = (f'"{_SPECIAL.sub(_escaped, piece)}": {number}\n' for piece, number in ids.items())
+    return "".join(lines).encode()
+
+
+def _escaped(match: re.Match[str]) -> str:
+    character = match[0]
+    return f"\\{character}" if character in '"\\' else f"\\x{ord(character):02x}"
+
+
+def _plain(key: str) -> str:
+    """A key without its quotes and escapes."""
+    if len(key) > 1 and key[0] == key[-1] == "'":
+        return key[1:-1].replace("''", "'")
+    if len(key) > 1 and key[0] == key[-1] == '"':
+        return _ESCAPED.sub(_character, key[1:-1])
+    return key
+
+
+def _character(match: re.Match[str]) -> str:
+    digits = match[1] or match[2] or match[3]
+    return chr(int(digits, 16)) if digits else _NAMED.get(match[4], match[4])

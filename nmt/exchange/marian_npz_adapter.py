@@ -8,7 +8,6 @@ from nmt.exchange import (
     marian_ids,
     marian_npz,
     marian_npz_config,
-    marian_vocabulary,
     marian_weights,
 )
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
@@ -49,8 +48,8 @@ class MarianNpzAdapter(MarianAdapter):
         models = [segmenter.model for segmenter in self.segmenters]
         ids = [side.to_json(padding=False) for side in sides]
         kind, vocabularies = "spm", models
-        if ids != [*map(marian_vocabulary.pieces, models)]:
-            kind, vocabularies = "yml", [*map(marian_vocabulary.dump, ids)]
+        if ids != [*map(marian_ids.of_sentencepiece, models)]:
+            kind, vocabularies = "yml", [*map(marian_ids.dump_lines, ids)]
             yield from (("source.spm", models[0]), ("target.spm", models[1]))
         one = vocabularies[0] == vocabularies[1]
         names = [f"vocab.{kind}"] * 2 if one else [f"vocab.{s}.{kind}" for s in ("src", "trg")]

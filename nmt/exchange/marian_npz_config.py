@@ -8,8 +8,8 @@ from typing import Any
 
 from nmt.config import Decode, Model
 from nmt.errors import Exit, UserError
-from nmt.exchange import marian_config, marian_npz
-from nmt.exchange.marian_config import MarianConfig
+from nmt.exchange import marian_npz, transformers_config
+from nmt.exchange.transformers_config import MarianConfig
 from nmt.schema import knob
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
         "share_encoder_decoder_embeddings": ties["-src"] or ties["-all"],
         "tie_word_embeddings": ties[""] or ties["-all"],
     }
-    return marian_config.checked(MarianConfig, where, values)
+    return transformers_config.checked(MarianConfig, where, values)
 
 
 def read_search(where: Path, values: Mapping[str, Any]) -> Search:
@@ -79,14 +79,14 @@ def read_search(where: Path, values: Mapping[str, Any]) -> Search:
         log.warning("%s: not taken over: %s; the keys under decode. have their own values",
                     where, ", ".join(left_out))  # fmt: skip
     named = {key.replace("-", "_"): value for key, value in values.items()}
-    return marian_config.checked(Search, where, named)
+    return transformers_config.checked(Search, where, named)
 
 
 def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
     """The options of a model of ours, whose vocabularies have these sizes."""
-    file = Path(__file__).with_name("marian_npz.yml")
+    file, ours = Path(__file__).with_name("marian_npz.yml"), transformers_config.SHAPE
     return marian_npz.parse(file.read_bytes(), file.name) | {
-        **{option: getattr(shape, marian_config.SHAPE[keys[0]]) for option, keys in SHAPE.items()},
+        **{option: getattr(shape, ours[keys[0]]) for option, keys in SHAPE.items()},
         "dim-vocabs": [*sizes],
         "tied-embeddings": shape.tie == "target",
         "tied-embeddings-all": shape.tie == "all",
@@ -96,7 +96,7 @@ def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
 def to_search(decode: Decode) -> dict[str, Any]:
     """The options of marian-decoder, as far as it has ours."""
     decode = decode.by_beam()
-    marian_config.warn_of_length_penalty(decode, "Marian")
+    transformers_config.warn_of_length_penalty(decode, "Marian")
     return {
         "beam-size": decode.beam_size,
         "normalize": decode.alpha if decode.beam_size > 1 else 0.0,

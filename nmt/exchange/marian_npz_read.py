@@ -15,7 +15,6 @@ from nmt.exchange import (
     marian_ids,
     marian_npz,
     marian_npz_config,
-    marian_vocabulary,
     marian_weights,
 )
 from nmt.exchange.adapter import CTRANSLATE2, Imported
@@ -105,5 +104,5 @@ def _ids(where: Path) -> MarianIds:
     """The pieces of a side by their ids."""
     data = read_bytes(where)
     is_model = where.suffix == ".spm"
-    ids = marian_vocabulary.pieces(data) if is_model else marian_vocabulary.parse(data, where)
+    ids = marian_ids.of_sentencepiece(data) if is_model else marian_ids.parse_lines(data, where)
     return marian_ids.of(where, ids, pad=len(ids))

@@ -8,7 +8,7 @@ import numpy as np
 
 from nmt.config import Decode
 from nmt.data.vocab import BOS, PAD
-from nmt.exchange import marian_npz, marian_vocabulary
+from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
@@ -36,7 +36,7 @@ class MarianNpzScorer(CTranslate2Scorer):
             naming = [_names(side) for side in (source, target)]
             for number, (names, side) in enumerate(zip(naming, (source, target), strict=True)):
                 ids = dict(zip(names[BOS + 1 :], side.order, strict=True))
-                Path(f"{work}/{number}.yml").write_bytes(marian_vocabulary.dump(ids))
+                Path(f"{work}/{number}.yml").write_bytes(marian_ids.dump_lines(ids))
             converter = MarianConverter(f"{work}/model.npz", [f"{work}/{n}.yml" for n in (0, 1)])
             converter.convert(f"{work}/converted")
             both = Naming(naming[0], naming[1], None, None)  # Marian's positions have no end

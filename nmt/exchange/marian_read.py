@@ -9,13 +9,13 @@ from pathlib import Path
 
 from nmt.data.marian import MarianSegmenter
 from nmt.errors import Exit, UserError
-from nmt.exchange import marian_config, marian_ids, marian_weights
+from nmt.exchange import marian_ids, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import read_object, sentencepiece
-from nmt.exchange.marian_config import MarianConfig
 from nmt.exchange.marian_ids import PAD_PIECE
-from nmt.exchange.marian_scorer import MarianScorer
 from nmt.exchange.settings import UNNAMED, settings_of
+from nmt.exchange.transformers_config import MarianConfig
+from nmt.exchange.transformers_scorer import MarianScorer
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
@@ -25,7 +25,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     the table of positions says nothing about it. None: it stays unknown. Raises UserError
     (65) for a file that is missing, damaged, or says what is not understood here.
     """
-    config = marian_config.read(MarianConfig, directory / "config.json")
+    config = transformers_config.read(MarianConfig, directory / "config.json")
     languages, separate = _tokenizer(directory)
     source = marian_ids.read(directory / "vocab.json")
     target = marian_ids.read(directory / "target_vocab.json") if separate else source
@@ -35,7 +35,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             f"{target.pad}; only a model that starts with {PAD_PIECE} can be read",
             Exit.DATA,
         )
-    generation = marian_config.read_generation(directory)
+    generation = transformers_config.read_generation(directory)
     overrides = [
         *("encoding=absolute", "encoding.absolute.layout=halves"),
         *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),

@@ -24,8 +24,8 @@ from nmt.exchange import (
     adapter,
     exporting,
     importing,
+    marian_ids,
     marian_npz,
-    marian_vocabulary,
     proof,
     samples,
 )
@@ -153,16 +153,16 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
     odd = ["</s>", "<unk>", '▁"', "'", "''", '"', "\\", "▁:", ":", "a:", "#", "-", "?", "~", "null"]
     odd += ["yes", "<<", "1", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", "\x85", "😀"]
     odd += ["\u2028", "\ufeff", "\ufffe", "x" * 2000]
-    data = marian_vocabulary.dump({piece: number for number, piece in enumerate(odd)})
+    data = marian_ids.dump_lines({piece: number for number, piece in enumerate(odd)})
     where = tmp_path / "vocab.yml"
     where.write_bytes(data)
-    assert [*marian_vocabulary.parse(data, where)] == odd
+    assert [*marian_ids.parse_lines(data, where)] == odd
     assert theirs("ctranslate2.converters.marian").load_vocab(where) == odd
     plain = {piece: number for number, piece in enumerate(odd[:25])}  # that YAML allows
-    assert yaml.safe_load(marian_vocabulary.dump(plain)) == plain
+    assert yaml.safe_load(marian_ids.dump_lines(plain)) == plain
     for width in (80, 10_000):  # the first writes long keys in two lines
         text = yaml.safe_dump(plain | {"y" * 300: 25}, allow_unicode=width > 80, width=width)
-        assert marian_vocabulary.parse(text.encode(), where) == plain | {"y" * 300: 25}
+        assert marian_ids.parse_lines(text.encode(), where) == plain | {"y" * 300: 25}
 
 
 def option(**changed: Any) -> Callable[[Path], None]:

@@ -23,7 +23,7 @@ from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, importing, marian_read, proof, samples
 from nmt.exchange.adapter import Imported
-from nmt.exchange.marian_scorer import MarianScorer
+from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.experiments import lengthen
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first

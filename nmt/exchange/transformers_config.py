@@ -1,4 +1,4 @@
-"""config.json and generation_config.json of a Marian model, as far as they decide on outputs."""
+"""config.json and generation_config.json of Hugging Face, as far as they decide on outputs."""
 
 import logging
 from collections.abc import Mapping
@@ -16,6 +16,8 @@ from nmt.schema import keys_in, knob
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
+PAD, EOS = 1, 2  # ids of M2M100 and NLLB
+START = 2  # the position of their first token
 SHAPE = {  # key of config.json -> ours, under `model`
     "activation_dropout": "feedforward_dropout",
     "activation_function": "activation",
@@ -95,6 +97,24 @@ class MarianConfig:
 
 
 @dataclass
+class M2M100Config(MarianConfig):
+    """The same of M2M100 and NLLB, where it differs."""
+
+    model_type: str = knob("the family of models", choices=("m2m_100",))
+    vocab_size: int = knob("rows of the embedding", least=4)
+    pad_token_id: int = knob("the id of padding", least=PAD, most=PAD, absent=PAD)
+    eos_token_id: int = knob("the id that ends a line", least=EOS, most=EOS, absent=EOS)
+    decoder_start_token_id: int = knob("starts the decoder", least=EOS, most=EOS, absent=EOS)
+    normalize_before: bool = knob("pre-norm", choices=(True,), absent=True)
+    add_final_layer_norm: bool = knob("a norm above the stacks", choices=(True,), absent=True)
+    quantization_config: bool = knob("quantised weights", choices=(False,), absent=False)
+
+    def shape(self) -> dict[str, Any]:
+        """The keys under `model` of our settings."""
+        return super().shape() | {"norm": "pre", "tie": "all"}
+
+
+@dataclass
 class Generation:
     """The default decoding of the model, as transformers reads it."""
 
@@ -112,6 +132,20 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
         "decoder_vocab_size": len(target.theirs),
         "max_position_embeddings": positions,
         **_special(target),
+    }
+
+
+def to_m2m100_config(shape: Model, ids: MarianIds) -> dict[str, Any]:
+    """The keys of config.json for a model of ours."""
+    values = to_config(shape, ids, ids, positions=1024)
+    for key in ("decoder_vocab_size", "share_encoder_decoder_embeddings", "normalize_embedding"):
+        del values[key]
+    return values | {
+        "architectures": ["M2M100ForConditionalGeneration"],
+        "model_type": "m2m_100",
+        "bos_token_id": 0,
+        "normalize_before": True,
+        "add_final_layer_norm": True,
     }
 
 
