@@ -18,11 +18,10 @@ from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.adapter import CTRANSLATE2, Imported
-from nmt.exchange.ctranslate2_config import FROM_ZERO, encoding_of, model_of
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.ctranslate2_weights import fill
+from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, fill, model_of
 from nmt.exchange.files import read_object, sentencepiece, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained

@@ -10,7 +10,6 @@ import safetensors.torch
 import torch
 
 from nmt.data.vocab import BOS, EOS
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import (
@@ -40,17 +39,21 @@ class M2M100Adapter(Adapter):
     def __init__(self, trained: Trained) -> None:
         """Raises UserError for a model that such a directory cannot hold."""
         super().__init__(trained)
-        shape, decode, output = (
-            trained.settings.model,
-            trained.settings.decode,
-            trained.model.output,
-        )
+        shape, decode = trained.settings.model, trained.settings.decode
+        output = trained.model.output
         both = decode.source_language, decode.target_language
+        fairseqs = (Index(start=START), "tensor2tensor", "halves")
         bias = output.bias.clone()
         bias[BOS] = 0
         for wrong, what, why in (
-            *((not _is_fairseqs(trained, site), f"encoding of the {site}", "positions are the "
-               f"sinusoids of fairseq, from {START} on") for site in ("encoder", "decoder")),
+            *(
+                (
+                    unshared.sinusoids_of(trained.model.sites[site]) != fairseqs,
+                    f"encoding of the {site}",
+                    f"positions are the sinusoids of fairseq, from {START} on",
+                )
+                for site in ("encoder", "decoder")
+            ),
             (shape.norm != "pre", f"model.norm={shape.norm}", "norms come before sublayers"),
             (shape.tie != "all", f"model.tie={shape.tie}", "all embeddings are one matrix"),
             (not shape.source_eos, "model.source_eos=false", "the end of a source is read"),
@@ -61,7 +64,7 @@ class M2M100Adapter(Adapter):
                 "the embedding of bos",
                 "it is that of eos (trainer.freeze=[embeddings] leaves it)",
             ),
-        ):  # fmt: skip
+        ):
             if wrong:
                 raise UserError(f"{what}: cannot be exported to M2M100, where {why}; {NEAREST}")
         unshared.refuse(trained.settings, trained.model, "M2M100")
@@ -94,12 +97,3 @@ class M2M100Adapter(Adapter):
         """Lines for the tokenizer and M2M100ForConditionalGeneration."""
         classes = ("M2M100ForConditionalGeneration", self.tokenizer)
         return card_code.program(self.trained, "transformers", place, None, classes)
-
-
-def _is_fairseqs(trained: Trained, site: str) -> bool:
-    """Whether the positions of a site are the sinusoids of fairseq."""
-    e, *more = trained.model.sites[site].entries or [None]
-    if more or not isinstance(e, Absolute):
-        return False
-    found = (e.positions, e.denominator, e.layout)
-    return found == (Index(start=START), "tensor2tensor", "halves")

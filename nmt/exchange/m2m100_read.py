@@ -12,11 +12,11 @@ from nmt.errors import UserError
 from nmt.exchange import m2m100_tokens, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import sentencepiece
-from nmt.exchange.settings import settings_of
+from nmt.exchange.settings import settings_of, sinusoids
 from nmt.exchange.transformers_config import START, M2M100Config
 from nmt.exchange.transformers_scorer import M2M100Scorer
 
-ENCODING = {"layout": "halves", "denominator": "tensor2tensor", "at.index.start": START}
+SINUSOIDS = ("halves", "tensor2tensor", START)
 
 
 def read(
@@ -39,7 +39,7 @@ def read(
         )
     generation = transformers_config.read_generation(directory)
     overrides = [
-        *("encoding=absolute", *(f"encoding.absolute.{key}={v}" for key, v in ENCODING.items())),
+        *sinusoids(*SINUSOIDS),
         *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),
         *(f"decode.source_language={source}", f"decode.target_language={target}"),
     ]

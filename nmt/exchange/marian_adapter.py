@@ -6,16 +6,13 @@ Where sines and cosines alternate, the same numbers stand in another order: so d
 components of all vectors that the layers pass on, and the model computes the same.
 """
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import (
@@ -29,6 +26,7 @@ from nmt.exchange.adapter import TRANSFORMERS, Adapter, EngineScorer
 from nmt.exchange.settings import UNNAMED
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 
 TABLE = 512  # positions, as those of OPUS-MT; more where training had more
 ENGINE = "Marian"
@@ -92,21 +90,21 @@ class MarianAdapter(Adapter):
         """The files (name, bytes) of the directory."""
         settings, source, target = self.trained.settings, self.source, self.target
         config = transformers_config.to_config(settings.model, source, target, self.positions)
-        yield "config.json", _json(config)
+        yield "config.json", manifest.dump(config)
         generation = transformers_config.to_generation(settings.decode, target, self.positions)
-        yield "generation_config.json", _json(generation)
+        yield "generation_config.json", manifest.dump(generation)
         data = settings.data
         languages = {"source_lang": data.source_language, "target_lang": data.target_language}
         separate = source.vocabulary.to_json() != target.vocabulary.to_json()
-        yield "tokenizer_config.json", _json({
+        yield "tokenizer_config.json", manifest.dump({
             **{key: language for key, language in languages.items() if language != UNNAMED},
             "model_max_length": self.positions,
             "separate_vocabs": separate,
             "tokenizer_class": "MarianTokenizer",
         })  # fmt: skip
-        yield "vocab.json", _json(source.to_json())
+        yield "vocab.json", manifest.dump(source.to_json())
         if separate:
-            yield "target_vocab.json", _json(target.to_json())
+            yield "target_vocab.json", manifest.dump(target.to_json())
         for name, segmenter in zip(("source", "target"), self.segmenters, strict=True):
             yield f"{name}.spm", segmenter.model
         model, shape = self.trained.model, settings.model
@@ -122,19 +120,15 @@ def _order(trained: Trained, denominator: str) -> Tensor:
     """Which of our components each of theirs is; UserError unless positions are sinusoids."""
     layouts = []
     for name in ("encoder", "decoder"):
-        e, *more = trained.model.sites[name].entries or [None]
-        if (
-            more
-            or not isinstance(e, Absolute)
-            or (e.positions, e.denominator) != (Index(), denominator)
-        ):
+        positions = unshared.sinusoids_of(trained.model.sites[name])
+        if positions is None or positions[:2] != (Index(), denominator):
             entries = "+".join(e.name for e in trained.model.sites[name])
             raise UserError(
                 f"encoding.{entries}: cannot be exported to Marian, which adds sinusoids to the "
                 f"embeddings of the {name} and knows no other positions; the nearest is "
                 f"encoding=absolute encoding.absolute.denominator={denominator}"
             )
-        layouts.append(e.layout)
+        layouts.append(positions[2])
     if len(set(layouts)) > 1:
         raise UserError(
             f"encoding.layout: cannot be exported to Marian, because encoder and decoder differ "
@@ -144,7 +138,3 @@ def _order(trained: Trained, denominator: str) -> Tensor:
     if layouts[0] == "halves":
         return components
     return torch.cat([components[0::2], components[1::2]])
-
-
-def _json(values: dict[str, Any]) -> bytes:
-    return (json.dumps(values, indent=2, ensure_ascii=False) + "\n").encode()

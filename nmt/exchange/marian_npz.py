@@ -1,7 +1,9 @@
 """Marian's own files: model.npz, the YAML in it and beside it; and the names of its tensors."""
 
 import io
-from collections.abc import Iterator, Mapping
+import logging
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,17 @@ import torch
 import yaml
 from torch import Tensor
 
-from nmt.config import Model
+from nmt.config import Decode, Model
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
+from nmt.exchange import transformers_config
 from nmt.exchange.files import read_bytes
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_weights import layer_tensors
+from nmt.exchange.transformers_config import MarianConfig
+from nmt.schema import knob
+
+log = logging.getLogger(__name__)
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
@@ -30,6 +37,32 @@ _TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
 }
 _TABLES["none"] = _TABLES["target"] | {"decoder_ff_logit_out_W": "lm_head.weight"}
 _ROWS = {*_TABLES["all"], *_TABLES["none"], LOGIT_BIAS}  # a row, or here a column, for each piece
+SHAPE = {  # option -> keys of config.json of Hugging Face
+    "dim-emb": ("d_model",),
+    "enc-depth": ("encoder_layers",),
+    "dec-depth": ("decoder_layers",),
+    "transformer-heads": ("encoder_attention_heads", "decoder_attention_heads"),
+    "transformer-dim-ffn": ("encoder_ffn_dim", "decoder_ffn_dim"),
+    "transformer-ffn-activation": ("activation_function",),
+}
+GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
+_NORMS = "only norms after the sublayers can be read"
+FIXED: dict[str, tuple[Any, str]] = {  # option -> what it must be, and is where it is absent; why
+    "type": ("transformer", "another family of models"),
+    "transformer-decoder-autoreg": (
+        "self-attention",
+        "SSRU and averages cannot be read, as Firefox's small models have them; the teachers of "
+        "such models mostly have attention",
+    ),
+    "transformer-train-position-embeddings": (False, "only sinusoids can be read"),
+    "transformer-preprocess": ("", _NORMS),
+    "transformer-postprocess": ("dan", _NORMS),
+    "transformer-postprocess-top": ("", _NORMS),
+    "transformer-tied-layers": ([], "layers that share weights cannot be read"),
+    "lemma-dim-emb": (0, "factors cannot be read"),
+    "right-left": (False, "only outputs from left to right can be read"),
+}
+LEFT_OUT = ("word-penalty", "max-length-factor", "shortlist", "n-best")  # of decoder.yml
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -95,7 +128,7 @@ def positions(count: int, dim: int) -> Tensor:
 def names(shape: Model) -> Iterator[tuple[str, str]]:
     """Name of each tensor but the bias of the output, and the one that Hugging Face gives it."""
     yield from _TABLES[shape.tie].items()
-    yield from ((t.marian, f"model.{t.hugging_face}") for t in layer_tensors(shape))
+    yield from ((ours, f"model.{theirs}") for *_, theirs, ours in layer_tensors(shape))
 
 
 def to_hugging_face(
@@ -142,3 +175,66 @@ def from_hugging_face(theirs: Mapping[str, Tensor], shape: Model) -> dict[str, T
         tensor = tensor[:-1] if name in _ROWS else tensor
         tensors[name] = (tensor if name.endswith("Wemb") else tensor.T).contiguous()
     return tensors
+
+
+@dataclass
+class Search:
+    """How a model is to be decoded, with the defaults of marian-decoder."""
+
+    beam_size: int = knob("hypotheses kept", least=1, most=1000, absent=12)
+    normalize: float = knob("exponent of the length", least=0, most=10, absent=0.0)
+    allow_unk: bool = knob("<unk> in translations", absent=False)
+
+
+def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
+    """The options of a model as Hugging Face has them.
+
+    UserError (65) for one that would make the model compute something else.
+    """
+    for key, (value, why) in FIXED.items():
+        if options.get(key, value) != value:
+            raise UserError(f"{where}: {key}={options[key]}: {why}", Exit.DATA)
+    if options.get(key := "transformer-ffn-activation") == "gelu":
+        raise UserError(f"{where}: {key}=gelu: {GELU}", Exit.DATA)
+    ties = {key: bool(options.get(f"tied-embeddings{key}")) for key in ("", "-src", "-all")}
+    values = {
+        **{key: options.get(option) for option, keys in SHAPE.items() for key in keys},
+        "model_type": "marian",
+        "scale_embedding": True,
+        "decoder_start_token_id": 0,
+        "max_position_embeddings": 2,
+        "share_encoder_decoder_embeddings": ties["-src"] or ties["-all"],
+        "tie_word_embeddings": ties[""] or ties["-all"],
+    }
+    return transformers_config.checked(MarianConfig, where, values)
+
+
+def read_search(where: Path, values: Mapping[str, Any]) -> Search:
+    """How a model is decoded; what has no counterpart here is logged."""
+    if left_out := [f"{key}={values[key]}" for key in LEFT_OUT if values.get(key)]:
+        log.warning("%s: not taken over: %s; the keys under decode. have their own values",
+                    where, ", ".join(left_out))  # fmt: skip
+    named = {key.replace("-", "_"): value for key, value in values.items()}
+    return transformers_config.checked(Search, where, named)
+
+
+def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
+    """The options of a model of ours, whose vocabularies have these sizes."""
+    file, ours = Path(__file__).with_name("marian_npz.yml"), transformers_config.SHAPE
+    return parse(file.read_bytes(), file.name) | {
+        **{option: getattr(shape, ours[keys[0]]) for option, keys in SHAPE.items()},
+        "dim-vocabs": [*sizes],
+        "tied-embeddings": shape.tie == "target",
+        "tied-embeddings-all": shape.tie == "all",
+    }
+
+
+def to_search(decode: Decode) -> dict[str, Any]:
+    """The options of marian-decoder, as far as it has ours."""
+    decode = decode.by_beam()
+    transformers_config.warn_of_length_penalty(decode, "Marian")
+    return {
+        "beam-size": decode.beam_size,
+        "normalize": decode.alpha if decode.beam_size > 1 else 0.0,
+        "allow-unk": decode.unknown == "allow",
+    }

@@ -7,7 +7,6 @@ from nmt.errors import UserError
 from nmt.exchange import (
     marian_ids,
     marian_npz,
-    marian_npz_config,
     marian_weights,
 )
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
@@ -29,9 +28,7 @@ class MarianNpzAdapter(MarianAdapter):
         """Raises UserError for a model that such a directory cannot hold."""
         super().__init__(trained)
         if trained.settings.model.activation == "gelu":
-            raise UserError(
-                f"model.activation=gelu: {marian_npz_config.GELU}; train with relu or swish"
-            )
+            raise UserError(f"model.activation=gelu: {marian_npz.GELU}; train with relu or swish")
 
     def scorer(self, directory: Path) -> EngineScorer:
         """Open the directory."""
@@ -43,7 +40,7 @@ class MarianNpzAdapter(MarianAdapter):
         shape = self.trained.settings.model
         sides = (self.source, self.target)
         theirs = marian_weights.to_theirs(self.trained.model, shape, self.order, *sides)
-        options = marian_npz_config.to_options(shape, [side.pad for side in sides])
+        options = marian_npz.to_options(shape, [side.pad for side in sides])
         yield NAME, marian_npz.write(marian_npz.from_hugging_face(theirs, shape), options)
         models = [segmenter.model for segmenter in self.segmenters]
         ids = [side.to_json(padding=False) for side in sides]
@@ -54,7 +51,7 @@ class MarianNpzAdapter(MarianAdapter):
         one = vocabularies[0] == vocabularies[1]
         names = [f"vocab.{kind}"] * 2 if one else [f"vocab.{s}.{kind}" for s in ("src", "trg")]
         yield from dict(zip(names, vocabularies, strict=True)).items()
-        search = marian_npz_config.to_search(self.trained.settings.decode)
+        search = marian_npz.to_search(self.trained.settings.decode)
         files = {"models": [NAME], "vocabs": names, "relative-paths": True}
         yield "decoder.yml", marian_npz.dump({**files, **search})
 

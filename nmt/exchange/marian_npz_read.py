@@ -14,14 +14,13 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import (
     marian_ids,
     marian_npz,
-    marian_npz_config,
     marian_weights,
 )
 from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.files import read_bytes, sentencepiece
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
-from nmt.exchange.settings import UNNAMED, settings_of
+from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 
 SIDES = ("source", "target")  # alphabetically, as src and trg
 
@@ -36,8 +35,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     decoder, values = _decoder(directory)
     (where,) = _files(directory, values, "models", 1, "*.npz")
     tensors, options = marian_npz.read(where)
-    config = marian_npz_config.read_options(where, options)
-    search = marian_npz_config.read_search(decoder, values)
+    config = marian_npz.read_options(where, options)
+    search = marian_npz.read_search(decoder, values)
     found = _files(directory, values, "vocabs", 2, "*vocab*.yml", "*vocab*.spm")
     vocabularies = [found[0], found[-1]]
     segmenters = [
@@ -47,10 +46,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         for side, v in zip(SIDES, vocabularies, strict=True)
     ]
     source, target = (_ids(v) for v in vocabularies)
-    layout, denominator = marian_npz.POSITIONS
     overrides = [
-        *("encoding=absolute", f"encoding.absolute.layout={layout}"),
-        f"encoding.absolute.denominator={denominator}",
+        *sinusoids(*marian_npz.POSITIONS),
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
     ]
     shape = config.shape() | {"target_bos": False}

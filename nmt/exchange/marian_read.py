@@ -13,7 +13,7 @@ from nmt.exchange import marian_ids, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import read_object, sentencepiece
 from nmt.exchange.marian_ids import PAD_PIECE
-from nmt.exchange.settings import UNNAMED, settings_of
+from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.exchange.transformers_scorer import MarianScorer
 
@@ -37,7 +37,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         )
     generation = transformers_config.read_generation(directory)
     overrides = [
-        *("encoding=absolute", "encoding.absolute.layout=halves"),
+        *sinusoids("halves", "paper"),
         *(f"decode.beam_size={generation.num_beams}", f"decode.alpha={generation.length_penalty}"),
     ]
     settings = settings_of(overrides, config.shape(), trained_length, not separate, languages)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import safetensors.torch
 import torch
@@ -54,31 +54,18 @@ _LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Mar
 }
 
 
-class LayerTensor(NamedTuple):
-    """A parameter of a layer, by its three names."""
+def layer_tensors(shape: Model) -> Iterator[tuple[str, int, str, str, str]]:
+    """Each parameter of the layers: stack, number of the layer from 0, and its three names.
 
-    stack: str
-    number: int  # of the layer, from 0
-    ours: str  # within the layer
-    hugging_face: str  # without the "model." before it
-    marian: str
-
-
-def layer_tensors(shape: Model) -> Iterator[LayerTensor]:
-    """All parameters of the layers of both stacks."""
+    Ours within the layer, that of Hugging Face without "model.", and that of Marian itself.
+    """
     for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
-        for number in range(count):
+        for n in range(count):
             for module, (theirs, *marian) in _LAYER.items():
-                if stack == "encoder" and "cross" in module:
-                    continue
-                for kind, name in zip(("weight", "bias"), marian, strict=True):
-                    yield LayerTensor(
-                        stack,
-                        number,
-                        f"{module}.{kind}",
-                        f"{stack}.layers.{number}.{theirs}.{kind}",
-                        f"{stack}_l{number + 1}_{name}",
-                    )
+                if stack == "decoder" or "cross" not in module:
+                    for kind, name in zip(("weight", "bias"), marian, strict=True):
+                        place = f"{stack}.layers.{n}.{theirs}.{kind}"
+                        yield stack, n, f"{module}.{kind}", place, f"{stack}_l{n + 1}_{name}"
 
 
 def read(directory: Path) -> dict[str, Tensor]:
@@ -132,7 +119,10 @@ def to_ours(
     where: Path, tensors: Mapping[str, Tensor], shape: Model, source: MarianIds, target: MarianIds
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing."""
-    names = {t.hugging_face: f"{t.stack}.layers.{t.number}.{t.ours}" for t in layer_tensors(shape)}
+    names = {
+        theirs: f"{stack}.layers.{number}.{ours}"
+        for stack, number, ours, theirs, _ in layer_tensors(shape)
+    }
     if shape.norm == "pre":
         names |= {
             f"{stack}.layer_norm.{kind}": f"{stack}.norm.{kind}"
@@ -227,10 +217,10 @@ def to_theirs(
     for stack in ("encoder", "decoder"):
         for kind, values in model.get_submodule(stack).norm.named_parameters():
             tensors[f"model.{stack}.layer_norm.{kind}"] = values[order]
-    for t in layer_tensors(shape):
-        layers = model.get_submodule(t.stack).layers
-        values = layers[t.number % len(layers)].get_parameter(t.ours)
-        tensors[f"model.{t.hugging_face}"] = _ordered(values, t.ours, order)
+    for stack, number, name, theirs, _ in layer_tensors(shape):
+        layers = model.get_submodule(stack).layers
+        values = layers[number % len(layers)].get_parameter(name)
+        tensors[f"model.{theirs}"] = _ordered(values, name, order)
     return {name: t.detach().float().cpu().contiguous() for name, t in tensors.items()}
 
 

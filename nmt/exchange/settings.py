@@ -10,6 +10,16 @@ from nmt.overrides.compose import experiment_of
 UNNAMED = "und"  # ISO 639-2: undetermined
 
 
+def sinusoids(layout: str, denominator: str, start: int = 0) -> list[str]:
+    """The overrides that choose sinusoids on the embeddings."""
+    key = "encoding.absolute"
+    positions = [f"{key}.at.index.start={start}"] if start else []
+    return [
+        *("encoding=absolute", f"{key}.layout={layout}", f"{key}.denominator={denominator}"),
+        *positions,
+    ]
+
+
 def settings_of(
     overrides: Sequence[str],
     model: Mapping[str, Any],

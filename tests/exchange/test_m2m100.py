@@ -21,6 +21,7 @@ from nmt.encodings.positions import Index
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, importing, m2m100_read, proof, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
+from nmt.exchange.settings import sinusoids
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
@@ -272,8 +273,7 @@ def test_what_training_changed_and_m2m100_has_not_is_refused(
 def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     from tests.exchange.test_marian_export import made
 
-    positions = [f"encoding.absolute.{key}={value}" for key, value in m2m100_read.ENCODING.items()]
-    usual = [] if "encoding=relative" in words else ["encoding=absolute", *positions]
+    usual = [] if "encoding=relative" in words else sinusoids(*m2m100_read.SINUSOIDS)
     trained = made(*usual, "model.norm=pre", *words, shared=True)
     with pytest.raises(UserError, match=message):
         exporting.export(trained, tmp_path / "made", LINES, "m2m100")
