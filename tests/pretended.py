@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import modeldir
+from nmt import modeldir, modelfiles
 from nmt.experiments import facts, reading, translate
 from nmt.experiments.systems import ModelFacts
 from nmt.modeldir import Trained
@@ -23,8 +23,8 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
         patch.setattr(type(segmenter), "to_json", lambda self: {"kind": "spaces"}, raising=False)
     known = ModelFacts(1, 0, trained.facts["longest_source"], segmenter, columns, None, segmenter)
     patch.setattr(modeldir, "load", load)
-    patch.setattr(modeldir, "settings", lambda path: trained.settings)
-    patch.setattr(modeldir, "sides", lambda path: (trained.source, trained.target))
+    patch.setattr(modelfiles, "settings", lambda path: trained.settings)
+    patch.setattr(modelfiles, "sides", lambda path: (trained.source, trained.target))
     for module in (facts, reading):
         patch.setattr(module, "facts_at", lambda path: known)
     patch.setattr(translate, "digest_of", str)

@@ -10,6 +10,11 @@ from nmt.errors import Exit, UserError
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
 
 
+def is_sentencex_installed() -> bool:
+    """Whether lines can be split into sentences."""
+    return find_spec("sentencex") is not None
+
+
 class SentenceSplitter:
     """Splits lines into groups of neighbouring sentences; the rules of a language are sentencex's.
 
@@ -22,7 +27,7 @@ class SentenceSplitter:
 
         Raises UserError (69) where sentencex is not installed.
         """
-        if find_spec("sentencex") is None:
+        if not is_sentencex_installed():
             raise UserError(
                 "decode.split: sentencex is not installed, which splits lines into sentences; "
                 "pip install 'nmt[sentences]'",

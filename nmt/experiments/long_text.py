@@ -16,6 +16,7 @@ from nmt.compare.undertranslation import repetition
 from nmt.config import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
+from nmt.decode import parts
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.models import with_search_settings
@@ -113,6 +114,7 @@ def _remedies(most: int, shortest: float, decode: Decode) -> dict[str, dict[str,
     covering = {**beam, "coverage_penalty": COVERAGE} if decode.method == "beam" else None
     return {
         "as the model searches": {},
+        **({"by sentences": {"split": "sentences"}} if parts.is_sentencex_installed() else {}),
         "in parts": {"max_source": most, "too_long": "split"},
         "not too short": not_too_short,
         "without repetitions": {"no_repeat_ngram": NGRAM},

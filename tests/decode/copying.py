@@ -57,6 +57,7 @@ class Copying(nn.Module):
         self.columns: set[str] = set()
         self.column_ranges: dict[str, range] = {}
         self.needs_lengths = False
+        self.source_language: int | None = None
         self.batches: list[tuple[int, ...]] = []
 
     def start(

@@ -99,6 +99,9 @@ def test_what_is_lost_and_what_parts_give(command: Run) -> None:
     assert f"The long lines lose {lost:.1f} points more than the others." in out
     assert row(out, "as the model searches")[0] == str(lost)
     assert float(row(out, "in parts")[0]) < 5  # characters around the borders are all that is lost
+    by_sentences = row(out, "by sentences")  # of which this text has none
+    assert by_sentences == row(out, "as the model searches")
+    assert "nmt-translate model decode.split=sentences\n" in out
     assert "nmt-translate model decode.max_source=30 decode.too_long=split\n" in out
     assert "nmt-translate model decode.min_length_ratio=0.8\n" in out
     assert "nmt-translate model decode.beam_size=4 decode.coverage_penalty=0.2\n" in out
