@@ -10,7 +10,7 @@ FILES = (
     *("*config.json", "tokenizer.json", "special_tokens_map.json", "*vocab*", "*.spm"),
     *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
 )  # patterns of names; not what other frameworks read
-PICKLED = "pytorch_model.bin"  # where there is no other
+PICKLED = "pytorch_model*.bin"  # where there is no other
 
 
 def download(name: str) -> Path:

@@ -23,6 +23,10 @@ from nmt.modeldir import Trained
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
 NEVER = -100.0
 TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
+FILES = (  # those of the first pattern that there are
+    *("model.safetensors", "model-*-of-*.safetensors"),
+    *("pytorch_model-*-of-*.bin", "pytorch_model.bin"),
+)
 _SHARED = "shared.weight"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
 _OUTPUT = "lm_head.weight"
@@ -69,23 +73,11 @@ def layer_tensors(shape: Model) -> Iterator[tuple[str, int, str, str, str]]:
 
 
 def read(directory: Path) -> dict[str, Tensor]:
-    """The weights, in float32; from pytorch_model.bin only by torch's loader that runs no code."""
-    safe, pickled = directory / "model.safetensors", directory / "pytorch_model.bin"
-    where = safe if safe.exists() else pickled
-    try:
-        if where == safe:
-            tensors: Any = safetensors.torch.load_file(safe)  # it stays on disk
-        else:
-            tensors = torch.load(pickled, map_location="cpu", weights_only=True)
-    except OSError as error:
-        why = error.strerror or "no such file"
-        raise UserError(f"{where}: {why}; it is incomplete", Exit.DATA) from None
-    except Exception as error:  # of a damaged file torch raises whatever it comes upon
-        if not isinstance(error, SafetensorError) and where == safe:
-            raise
-        raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
-        raise UserError(f"{where}: expected names of tensors", Exit.DATA)
+    """The weights, in float32; of files of torch only by its loader that runs no code."""
+    found = next(filter(None, (sorted(directory.glob(pattern)) for pattern in FILES)), None)
+    tensors: dict[str, Tensor] = {}
+    for where in found or [directory / FILES[-1]]:
+        tensors |= _read_file(where)
     if (directory / "adapter_config.json").exists() or any(
         not (tensor.is_floating_point() and tensor.itemsize > 1) for tensor in tensors.values()
     ):
@@ -94,9 +86,28 @@ def read(directory: Path) -> dict[str, Tensor]:
             "float16",
             Exit.DATA,
         )
+    return {name: tensor.float() for name, tensor in tensors.items()}
+
+
+def _read_file(where: Path) -> dict[str, Tensor]:
+    is_safe = where.suffix == ".safetensors"
+    try:
+        if is_safe:
+            tensors: Any = safetensors.torch.load_file(where)  # it stays on disk
+        else:
+            tensors = torch.load(where, map_location="cpu", weights_only=True)
+    except OSError as error:
+        why = error.strerror or "no such file"
+        raise UserError(f"{where}: {why}; it is incomplete", Exit.DATA) from None
+    except Exception as error:  # of a damaged file torch raises whatever it comes upon
+        if not isinstance(error, SafetensorError) and is_safe:
+            raise
+        raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise UserError(f"{where}: expected names of tensors", Exit.DATA)
     if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
         raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
-    return {name: tensor.float() for name, tensor in tensors.items()}
+    return tensors
 
 
 def take_positions(

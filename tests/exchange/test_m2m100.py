@@ -408,6 +408,29 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
+@pytest.mark.parametrize("ending", ["model-{}.safetensors", "pytorch_model-{}.bin"])
+def test_weights_are_read_from_several_files_or_what_is_missing_is_named(
+    ending: str, copied: Path
+) -> None:
+    expected = m2m100_read.read(copied).trained.model.state_dict()
+    tensors = safetensors.torch.load((copied / "model.safetensors").read_bytes())
+    (copied / "model.safetensors").unlink()
+    names = sorted(tensors)
+    for number in (0, 1):
+        part = {name: tensors[name] for name in names[number::2]}
+        where = copied / ending.format(f"0000{number + 1}-of-00002")
+        if where.suffix == ".bin":
+            torch.save(part, where)
+        else:
+            safetensors.torch.save_file(part, where)
+    found = m2m100_read.read(copied).trained.model.state_dict()
+    assert all(torch.equal(found[name], expected[name]) for name in expected)
+    where.unlink()
+    with pytest.raises(UserError, match=r"the tensor \S+ is missing|has no shared.weight") as error:
+        m2m100_read.read(copied)
+    assert error.value.code == Exit.DATA
+
+
 def test_languages_are_for_models_that_name_them_by_pieces(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text('{"model_type": "marian"}')
     with pytest.raises(UserError, match="--languages: only M2M100 and NLLB"):
