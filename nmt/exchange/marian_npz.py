@@ -1,7 +1,6 @@
 """Marian's own files: model.npz, the YAML in it and beside it; and the names of its tensors."""
 
 import io
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,6 @@ from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_weights import layer_tensors
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.schema import knob
-
-log = logging.getLogger(__name__)
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
@@ -62,7 +59,7 @@ FIXED: dict[str, tuple[Any, str]] = {  # option -> what it must be, and is where
     "lemma-dim-emb": (0, "factors cannot be read"),
     "right-left": (False, "only outputs from left to right can be read"),
 }
-LEFT_OUT = ("word-penalty", "max-length-factor", "shortlist", "n-best")  # of decoder.yml
+LEFT_OUT = {"word-penalty": 0, "max-length-factor": 0, "shortlist": [], "n-best": False}
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -211,9 +208,7 @@ def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
 
 def read_search(where: Path, values: Mapping[str, Any]) -> Search:
     """How a model is decoded; what has no counterpart here is logged."""
-    if left_out := [f"{key}={values[key]}" for key in LEFT_OUT if values.get(key)]:
-        log.warning("%s: not taken over: %s; the keys under decode. have their own values",
-                    where, ", ".join(left_out))  # fmt: skip
+    transformers_config.warn_of_others(where, values, LEFT_OUT)
     named = {key.replace("-", "_"): value for key, value in values.items()}
     return transformers_config.checked(Search, where, named)
 

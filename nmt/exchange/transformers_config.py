@@ -31,6 +31,12 @@ SHAPE = {  # key of config.json -> ours, under `model`
     "decoder_layers": "decoder_layers",
     "dropout": "dropout",
 }
+UNSHARED = {  # keys of generation_config.json, and what asks for nothing
+    "no_repeat_ngram_size": 0,
+    "repetition_penalty": 1.0,
+    "min_length": 0,
+    "do_sample": False,
+}
 FIXED = {  # what is so in each model of the family
     "architectures": ["MarianMTModel"],
     "dtype": "float32",
@@ -71,6 +77,7 @@ class MarianConfig:
     add_final_layer_norm: bool = knob("a norm above the stacks", choices=(False,), absent=False)
     static_position_embeddings: bool = knob("sinusoids", choices=(True,), absent=True)
     extra_pos_embeddings: int = knob("rows before the first position", most=0, absent=0)
+    quantization_config: bool = knob("quantised weights", choices=(False,), absent=False)
 
     def __post_init__(self) -> None:
         if self.decoder_attention_heads != self.encoder_attention_heads:
@@ -107,7 +114,6 @@ class M2M100Config(MarianConfig):
     decoder_start_token_id: int = knob("starts the decoder", least=EOS, most=EOS, absent=EOS)
     normalize_before: bool = knob("pre-norm", choices=(True,), absent=True)
     add_final_layer_norm: bool = knob("a norm above the stacks", choices=(True,), absent=True)
-    quantization_config: bool = knob("quantised weights", choices=(False,), absent=False)
 
     def shape(self) -> dict[str, Any]:
         """The keys under `model` of our settings."""
@@ -182,7 +188,16 @@ def read_generation(directory: Path) -> Generation:
     """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
     where = directory / "generation_config.json"
     where = where if where.exists() else directory / "config.json"
-    return read(Generation, where)
+    values = read_object(where)
+    warn_of_others(where, values, UNSHARED)
+    return checked(Generation, where, values)
+
+
+def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Log what a file asks of a search that is not taken over; `usual`: what asks for nothing."""
+    if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
+        log.warning("%s: not taken over: %s; the keys under decode. have their own values",
+                    where, ", ".join(found))  # fmt: skip
 
 
 def read(kind: type[T], where: Path) -> T:

@@ -118,6 +118,20 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     assert compared >= 4
 
 
+def test_what_is_left_out_of_the_search_is_said(
+    copied: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    where = copied / "generation_config.json"
+    given = json.loads(where.read_bytes()) | {"repetition_penalty": 1.0, "do_sample": False}
+    where.write_text(json.dumps(given))
+    marian_read.read(copied)
+    assert not caplog.text
+    where.write_text(json.dumps(given | {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2}))
+    marian_read.read(copied)
+    what = "not taken over: no_repeat_ngram_size=3, repetition_penalty=1.2; the keys under decode."
+    assert what in caplog.text
+
+
 def test_other_pieces_are_found_out(models: Path) -> None:
     imported = marian_read.read(models / TRAINED)
     imported.trained.source.segmenter = imported.trained.target.segmenter
@@ -220,6 +234,7 @@ class Touching:
         ("scale_embedding", ..., "scale_embedding: has no value"),
         ("activation_function", "tanh", "activation_function=tanh: choose one of swish, silu"),
         ("normalize_before", True, "normalize_before=True: choose one of false"),
+        ("quantization_config", {"load_in_8bit": True}, "quantization_config="),
         ("static_position_embeddings", False, "static_position_embeddings=False: choose one of"),
         ("decoder_ffn_dim", 8, "decoder_ffn_dim: must be that of the encoder"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be as many"),
