@@ -7,6 +7,7 @@ fit, it says in one line where it stands, what is wrong, and what is expected.
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import Field, field, fields, is_dataclass
+from difflib import get_close_matches
 from functools import cache
 from typing import Any, TypeVar, cast, get_args, get_origin
 
@@ -99,7 +100,10 @@ def read(schema: type[T], values: Any, where: str = "") -> T:
     if not isinstance(values, dict):
         raise UserError(f"{where}={values}: expected {_listed(list(specs))}")
     if extra := sorted(set(values) - set(specs), key=str):
-        raise UserError(f"{_below(where, extra[0])}: no such key in {where or 'the config'}")
+        close = get_close_matches(str(extra[0]), list(specs), 1)
+        meant = f"; did you mean {close[0]}?" if close else ""
+        key = _below(where, extra[0])
+        raise UserError(f"{key}: no such key in {where or 'the config'}{meant}")
     values = completed(schema, values)
     typed = deepcopy(_empty(declared))
     try:
@@ -164,6 +168,11 @@ def _check_inner(spec: Field[Any], key: str, value: Any) -> None:
     inner: Any = spec.type
     if is_dataclass(spec.type):
         read(inner, value, key)
+    if spec.metadata["of"] is not None:
+        if not isinstance(value, dict):
+            raise UserError(f"{key}={value}: expected a mapping of names to keys and values")
+        for name, inner_values in value.items():
+            read(spec.metadata["of"], inner_values, f"{key}.{name}")
     if spec.metadata["check"] is not None:
         spec.metadata["check"](key, value)
 

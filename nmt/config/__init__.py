@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from nmt import schema
-from nmt.config.data import CORPUS_FILES as CORPUS_FILES
 from nmt.config.data import HEADS as HEADS
 from nmt.config.data import LABELS as LABELS
 from nmt.config.data import TOY_COLUMNS as TOY_COLUMNS

@@ -6,27 +6,22 @@ from typing import Any
 from unicodedata import is_normalized
 
 from nmt.errors import UserError
-from nmt.schema import knob, read
-
-
-def _check_symbol(where: str, symbol: object) -> None:
-    """Raise UserError for what could not be one piece of every segmenter."""
-    if (
-        not isinstance(symbol, str)
-        or not (symbol.isprintable() and symbol.split() == [symbol])
-        or not is_normalized("NFKC", symbol)
-        or "\u2581" in symbol
-        or symbol.endswith("@@")  # as all pieces but the last of a word do
-    ):
-        raise UserError(
-            f"{where}={symbol}: expected characters without spaces, normalised by NFKC, without "
-            "\u2581 and with no @@ at the end, such as <name>"
-        )
+from nmt.schema import knob
 
 
 def _check_symbols(where: str, symbols: Any) -> None:
-    for symbol in symbols if isinstance(symbols, list) else ():
-        _check_symbol(where, symbol)
+    """Raise UserError for one, or for one of a list, that not every segmenter could leave whole."""
+    for symbol in symbols if isinstance(symbols, list) else [symbols]:
+        if isinstance(symbol, str) and (
+            not (symbol.isprintable() and symbol.split() == [symbol])
+            or not is_normalized("NFKC", symbol)
+            or "\u2581" in symbol
+            or symbol.endswith("@@")  # as all pieces but the last of a word do
+        ):
+            raise UserError(
+                f"{where}={symbol}: expected characters without spaces, normalised by NFKC, "
+                "without \u2581 and with no @@ at the end, such as <name>"
+            )
 
 
 @dataclass
@@ -107,14 +102,12 @@ COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of e
 
 def _check_columns(where: str, values: Any) -> None:
     """Check a mapping of names to columns."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where}={values}: expected a mapping of names to columns")
     for name, value in values.items():
         if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
             raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
         if name == WORDS:
             raise UserError(f"{where}.{name}: made of all text; choose another name")
-        if read(Column, value, f"{where}.{name}").per != "word" and name == HEADS:
+        if value["per"] != "word" and name == HEADS:
             raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
 
 
@@ -130,25 +123,18 @@ class Corpus:
     weight: float = knob(
         "how often each of its pairs occurs in an epoch, on average", least=1e-6, absent=1.0
     )
-    tag: str | None = knob("word put before each of its sources, as >>de<< or <BT>", absent=None)
-
-    def __post_init__(self) -> None:
-        if (self.dev_source is None) != (self.dev_target is None):
-            raise UserError("data.corpora: a corpus has a dev_source and a dev_target, or neither")
-
-
-CORPUS_FILES = ("train_source", "train_target", "dev_source", "dev_target")
+    tag: str | None = knob(
+        "word put before each of its sources, as >>de<< or <BT>", check=_check_symbols, absent=None
+    )
 
 
 def _check_corpora(where: str, values: Any) -> None:
     """Check a mapping of names to corpora."""
-    if not isinstance(values, dict):
-        raise UserError(f"{where}={values}: expected a mapping of names to corpora")
     for name, value in values.items():
         if not isinstance(name, str) or not CORPUS_NAME.fullmatch(name):
             raise UserError(f"{where}.{name}: a corpus is named by letters, digits and _")
-        if (tag := read(Corpus, value, f"{where}.{name}").tag) is not None:
-            _check_symbol(f"{where}.{name}.tag", tag)
+        if (value.get("dev_source") is None) != (value.get("dev_target") is None):
+            raise UserError(f"{where}.{name}: give dev_source and dev_target, or neither")
 
 
 @dataclass
@@ -186,18 +172,21 @@ class Files(Data):
         for key in ("dev_lines", "columns") if self.corpora else ():
             if getattr(self, key):
                 raise UserError(f"data.{key}: not with data.corpora; leave one of the two out")
-        has_dev = any(corpus.dev_source for corpus in self.corpora.values())
-        no_files = None in (self.dev_source, self.dev_target) and not has_dev
-        if self.dev_lines is None and no_files:
-            raise UserError(
-                "data.dev_source, data.dev_target: null; name both, or hold out lines of the "
-                "training text: data.dev_lines=N"
-            )
+        has_dev = self.dev_lines or any(corpus.dev_source for corpus in self.corpora.values())
+        if None in (self.dev_source, self.dev_target) and not has_dev:
+            raise UserError(f"data.dev_source, data.dev_target: null; name both{self.other_dev}")
         if self.dev_lines is not None and self.columns:
             raise UserError(
                 f"data.dev_lines={self.dev_lines}: not with data.columns; name data.dev_source and "
                 "data.dev_target"
             )
+
+    @property
+    def other_dev(self) -> str:
+        """Where development text may be from but its two files, as errors say it."""
+        if self.corpora:
+            return ", or those of a corpus: data.corpora.NAME.dev_source and dev_target"
+        return ", or hold out lines of the training text: data.dev_lines=N"
 
 
 @dataclass

@@ -44,7 +44,7 @@ class Batch(NamedTuple):
     target: Tensor  # [batch, target] ids, BOS ... EOS
     lines: list[int]  # [batch] line number of each (first) pair in its file, from 1
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
-    pairs: tuple[int, ...] = ()  # how many it has of each corpus, if there are several
+    pairs: Sequence[int] = ()  # how many it has of each corpus, if there are several
 
 
 class _Epoch(NamedTuple):
@@ -117,6 +117,7 @@ class Batches:
         self._size = 0  # batches of a block
         first = self._shuffled_epoch(0, 0)
         expected = first.examples if sampled is None else sampled.expected(first.examples)
+        self.pairs = int(first.examples.counts.sum())  # of the first epoch
         needed = max(len(self._cut(expected, block)) for block in first.blocks)
         drawn = any(weight != int(weight) for weight in weights)
         differ = drawn or joining is not None or sampled is not None
@@ -134,15 +135,12 @@ class Batches:
     def report(self) -> None:
         """Log the shares of corpora, how many lines are joined, and what sampling changes."""
         if (corpora := self._store.corpora) is not None:
-            examples = self.examples(0)
-            pairs = np.bincount(self._store.corpus_of(examples.first), examples.counts)
-            log.info(
-                "an epoch has %s",
-                ", ".join(
-                    f"{n:,.0f} pairs of {name} ({n / pairs.sum():.1%})"
-                    for name, n in zip(corpora.names, pairs, strict=True)
-                ),
+            pairs = self._store.pairs_of(*self.examples(0)[1:3])
+            shares = (
+                f"{n:,} pairs of {name} ({100 * n / self.pairs:.1f} %)"
+                for name, n in zip(corpora.names, pairs, strict=True)
             )
+            log.info("an epoch has %s", ", ".join(shares))
         if self._joining is not None:
             counts = self.examples(0).counts
             log.info(
@@ -356,18 +354,8 @@ def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
         torch.from_numpy(np.concatenate([begin, target], axis=1)),
         store.lines[first].tolist(),
         {name: torch.from_numpy(values) for name, values in columns.items()},
-        _pairs_of_corpora(store, first, counts),
+        store.pairs_of(first, counts),
     )
-
-
-def _pairs_of_corpora(
-    store: Pairs, first: NDArray[np.int64], counts: NDArray[np.int64]
-) -> tuple[int, ...]:
-    """Return how many pairs of each corpus some examples have; nothing of a single one."""
-    if store.corpora is None:
-        return ()
-    pairs = np.bincount(store.corpus_of(first), counts, len(store.corpora.names))
-    return tuple(pairs.astype(int).tolist())
 
 
 def _padded(

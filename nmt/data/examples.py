@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from nmt import config
 from nmt.data.store import SIDES, Pairs
+from nmt.errors import UserError
 
 STREAM = 1  # separates its random numbers from those that shuffle batches
 WEIGHTS = 2  # and those that choose pairs by the weights of corpora
@@ -87,7 +88,13 @@ def weighted(examples: Examples, weights: Sequence[float], seed: int, epoch: int
         of_corpus = np.flatnonzero(corpus == number)
         order = draw.permutation(of_corpus)
         pairs = np.cumsum(examples.counts[order])
-        more = round(weight * int(pairs[-1])) - int(weight) * int(pairs[-1])
+        wanted = round(weight * int(pairs[-1]))
+        if not wanted and examples.text.corpora:
+            raise UserError(
+                f"data.corpora.{examples.text.corpora.names[number]}.weight={weight}: that is none "
+                f"of its {pairs[-1]} pairs; raise it, or leave the corpus out"
+            )
+        more = wanted - int(weight) * int(pairs[-1])
         chosen.append(np.repeat(of_corpus, int(weight)))
         chosen.append(np.sort(order[: np.searchsorted(pairs, more, "right")]))
     rows = np.concatenate(chosen)

@@ -84,8 +84,9 @@ def _check_symbols(data: config.Data, sides: Sides | None) -> None:
     for side in sides or ():
         for symbol in config.symbols_of(data):
             if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
+                key = "user_symbols" if symbol in data.user_symbols else "corpora, tag"
                 raise UserError(
-                    f"data.user_symbols: {symbol} is no piece of the model that training starts "
+                    f"data.{key}: {symbol} is no piece of the model that training starts "
                     "from; train it with that, or leave it out"
                 )
 
@@ -109,7 +110,9 @@ def _fingerprint(
     texts: dict[str, list[ParallelText]],
 ) -> str:
     per = config.columns_of(data)
-    corpora = {split: [p[3:5] for p in parts if p.corpus] for split, parts in texts.items()}
+    corpora = {
+        split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
+    }
     learned = {} if sides is None else {"sides": [side.to_json() for side in sides]}
     return cache.fingerprint(
         {

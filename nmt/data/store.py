@@ -63,6 +63,13 @@ class Pairs:
         first = self.corpora.first if self.corpora else [0]
         return np.searchsorted(first, self.lines[rows], "right") - 1
 
+    def pairs_of(self, first: NDArray[np.integer[Any]], counts: NDArray[np.int64]) -> list[int]:
+        """Return how many pairs of each corpus some examples have; nothing of a single corpus."""
+        if self.corpora is None:
+            return []
+        pairs = np.bincount(self.corpus_of(first), counts, len(self.corpora.names))
+        return pairs.astype(int).tolist()
+
     def is_tagged(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Return which pairs have sources with a tag [row]."""
         tags = np.array(self.corpora.tags if self.corpora else [0])

@@ -131,6 +131,8 @@ def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> st
     if owners := _owners(key, folders):
         group, _, name = key.partition(".")
         return f"{line}: the chosen {group} has no {name}; give {' or '.join(owners)}"
+    if key.startswith(("data.corpora.", "data.columns.")):
+        return f"{line}: adds to what there is; write +{line}"
     groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
     knobs = {k for e in encodings for k in knobs_of(e, folders)}
     hint = nearest(key, {*known, *knobs, *groups, *keys_of(KINDS)}, listed=False)

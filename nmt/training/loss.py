@@ -1,7 +1,7 @@
 """Label-smoothed cross-entropy, and the perplexity that decides on a checkpoint."""
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import NamedTuple
@@ -27,7 +27,7 @@ class DeviceBatch(NamedTuple):
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
     lines: list[int]  # [batch] see `nmt.data.batches.Batch`
-    pairs: tuple[int, ...] = ()  # see `nmt.data.batches.Batch`
+    pairs: Sequence[int] = ()  # see `nmt.data.batches.Batch`
     counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property

@@ -125,7 +125,7 @@ class Trainer:
         """Train to the end, or until a signal or the time asks to stop."""
         self.start()
         self.run.begin(self.step)
-        environment.announce(self.model, self.environment(), self.plan, len(self.prepared.train))
+        environment.announce(self.model, self.environment(), self.plan, self.batches.pairs)
         self.batches.report()
         first, last, code = self.step, self.plan.last, 0
         wanted = self.options.tensorboard, self.options.callback

@@ -80,6 +80,8 @@ def test_an_epoch_has_pairs_by_weight(
     joining = Joining(join, 0.6, 40, None) if join > 1 else None
     batches = Batches(store, 200, "max", 5, joining, weights=weights)
     orders = []
+    total = sum(weight * size for weight, size in zip(weights, SIZES.values(), strict=True))
+    assert 0 <= total - batches.pairs < 2 * join
     for epoch in range(3):
         seen, lines = np.zeros(2, int), Counter[int]()
         for number in range(len(batches)):
@@ -133,8 +135,12 @@ def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
         ({"corpora": {"a-b": {}}}, r"data\.corpora\.a-b: a corpus is named by"),
         ({"corpora": {"a": {"weight": 0}}}, r"data\.corpora\.a\.weight=0: must be at least"),
         ({"corpora": {"a": {"tag": "x y"}}}, r"data\.corpora\.a\.tag=x y: expected"),
-        ({"corpora": {"a": {"dev_source": "x"}}}, "a dev_source and a dev_target, or neither"),
-        ({"corpora": {"a": {"size": 1}}}, r"data\.corpora\.a\.size: no such key"),
+        (
+            {"corpora": {"a": {"dev_source": "x"}}},
+            r"\.a: give dev_source and dev_target, or",
+        ),
+        ({"corpora": {"a": {"weigth": 1}}}, r"a\.weigth: no such key in .*; did you mean weight\?"),
+        ({"corpora": {"a": {}}, "dev_source": None}, r"or those of a corpus: data\.corpora\.NAME"),
         ({"corpora": {"a": {}}, "dev_lines": 3}, r"data\.dev_lines: not with data\.corpora"),
     ],
 )
@@ -149,3 +155,19 @@ def test_a_missing_file_says_which_key(tmp_path: Path) -> None:
     (tmp_path / "it" / "train.en").unlink()
     with pytest.raises(UserError, match=r"set data\.corpora\.it\.root, or its train_target"):
         prepare(data, BPE)
+    (tmp_path / "it" / "train.en").write_bytes(b"\n" * SIZES["it"])
+    with pytest.raises(UserError, match=r"^data\.corpora\.it: no pair of the train text is left"):
+        prepare(data, BPE)
+    for corpus in data.corpora.values():
+        corpus.dev_source = corpus.dev_target = None
+    data.dev_target = str(tmp_path / "none.en")
+    with pytest.raises(UserError, match=r"or data\.dev_target, or those of a corpus"):
+        prepare(data, BPE)
+
+
+def test_a_corpus_of_which_no_pair_would_be_drawn_is_refused(tmp_path: Path) -> None:
+    store = prepared(tmp_path).train
+    message = r"^data\.corpora\.it\.weight=0\.004: that is none of its 100 pairs; raise it"
+    with pytest.raises(UserError, match=message):
+        Batches(store, 200, "max", 5, weights=(1, 0.004))
+    assert Batches(store, 200, "max", 5, weights=(1, 0.006)).pairs == 301

@@ -108,6 +108,10 @@ def test_a_parent_must_know_the_symbols(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.user_symbols: <BT> is no piece of the model"):
         corpus.prepare(replace(chosen, data=data))
     corpus.prepare(replace(chosen, data=replace(data, user_symbols=["a"])))
+    fr = schema.read(config.Corpus, {"tag": "<BT>"})
+    tagged = replace(data, user_symbols=[], corpora={"fr": fr})
+    with pytest.raises(UserError, match=r"data\.corpora, tag: <BT> is no piece of the model"):
+        corpus.prepare(replace(chosen, data=tagged))
 
 
 @pytest.mark.parametrize("symbol", ["a b", "", " ", "x@@", "\u2581x", "\u200bx", "\u2126", "a\tb"])

@@ -57,6 +57,10 @@ FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
                 ["data=files", "data.root=x", "data.dev_source=null"],
                 "hold out lines of the training",
             ),
+            (
+                ["data=files", "data.root=x", "data.corpora.fr={weight: 2}"],
+                "data.corpora.fr={weight: 2}: adds to what there is; write +data.corpora.fr=",
+            ),
             (["segmenter=unigram", "segmenter.merges=5"], "has no merges; give segmenter=bpe"),
             (["data=files", "data.root=x", "data.train_pairs=5"], "no train_pairs; give data=toy"),
             (["+model.extra=1"], "model.extra: no such key in model"),

@@ -21,7 +21,10 @@ MORE: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("kind", MORE)
-def test_stop_and_resume(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stop_and_resume(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
     data = test_corpora.settings(tmp_path, (0.5, 2.25), max_length=40, **MORE[kind])
     made = prepare(data, test_prepare.BPE)
     chosen: dict[str, Any] = {
@@ -32,6 +35,7 @@ def test_stop_and_resume(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         "trainer__log_every": 1,
     }
     tiny.train(tmp_path / "whole", made, **chosen)
+    assert (kind == "joined") != ("to an epoch of 375 pairs" in caplog.text)
     metrics = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     lines = [json.loads(line) for line in metrics if '"train"' in line]
     steps = lines[-1]["step"]

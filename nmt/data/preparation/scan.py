@@ -99,41 +99,32 @@ def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
     texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}
     for name, corpus in sorted(data.corpora.items()):
         root = Path(data.root or "", name) if corpus.root is None else Path(corpus.root)
-        for split in SPLITS:
-            keys = [f"{split}_{side}" for side in SIDES]
-            files = [getattr(corpus, key) for key in keys]
-            if split == "train":
-                languages = (data.source_language, data.target_language)
-                files = [f or f"train.{c}" for f, c in zip(files, languages, strict=True)]
-            if None in files:
-                continue
-            hint = f"set data.corpora.{name}.root, or its "
-            source, target = (
-                scan(side_file(str(root / file), hint + key))
-                for file, key in zip(files, keys, strict=True)
-            )
-            check_parallel(source, target)
+        languages = (data.source_language, data.target_language)
+        for split in SPLITS if corpus.dev_source else ("train",):
+            files = dict[str, str]()
+            for side, code in zip(SIDES, languages, strict=True):
+                key = f"{split}_{side}"
+                files[key] = str(root / (getattr(corpus, key) or f"train.{code}"))
             # one more than it has: the last line of a corpus is not next to the first of another
             before = sum(text.source.lines + 1 for text in texts[split])
-            text = ParallelText(source, target, {}, name, corpus.tag or "", before)
+            text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
+            text = text._replace(corpus=name, tag=corpus.tag or "", before=before)
             texts[split].append(text)
     for split in SPLITS:
-        texts[split] = texts[split] or [_scan_split(data, split)]
+        if not texts[split]:
+            files = {key: getattr(data, key) for key in (f"{split}_{side}" for side in SIDES)}
+            instead = data.other_dev if split == "dev" else ""
+            text = _scan_pair(files, f"set data.root or data.{{}}{instead}")
+            for name, column in data.columns.items():
+                hint = f"set data.columns.{name}.{split}"
+                text.columns[name] = scan(Path(getattr(column, split)), hint)
+                check_parallel(text.columns[name], text.source)
+            texts[split] = [text]
     return texts
 
 
-def _scan_split(data: config.Files, split: str) -> ParallelText:
-    """Scan the files of a split that are no corpora."""
-    instead = "" if split == "train" else "; or hold out training text: data.dev_lines=N"
-    source, target = (
-        scan(side_file(getattr(data, key), f"set data.root or data.{key}{instead}"))
-        for key in (f"{split}_{side}" for side in SIDES)
-    )
+def _scan_pair(files: dict[str, str], hint: str) -> ParallelText:
+    """Scan two parallel files, by their keys, which stand for {} in the hint."""
+    source, target = (scan(side_file(path, hint.format(key))) for key, path in files.items())
     check_parallel(source, target)
-    columns = {
-        name: scan(Path(getattr(files, split)), f"set data.columns.{name}.{split}")
-        for name, files in data.columns.items()
-    }
-    for column in columns.values():
-        check_parallel(column, source)
-    return ParallelText(source, target, columns)
+    return ParallelText(source, target, {})

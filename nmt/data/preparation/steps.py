@@ -191,9 +191,9 @@ class Preparation:
                 longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
         for text, tally in zip(texts, tallies, strict=True):
             if not tally[:, KEPT, 0].sum():
-                name = f"data.corpora.{text.corpus}" if text.corpus else self.data.name
+                where = f"corpora.{text.corpus}" if text.corpus else f"name={self.data.name}"
                 raise UserError(
-                    f"data.name={name}: no pair of the {split} text is left; "
+                    f"data.{where}: no pair of the {split} text is left; "
                     f"see data.max_length and the files",
                     Exit.DATA,
                 )
