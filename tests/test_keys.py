@@ -53,6 +53,7 @@ def corpus(root: Path) -> None:
         (root / f"{part}.de").write_bytes(text)
         (root / f"{part}.en").write_bytes(text.upper() if part != "other" else text)
         (root / f"{part}.fr").write_bytes(text)
+    (root / "patterns").write_text("[0-9]+\n")
 
 
 def files_of(root: Path) -> list[str]:
@@ -173,6 +174,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("data.bpe_dropout=0.5", [FILES, "segmenter.merges=100"], "weights"),
     ("data.subword_alpha=0.1", [FILES, "segmenter=unigram"], "weights"),
     ("data.user_symbols=[Haus]", [FILES], "sides"),
+    ("data.protected=ROOT/patterns", [FILES], "sides"),
     ("data.subword_nbest=3", [FILES, "segmenter=unigram", "data.subword_alpha=0.1"], "weights"),
     ("data.train_source=ROOT/train.en", [FILES], "sides"),
     ("data.train_target=ROOT/train.de", [FILES], "sides"),

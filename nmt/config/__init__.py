@@ -273,7 +273,7 @@ KINDS: dict[str, dict[str, type]] = {
 
 
 PATHS = (
-    *("root", "cache"),
+    *("root", "cache", "protected"),
     *(f"{part}_{side}" for part in ("train", "dev", "test") for side in ("source", "target")),
 )  # keys of data.* that are paths
 SEGMENTER_PATHS = (

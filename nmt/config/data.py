@@ -76,6 +76,9 @@ class Data:
         check=_check_symbols,
         absent=[],
     )
+    protected: str | None = knob(
+        "file of patterns: what they match is translated as it is; null: none", absent=None
+    )
     cache: str = knob("directory of the prepared corpora")
     workers: int | None = knob(
         "processes that prepare text; null: one per thread", least=1, most=1024

@@ -13,6 +13,7 @@ from nmt import config
 from nmt.data.preparation import cache, scan
 from nmt.data.preparation.heldout import held_out
 from nmt.data.preparation.scan import ParallelText
+from nmt.data.protection import read_patterns
 from nmt.data.report import log_corpus
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
@@ -27,7 +28,7 @@ FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora"}
+    {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
@@ -57,7 +58,7 @@ def prepare(
     is normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
-    _check_symbols(data, sides)
+    _check_sides(data, sides)
     original, data = data, held_out(data)
     texts = scan.scan_files(data)
     digest = _fingerprint(data, segmenter, sides, texts)
@@ -79,9 +80,15 @@ def prepare(
     return load(final)
 
 
-def _check_symbols(data: config.Data, sides: Sides | None) -> None:
-    """Raise UserError (2) for a symbol that is no piece of the segmenters that there are."""
+def _check_sides(data: config.Data, sides: Sides | None) -> None:
+    """Raise UserError (2) for a symbol or a pattern that the segmenters that there are lack."""
+    patterns = read_patterns(data.protected)
     for side in sides or ():
+        if patterns and patterns != list(side.segmenter.tokenizer.protected):
+            raise UserError(
+                f"data.protected={data.protected}: has other patterns than the model that training "
+                "starts from, which keeps its own; leave it out, or mend the file"
+            )
         for symbol in config.symbols_of(data):
             if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
                 key = "user_symbols" if symbol in data.user_symbols else "corpora, tag"
@@ -113,7 +120,9 @@ def _fingerprint(
     corpora = {
         split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
     }
-    learned = {} if sides is None else {"sides": [side.to_json() for side in sides]}
+    learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
+    if sides is None:
+        learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
     return cache.fingerprint(
         {
             "format": FORMAT,

@@ -8,8 +8,9 @@ from nmt import config
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.marian import MarianSegmenter
+from nmt.data.protection import tokenizers_of
 from nmt.data.side import Side, Sides
-from nmt.data.tokenizer import Tokenizer, warn_of_unknown
+from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 
@@ -23,12 +24,7 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
 
     Raises UserError: 66 for a file that is missing, 65 for one that is something else.
     """
-    languages = (data.source_language, data.target_language)
-    warn_of_unknown(choice.tokenizer, *languages)
-    tokenizers = [
-        Tokenizer(data.normalize, choice.tokenizer, code, config.symbols_of(data))
-        for code in languages
-    ]
+    tokenizers = tokenizers_of(data, choice.tokenizer)
     if isinstance(choice, config.SentencePieceFiles):
         models = {"source_model": choice.source_model, "target_model": choice.target_model}
         first, second = (

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias
 
 from nmt.data import json_values
+from nmt.data.protection import Protection
 from nmt.data.segmenter import Segmenter, pieces_of, segmenter_from_json
 from nmt.data.vocab import Vocabulary
 
@@ -13,6 +14,7 @@ class Side:
 
     def __init__(self, segmenter: Segmenter, vocabulary: Vocabulary) -> None:
         self.segmenter, self.vocabulary = segmenter, vocabulary
+        self.protection = Protection(segmenter.tokenizer)
 
     @classmethod
     def of(cls, segmenter: Segmenter, pieces: Iterable[str]) -> "Side":

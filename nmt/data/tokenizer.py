@@ -21,14 +21,19 @@ KINDS = ("moses", "none")
 class Tokenizer:
     """Splits a line of text into words, and joins words into a line of text.
 
-    Symbols are words, wherever they occur in the line.
+    Symbols are words, wherever they occur in the line. `protected`: see nmt.data.protection.
     """
 
     def __init__(
-        self, normalize: str, kind: str, language: str, symbols: Sequence[str] = ()
+        self,
+        normalize: str,
+        kind: str,
+        language: str,
+        symbols: Sequence[str] = (),
+        protected: Sequence[str] = (),
     ) -> None:
         self.normalize, self.kind, self.language = normalize, kind, language
-        self.symbols = tuple(symbols)
+        self.symbols, self.protected = tuple(symbols), tuple(protected)
         longest_first = sorted(map(re.escape, symbols), key=len, reverse=True)
         self.symbol_pattern = f"({'|'.join(longest_first)})"
         self._symbol = re.compile(self.symbol_pattern) if symbols else None
@@ -70,14 +75,15 @@ class Tokenizer:
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` needs, as plain values."""
         plain = {"normalize": self.normalize, "kind": self.kind, "language": self.language}
-        return plain | ({"symbols": list(self.symbols)} if self.symbols else {})
+        lists = {"symbols": list(self.symbols), "protected": list(self.protected)}
+        return plain | {key: values for key, values in lists.items() if values}
 
     @classmethod
     def from_json(cls, value: Any) -> "Tokenizer":
         """Build the tokenizer again; UserError (65) if the value is not from `to_json`."""
         types: dict[str, type] = {"normalize": str, "kind": str, "language": str}
-        if isinstance(value, dict) and "symbols" in value:
-            types["symbols"] = list
+        if isinstance(value, dict):
+            types |= {key: list for key in ("symbols", "protected") if key in value}
         fields = json_values.checked(value, "tokenizer", **types)
         json_values.piece_list(fields.get("symbols", []), "tokenizer.symbols")
         json_values.one_of(fields["normalize"], FORMS, "tokenizer.normalize")

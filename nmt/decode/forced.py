@@ -66,9 +66,9 @@ def score(
     for window_lines in windows(lines, window):
         pairs = []
         for line in window_lines:
-            ids = trained.source.ids(line.text)
-            source = reader.source(line.text, ids, line.columns, line.number)
-            pair = ForcedPair(source, trained.target.ids(line.target))
+            text, target = trained.source.protection.pair(line.text, line.target)
+            source = reader.source(text, trained.source.ids(text), line.columns, line.number)
+            pair = ForcedPair(source, trained.target.ids(target))
             pairs.append(pair if _fits(trained.model, pair, too_long) else None)
         yield from _window(trained, pairs, batch_tokens)
 

@@ -75,7 +75,14 @@ class LineReader(SourceReader):
 
     def _pieces(self, text: str) -> int:
         """How many pieces a text has, without eos."""
-        return len(self.side.ids(text)) - 1
+        return len(self._ids(text)) - 1
+
+    def _ids(self, text: str) -> list[int]:
+        return self.side.ids(self.side.protection.line(text).text)
+
+    def _source(self, line: ParallelLine, ids: list[int]) -> Source:
+        text = self.side.protection.line(line.text)
+        return self.source(text.text, ids, line.columns, line.number)._replace(protected=text)
 
     @property
     def longest(self) -> int:
@@ -94,9 +101,10 @@ class LineReader(SourceReader):
 
     def read(self, line: ParallelLine, notes: Notes) -> list[Source]:
         """One source, several if the line is split, none if its translation is left empty."""
-        ids = self.side.ids(line.text)
+        ids, protection = self._ids(line.text), self.side.protection
         try:
-            prefix = self._prefix(line.target, len(ids) - 1)
+            target = protection.place(line.target, protection.line(line.text).strings)
+            prefix = self._prefix(target, len(ids) - 1)
         except UnfitPrefixError as error:
             if not self._warned:
                 log.warning(
@@ -141,9 +149,7 @@ class LineReader(SourceReader):
         return [
             source
             for text in groups
-            for source in self._whole(
-                line._replace(text=text), self.side.ids(text), has_prefix, notes
-            )
+            for source in self._whole(line._replace(text=text), self._ids(text), has_prefix, notes)
         ]
 
     @property
@@ -158,26 +164,26 @@ class LineReader(SourceReader):
 
         Columns of words cannot be split, nor a line with a target prefix: it is refused.
         """
-        text, number, pieces = line.text, line.number, len(ids) - 1
+        number, pieces = line.number, len(ids) - 1
         if pieces <= self.longest:
             if self.longest_trained is not None and pieces > self.longest_trained:
                 notes.long.add(number, pieces)
-            return [self.source(text, ids, line.columns, number)]
+            return [self._source(line, ids)]
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
-            return [self.source(text, [*ids[: self.longest], EOS], line.columns, number)]
+            return [self._source(line, [*ids[: self.longest], EOS])]
         unsplittable = has_prefix or line.columns or self.requirements.columns - {WORDS}
         if self.decode.too_long == "refuse" or unsplittable:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
-        tag, rest = tag_and_rest(text, self.tags)
+        tag, rest = tag_and_rest(line.text, self.tags)
         before = f"{tag} " if tag else ""
-        parts = [
-            (before + part, self.side.ids(before + part)[:-1])
-            for part in parts_of(rest, self.most, lambda part: self._pieces(before + part))
+        parts = parts_of(rest, self.most, lambda part: self._pieces(before + part))
+        return [
+            self._source(line._replace(text=text), [*self._ids(text)[:-1][: self.most], EOS])
+            for text in (before + part for part in parts)
         ]
-        return [self.source(part, [*ids[: self.most], EOS], {}, number) for part, ids in parts]
 
     def _prefix(self, text: str, pieces: int) -> list[int]:
         """The ids with which the translation of so many pieces begins, without eos."""

@@ -48,6 +48,7 @@ class Notes:
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
         self.uncoded = Note()  # source that names no target language of a multilingual model
+        self.lost = Note()  # protected string of a source that its translation lacks
 
         for name, numbers in (before or {}).items():
             setattr(self, name, Note(*numbers))
@@ -83,6 +84,8 @@ class Notes:
         ):  # fmt: skip
             if note.count:
                 log.warning(message, note)
+        if (lost := self.lost).count:
+            log.warning("protected strings lost: %d (first: line %d)", lost.count, lost.first)
 
     def refusals(self, longest: int, too_long: str) -> str:
         """Why some lines were left empty, given decode.too_long; empty: none was."""

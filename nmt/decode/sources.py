@@ -5,6 +5,7 @@ from typing import NamedTuple, Protocol
 
 from nmt.config import WORDS, Settings, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
+from nmt.data.protection import ProtectedLine
 from nmt.data.segmenter import Segmenter
 from nmt.errors import UserError
 
@@ -22,6 +23,7 @@ class Source(NamedTuple):
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
     least: int = 0  # ids of its output at least, likewise
     forced: bool = False  # its output has `least` ids exactly
+    protected: ProtectedLine = ProtectedLine("", ())  # its text
 
 
 class ColumnRequirements(Protocol):

@@ -173,7 +173,7 @@ class Translator:
             [(part, by_part[key]) for part in parts if (key := (part.line, part.part)) in by_part]
             for parts in lines
         ]
-        translations = [self._joined([hypotheses for _, hypotheses in parts]) for parts in searched]
+        translations = [self._joined(parts) for parts in searched]
         best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
         if self.decode.mbr:
             ranks = {
@@ -192,20 +192,27 @@ class Translator:
                 if not (hypothesis := hypotheses[i]).finished:
                     at_limit = len(hypothesis.ids) == source.limit
                     (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
+                if source.protected.strings:
+                    for _ in range(source.protected.count_lost(self.target.text(hypothesis.ids))):
+                        notes.lost.add(source.line, len(source.ids) - 1)
         return translations, notes
 
-    def _joined(self, parts: list[list[Hypothesis]]) -> list[Translation]:
+    def _joined(self, parts: list[_Searched]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
         if not parts:
             return [Translation("", 0.0)]
         if len(parts) == 1:
-            return [Translation(self._text(h), h.score, tuple(h.ids), h.finished) for h in parts[0]]
+            source, best = parts[0]
+            return [
+                Translation(self._text(source, h), h.score, tuple(h.ids), h.finished) for h in best
+            ]
         translations = []
-        for hypotheses in zip(*parts, strict=False):  # one of each part
+        sources = [source for source, _ in parts]
+        for hypotheses in zip(*(best for _, best in parts), strict=False):  # one of each part
             length = sum(len(h.ids) + h.finished for h in hypotheses)
             score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
             score += sum(h.uncovered for h in hypotheses)
-            text = self.separator.join(filter(None, map(self._text, hypotheses)))
+            text = self.separator.join(filter(None, map(self._text, sources, hypotheses)))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translations.append(Translation(text, score, ids, all(h.finished for h in hypotheses)))
         return translations
@@ -216,5 +223,8 @@ class Translator:
             return 1.0
         return length_penalty(length, self.decode.alpha, self.decode.length_penalty)
 
-    def _text(self, hypothesis: Hypothesis) -> str:
-        return self.target.text(hypothesis.ids).translate(_SEPARATORS)
+    def _text(self, source: Source, hypothesis: Hypothesis) -> str:
+        text = self.target.text(hypothesis.ids)
+        if self.source.protection.patterns:
+            text = source.protected.restored(text)
+        return text.translate(_SEPARATORS)

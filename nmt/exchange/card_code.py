@@ -34,6 +34,11 @@ def markdown(code: str, trained: Trained) -> str:
     if codes:
         names = ", ".join(f"`{name}`" for name in codes)
         text += f"\nThe first word of a line names the language of its translation: {names}.\n"
+    if trained.source.protection.patterns:
+        text += (
+            "\nnmt-translate keeps the strings that patterns of this model match, such as URLs, as "
+            "they are; these lines translate them (`data.protected`).\n"
+        )
     decode = trained.settings.decode
     if decode != decode.by_beam():
         text += (

@@ -44,7 +44,8 @@ def choose_samples(
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
         texts.append(random_line(trained.source, draw, max(1, min(length, room))))
-    candidates = [SampleLine(text, trained.source.ids(text)[:-1]) for text in texts]
+    side = trained.source
+    candidates = [SampleLine(t, side.ids(side.protection.line(t).text)[:-1]) for t in texts]
     fitting = [sample for sample in candidates if 0 < len(sample.ids) <= room]
     if not fitting:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)

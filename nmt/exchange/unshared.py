@@ -58,8 +58,8 @@ def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> U
         raise UserError(f"segmenter.kind={segmenter.to_json()['kind']}: {where} {why_no_bpe}")
     if segmenter.tokenizer.symbols:
         raise UserError(
-            f"data.user_symbols, tags: {where} knows pieces of SentencePiece alone; export it "
-            "--to ctranslate2"
+            f"data.user_symbols, tags, data.protected: {where} knows pieces of SentencePiece "
+            "alone; export it --to ctranslate2"
         )
     if (kind := segmenter.tokenizer.kind) != "none":
         raise UserError(

@@ -78,6 +78,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
         "test_target": None,
         "columns": {},
         "user_symbols": [],
+        "protected": None,
         "corpora": {},
     }
     defaults |= paths | more

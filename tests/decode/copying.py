@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from nmt.config import Decode
 from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
 from nmt.decode.translator import Translator
 from nmt.modeldir import Trained
@@ -20,6 +21,8 @@ ENDLESS, NAN, TAB = "endless", "nan", "a\tb\r\u2028c\n"  # words with a meaning 
 
 class Spaces:
     """Pieces are what stands between spaces."""
+
+    tokenizer = Tokenizer("nfc", "none", "de")
 
     def encode(self, text: str) -> list[str]:
         return [piece for piece in text.split(" ") if piece]

@@ -151,7 +151,7 @@ def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path
         ),
         (
             lambda: with_symbols(made("encoding=absolute")),
-            "data.user_symbols, tags: cannot be exported to Marian.*--to ctranslate2",
+            "data.user_symbols, tags, data.protected: cannot be exported to Mar.*--to ctranslate2",
         ),
     ],
 )

@@ -68,7 +68,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             "cache": "/home/somebody/cache", "workers": None,
             "join": 1, "join_share": 0.5, "join_length": None, "join_within": None,
             "bpe_dropout": 0.0, "subword_alpha": None, "subword_nbest": None,
-            "user_symbols": [],
+            "user_symbols": [], "protected": None,
             "train_pairs": 64, "train_shortest": 3, "train_longest": 9, "dev_pairs": 16,
             "test_pairs": 16, "test_shortest": 3, "test_longest": 9, "corpus_seed": 1,
         },

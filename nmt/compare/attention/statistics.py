@@ -90,7 +90,8 @@ def attention_statistics(
     """
     buckets = {"all": range(len(sources))} if buckets is None else buckets
     pairs = read_pairs(trained, sources, hypotheses, columns or {})
-    pieces = [pieces_of(trained.source.segmenter, source) for source in sources]
+    texts = [trained.source.protection.pair(*p)[0] for p in zip(sources, hypotheses, strict=True)]
+    pieces = [pieces_of(trained.source.segmenter, text) for text in texts]
     coverage = [[0.0] * len(of_source) for of_source in pieces]
     distances: dict[str, dict[str, DistanceSums]] = {name: {} for name in buckets}
     inside = {name: set(places) for name, places in buckets.items()}

@@ -30,11 +30,12 @@ def read_pairs(
     lines = parallel_lines(sources, columns, types, hypotheses, "translations")
     pairs = []
     for line in lines:
-        ids = trained.source.ids(line.text)
+        text, hypothesis = trained.source.protection.pair(line.text, line.target)
+        ids = trained.source.ids(text)
         if model.source_limit is not None and len(ids) > model.source_limit:
             ids = [*ids[: model.source_limit - 1], EOS]
-        target = [BOS, *trained.target.ids(line.target)[:-1]]
-        source = reader.source(line.text, ids, line.columns, line.number)
+        target = [BOS, *trained.target.ids(hypothesis)[:-1]]
+        source = reader.source(text, ids, line.columns, line.number)
         pairs.append(ForcedPair(source, target[: model.target_limit]))
     return pairs
 

@@ -13,12 +13,13 @@ import numpy as np
 
 from nmt.data.corpus import RawLine, decoded, raw_lines
 from nmt.data.preparation.scan import Chunk
+from nmt.data.protection import Protection
 from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
-RAW = "raw"  # the source text as it was read: columns go by its words
+RAW = "raw"  # the source text, before it is tokenised: columns go by its words
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
@@ -38,7 +39,7 @@ class Cleaning(NamedTuple):
 
     names: tuple[str, str]  # what to call the files in messages
     columns: tuple[str, ...]  # their names
-    tokenizers: tuple[tuple[str, str, str, tuple[str, ...]], ...]  # arguments of Tokenizer
+    tokenizers: tuple[tuple[Any, ...], ...]  # arguments of Tokenizer
     drop_invalid: bool
     max_bytes: int
     count_words: bool
@@ -56,6 +57,7 @@ class Cleaning(NamedTuple):
         texts: list[list[str]] = [[], []]
         names = [*map(column_file, self.columns), RAW] if self.columns else []
         columns: dict[str, list[bytes]] = {name: [] for name in names}
+        protection = Protection(_tokenizer(*self.tokenizers[0]))
         files = [raw_lines(lines, first=chunk.first == 1) for lines in chunk.lines]
         for number, (source, target, *integers) in enumerate(zip(*files, strict=True), chunk.first):
             pair = (source, target)
@@ -75,6 +77,8 @@ class Cleaning(NamedTuple):
                 tally[NOT_SEGMENTED, INVALID, 0] += 1
                 continue
             kept.append(self.before + number)
+            text = list(protection.pair(*text))
+            source = source._replace(raw=text[0].encode())
             for name, line in zip(columns, (*integers, source), strict=bool(columns)):
                 columns[name].append(line.raw)
             for lines, line_of_side in zip(texts, text, strict=True):

@@ -16,10 +16,11 @@ from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
+from nmt.data.protection import tokenizers_of
 from nmt.data.report import KEPT, no_tally, split_report
 from nmt.data.side import Sides
 from nmt.data.store import SIDES, Corpora, Writer, id_type, write_json
-from nmt.data.tokenizer import Tokenizer, warn_of_unknown
+from nmt.data.tokenizer import Tokenizer
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
@@ -97,7 +98,7 @@ class Preparation:
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
-        choice, data = self.segmenter, self.data
+        choice = self.segmenter
         if self.sides is not None:
             return [side.segmenter.tokenizer for side in self.sides]
         if isinstance(choice, config.ImportedSegmenter):
@@ -105,10 +106,7 @@ class Preparation:
                 "segmenter.kind=imported: comes with a model that was imported; give its directory "
                 "as trainer.init_from"
             )
-        languages = (data.source_language, data.target_language)
-        warn_of_unknown(choice.tokenizer, *languages)
-        symbols = config.symbols_of(data)
-        return [Tokenizer(data.normalize, choice.tokenizer, code, symbols) for code in languages]
+        return tokenizers_of(self.data, choice.tokenizer)
 
     def _clean(
         self,
@@ -122,7 +120,9 @@ class Preparation:
             cleaning = Cleaning(
                 names=(str(text.source.path), str(text.target.path)),
                 columns=tuple(text.columns),
-                tokenizers=tuple((t.normalize, t.kind, t.language, t.symbols) for t in tokenizers),
+                tokenizers=tuple(
+                    (t.normalize, t.kind, t.language, t.symbols, t.protected) for t in tokenizers
+                ),
                 drop_invalid=self.data.invalid_utf8 == "drop",
                 max_bytes=self.data.max_line_bytes,
                 count_words=self.counts_words and split == "train",

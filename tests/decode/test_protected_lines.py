@@ -1,0 +1,148 @@
+"""Strings that patterns match come back as they were, in their places; lost ones are counted."""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmt.api.models import score
+from nmt.compare.attention.statistics import attention_statistics
+from nmt.config import Settings
+from nmt.data.prepare import prepare
+from nmt.data.segmenter import JoinedLine
+from nmt.data.side import Side
+from nmt.decode.translator import Translator
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from tests import composing
+from tests.data import test_prepare
+from tests.data.test_protection import MAIL, PAIRS, SHIPPED, URL
+from tests.decode.copying import Copying, decode
+
+LINES = [
+    f"hund {URL} 3",
+    f"({MAIL}), hund <b>dog</b> {{name}}!",
+    "hund 3",
+    "",
+    f"{URL} {URL} 1",
+    " ".join(f"{{{i}}}" for i in range(12)),
+]
+
+
+class Forgetful(Copying):
+    """Reads some pieces as others, and copies the rest."""
+
+    def __init__(self, side: Side, others: dict[str, str]) -> None:
+        super().__init__(side.vocabulary)
+        ids = side.vocabulary.ids
+        self.others = {ids([a])[0]: ids([b])[0] for a, b in others.items()}
+
+    def start(self, source: Tensor, *rest: Any) -> Any:
+        changed = source.clone()
+        for one, other in self.others.items():
+            changed[source == one] = other
+        return super().start(changed, *rest)
+
+
+@pytest.fixture(scope="module", params=["bpe none", "bpe moses", "unigram none", "unigram moses"])
+def side(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Side:
+    kind, tokenizer = request.param.split()
+    characters = "(,)!.{}:/@-_?=0123456789abcdefghijklmnopqrstuvwxyzD"
+    known = [(" ".join(characters), f"{characters} {characters[::-1]}")] * 3
+    data = test_prepare.corpus(
+        tmp_path_factory.mktemp("text"), [*PAIRS, *known], protected=SHIPPED, max_length=150
+    )
+    learned: Any = test_prepare.BPE if kind == "bpe" else test_prepare.UNIGRAM
+    more = {"vocabulary_size": 70} if kind == "unigram" else {}
+    return prepare(
+        data, replace(learned, tokenizer=tokenizer, shared_vocabulary=True, **more)
+    ).source
+
+
+@pytest.fixture
+def log(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], list[str]]]:
+    with caplog.at_level(logging.WARNING, "nmt.decode"):
+        yield lambda: [r.getMessage() for r in caplog.records]
+
+
+def copying(side: Side, others: dict[str, str] | None = None) -> Trained:
+    model = cast(Any, Forgetful(side, others or {}).eval())
+    return Trained(composing.settings_of(), model, side, side, {"longest_source": None})
+
+
+def test_strings_come_back_in_their_places(side: Side, log: Callable[[], list[str]]) -> None:
+    translator = Translator.of(copying(side), decode())
+    assert translator.texts(LINES[:5]) == LINES[:5]
+    (last,) = translator.texts(LINES[5:])
+    assert last.startswith(" ".join(f"{{{i}}}" for i in range(9)))  # the others are text
+    best, second = next(translator.translate([LINES[0]], 2))
+    assert best.text == LINES[0] and URL in second.text
+    assert not log()
+
+
+def test_lost_strings_are_counted_and_made_up_ones_dropped(
+    side: Side, log: Callable[[], list[str]]
+) -> None:
+    """The model reads `<x2>` as `<x9>`, of which there is no string."""
+    translator = Translator.of(copying(side, {"<x2>": "<x9>"}), decode(window=2))
+    assert translator.texts(["hund 3", f"{URL} hund {MAIL} {MAIL} 1", f"{MAIL} {URL}"]) == [
+        "hund 3",
+        f"{URL} hund 1",
+        MAIL,
+    ]
+    assert log() == ["protected strings lost: 3 (first: line 2)"]
+
+
+def test_each_part_of_a_line_has_its_own(side: Side, log: Callable[[], list[str]]) -> None:
+    strings = [f"{{n{i}}}" for i in range(12)]
+    options = decode(too_long="split", max_source=6)
+    assert Translator.of(copying(side), options).texts([" ".join(strings)]) == [" ".join(strings)]
+    assert len(log()) == 1 and "translated in parts: 1" in log()[0]
+    text = "Dog {a} {b} {c} {d} {e}! Dog {f} {g} {h} {i} {j} {k}!"  # eleven in all
+    translator = Translator.of(copying(side), decode(split="sentences"))
+    (best,) = next(translator.translate([text]))
+    pieces = side.vocabulary.pieces(best.ids)
+    assert best.text == text and pieces.count("<x5>") == 2 and "<x7>" not in pieces
+
+
+def test_sentences_of_a_joined_line_are_numbered_as_one(side: Side) -> None:
+    line = JoinedLine(f"{URL} 3 {MAIL} 1", [f"{URL} 3", f"{MAIL} 1"])
+    assert Translator.of(copying(side), decode()).texts([line]) == [line]
+
+
+def test_a_prefix_has_placeholders_too(side: Side) -> None:
+    translations = Translator.of(copying(side), decode()).translate(
+        [f"3 {URL}"], prefixes=[f"{URL} {MAIL}"[: len(URL)]]
+    )
+    (best,) = next(translations)
+    pieces = side.vocabulary.pieces(best.ids)
+    assert pieces[0] == "<x1>" and best.text.startswith(URL)
+
+
+def test_a_model_without_patterns_is_left_alone(tmp_path: Path) -> None:
+    """Its text may have what is a placeholder elsewhere."""
+    line = "hund 3 <x1> <x7>"
+    some = prepare(test_prepare.corpus(tmp_path, user_symbols=["<x1>", "<x7>"]), test_prepare.BPE)
+    translator = Translator.of(copying(some.source), decode())
+    assert translator.texts([line]) == [line]
+
+
+def test_pairs_are_scored_as_they_were_trained_on(
+    side: Side,
+    tiny: Callable[..., Transformer],
+    settings_of: Callable[..., Settings],
+) -> None:
+    model = tiny("encoding=relative", vocab=len(side.vocabulary))
+    trained = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
+    sources, targets = [f"hund {URL} {MAIL}"], [f"{MAIL} hund {{name}}"]
+    with torch.inference_mode():
+        (given,) = score(trained, sources, targets)
+    assert given.pieces.count("<x1>") == 1 and "<x2>" not in given.pieces
+    found = attention_statistics(trained, sources, targets)
+    assert "<x1>" in found.sentences[0].pieces
+    assert len(found.sentences[0].coverage) == len(found.sentences[0].pieces)
