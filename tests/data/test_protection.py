@@ -71,6 +71,11 @@ def test_of_matches_that_overlap_the_first_and_longest_counts() -> None:
     assert protection("b", "ab", "abc", "cd", "x*").line("abcd abx").strings == ("abc", "ab", "x")
 
 
+def test_text_that_looks_like_a_placeholder_may_be_protected() -> None:
+    line = protection("<[^>]*>").line("<x3> a <b>")
+    assert line == ("<x1> a <x2>", ("<x3>", "<b>")) and line.restored(line.text) == "<x3> a <b>"
+
+
 def test_beyond_nine_strings_are_text() -> None:
     text = " ".join(f"{{{i}}}" for i in range(11))
     line = protection(r"\{\d+\}").line(text)
@@ -166,7 +171,8 @@ def test_columns_go_by_words_with_placeholders(tmp_path: Path) -> None:
     prepared = prepare(data, test_prepare.BPE)
     source = prepared.source.vocabulary.pieces(prepared.train.pair(0)[0])
     values = prepared.train.columns["c"][: len(source)].tolist()
-    assert values[source.index("<x1>")] == 1
+    place = source.index("<x1>")
+    assert values[place : place + 2] == [1, 2]
 
 
 @pytest.mark.parametrize(

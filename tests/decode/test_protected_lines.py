@@ -145,4 +145,5 @@ def test_pairs_are_scored_as_they_were_trained_on(
     assert given.pieces.count("<x1>") == 1 and "<x2>" not in given.pieces
     found = attention_statistics(trained, sources, targets)
     assert "<x1>" in found.sentences[0].pieces
+    assert found.sentences[0].outputs == given.length - 1
     assert len(found.sentences[0].coverage) == len(found.sentences[0].pieces)
