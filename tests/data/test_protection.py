@@ -73,7 +73,8 @@ def test_of_matches_that_overlap_the_first_and_longest_counts() -> None:
 
 def test_text_that_looks_like_a_placeholder_may_be_protected() -> None:
     line = protection("<[^>]*>").line("<x3> a <b>")
-    assert line == ("<x1> a <x2>", ("<x3>", "<b>")) and line.restored(line.text) == "<x3> a <b>"
+    assert (line.text, line.strings) == ("<x1> a <x2>", ("<x3>", "<b>"))
+    assert line.restored(line.text) == "<x3> a <b>"
 
 
 def test_beyond_nine_strings_are_text() -> None:

@@ -19,11 +19,12 @@ from nmt.cli.train import main as train
 from nmt.data import progress
 from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter
+from nmt.data.protection import PLACEHOLDERS
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
-from nmt.exchange import card_code, ctranslate2_adapter, samples
+from nmt.exchange import card_code, ctranslate2_adapter, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
@@ -117,6 +118,27 @@ def of_bpe(*words: str, tokenizer: str = "moses") -> Trained:
     segmenter = Bpe(Tokenizer("nfc", tokenizer, "de"), merges, pieces)
     side = Side(segmenter, Vocabulary(trained.source.vocabulary.to_json()))
     return trained._replace(source=side, target=side)
+
+
+@pytest.mark.parametrize("of", [of_bpe, of_unigram], ids=["bpe", "unigram"])
+def test_exports_protect_strings_and_the_card_says_that_its_lines_do_not(
+    of: Callable[..., Trained], tmp_path: Path
+) -> None:
+    plain = of() if of is of_bpe else of("encoding=relative", *SHORT)
+    values = plain.source.to_json(), plain.target.to_json()
+    for side in values:
+        side["segmenter"]["tokenizer"] |= {"symbols": [*PLACEHOLDERS], "protected": ["e."]}
+        side["vocabulary"][: len(PLACEHOLDERS)] = PLACEHOLDERS
+    source, target = map(Side.from_json, values)
+    trained = plain._replace(source=source, target=target)
+    lines = [*LINES, "<x1> eines <x2>"]
+    assert all(trained.source.protection.line(line).strings for line in lines)
+    export(trained, tmp_path / "made", lines)
+    assert (
+        "these lines translate them (`data.protected`)" in (tmp_path / "made/README.md").read_text()
+    )
+    model = ctranslate2_engine.load(tmp_path / "made")
+    assert model.source.protection.patterns == trained.source.protection.patterns
 
 
 def of_languages(*words: str) -> Trained:
