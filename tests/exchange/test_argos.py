@@ -27,6 +27,8 @@ from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos_adapter, ctranslate2_adapter, exporting, samples
 from nmt.modeldir import Trained
+from tests.composing import settings_of
+from tests.conftest import TINY, moved
 from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
@@ -69,6 +71,23 @@ def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
     reader = ctranslate2.Translator(str(place / "model"))
     (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
     assert result.hypotheses[0]
+
+
+def test_its_preset_composes_a_model_that_a_package_can_hold(tmp_path: Path) -> None:
+    settings = settings_of("experiment=argos", "data.root=corpus", *TINY)
+    segmenter, decode = settings.segmenter, settings.decode
+    assert (segmenter.kind, segmenter.tokenizer, segmenter.shared_vocabulary) == (
+        "unigram", "none", True,
+    )  # fmt: skip
+    assert settings.data.join > 1
+    searches = (decode.beam_size, decode.alpha, decode.length_penalty)
+    assert searches == (SEARCH["beam_size"], SEARCH["length_penalty"], "power")
+    plain = shared()
+    model = moved(settings, 0, len(plain.source.vocabulary))
+    trained = plain._replace(settings=settings, model=model, target=plain.source)
+    found = export(trained, tmp_path / "x.argosmodel", LINES)
+    assert found["greedy"]["compared"] > 0
+    assert found["right_for"]["target_pieces"] is None  # its tables do not end
 
 
 def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
