@@ -24,6 +24,7 @@ trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs nmt[
 directory of one of these kinds:
 
 - a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
+- a Marian model as Marian stores it (.npz), with its vocabulary and decoder.yml;
 - an M2M100 or NLLB model as Hugging Face stores it, with sentencepiece.bpe.model; what it
   translates is --languages, as deu_Latn,eng_Latn, until decode.source_language=L or
   decode.target_language=L say otherwise;

@@ -201,6 +201,8 @@ def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) ->
         for place in (models / kind, tmp_path / "back")
     )
     assert one == other if kind == "m2m100" else one["model"] == other["model"]
+    counts = json.loads((tmp_path / "back" / "certificate.json").read_bytes())["as_nmt_translate"]
+    assert counts["equal"] >= counts["compared"] - 1  # transformers never writes a language
     again = m2m100_read.read(tmp_path / "back").trained
     assert again.source.to_json() == m2m100_read.read(models / kind).trained.source.to_json()
     assert export_model.main(
