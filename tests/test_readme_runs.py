@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from nmt.data.toy import columns, pairs
+from tests.exchange.m2m100_models import make
 from tests.pages import PAGES, ROOT, commands
 
 ADDING = "needs the files of its page; tests/test_adding_one.py"
+NLLB = "nllb-200-distilled-600M"
 NOT_RUN = {  # command -> why this test does not run it
     **dict.fromkeys(commands("docs/adding-an-encoding.md"), ADDING),
     "make demo": "makes an environment of its own; tests/cli/test_whole.py has its two commands",
@@ -23,6 +25,8 @@ NOT_RUN = {  # command -> why this test does not run it
     "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en": "a download",
     "nmt-import opus-mt-de-en opus --samples in.txt": "of it; tests/exchange/test_marian_read.py",
     **{c: "of it" for c in commands("docs/exchange.md") if "opus-long" in c},
+    "nmt-import opus-2020-02-26 opus --samples in.txt": "tests/exchange/test_marian_npz.py",
+    f"hf download facebook/{NLLB} --local-dir {NLLB}": "a download",
     "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
     "nmt-encodings --table": "a minute; tests/cli/test_survey.py makes it",
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
@@ -56,13 +60,16 @@ def small(command: str) -> str:
     words = shlex.split(command)
     more = [*SMALL.get(words[0], [])]
     if words[0] == "nmt-train":
-        elsewhere = ("data=", "experiment=multi30k", "experiment=scan", "scale=small")
+        kinds = ("argos", "multi30k", "scan")
+        elsewhere = ("data=", *(f"experiment={kind}" for kind in kinds), "scale=small")
         more += TOY if not any(w.startswith(elsewhere) for w in words) else []
         more += TABLE if any(w.startswith("experiment=table") for w in words) else []
     if words[0] == "nmt-evaluate" and "=" not in words[1]:
         more.remove("decode.beam_size=1")  # of files
-    if re.search("(init_from|parent)=|segmenter=unigram", command):  # merges are not learned
+    if re.search("(init_from|parent)=|segmenter=unigram|=argos", command):  # learns no merges
         more = [word for word in more if not word.startswith("segmenter.")]
+    if "parent=" in command:  # has a shape
+        more = [word for word in more if not word.startswith("model.")]
     given = {word.partition("=")[0] for word in words}
     return f"{command} {shlex.join(w for w in more if w.partition('=')[0] not in given)}"
 
@@ -92,6 +99,7 @@ def write_texts(place: Path) -> None:
         write(f"path/to/scan/{part}", 12 if part == "test" else 60, part)
         for ending, scan in (("de", "command"), ("en", "action")):
             (place / f"path/to/scan/{part}.{ending}").rename(place / f"path/to/scan/{part}.{scan}")
+    make(place / NLLB)
     write("test", 12, "test")
     write("in", 3, "in", heads=True)
     (place / "in.de").rename(place / "in.txt")

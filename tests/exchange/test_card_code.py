@@ -188,6 +188,9 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     code = card_code.program(trained, "ctranslate2", str(tmp_path / "made"), None)
     assert card_code.count_equal(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4
+    first, *_ = code.split("\n")
+    needed = {*re.findall(r"^(?:from|import) (\w+)", code, re.M)} - sys.stdlib_module_names
+    assert {*first.replace("-", "_").split()} == {"#", "pip", "install", *needed}
 
 
 def test_the_card_names_the_languages(tmp_path: Path) -> None:
