@@ -46,8 +46,8 @@ def _is_open(descriptor: int) -> bool:
     return True
 
 
-def opened_input(name: str) -> AbstractContextManager[BinaryIO]:
-    """The bytes of a file (as `opened` reads it) or, for -, of stdin.
+def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
+    """The lines of a file (as `opened` reads it) or, for -, of stdin.
 
     Raises UserError: 66 if it cannot be opened, 65 if a compressed file turns out damaged.
     """

@@ -10,10 +10,9 @@ import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader, RawIOBase
-from itertools import islice
+from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from nmt.errors import Exit, UserError
 
@@ -72,36 +71,17 @@ def refuse_wide(head: bytes, where: str) -> None:
         )
 
 
-class TableColumn(RawIOBase):
-    """One column of a table, read as a file of its lines."""
-
-    def __init__(self, table: BinaryIO, column: int, where: str) -> None:
-        self._lines, self._column, self._where = enumerate(table, 1), column, where
-        self._rest = b""
-
-    def readable(self) -> bool:
-        """As BufferedReader wants to know."""
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        """Fill the buffer; UserError (65) at a line that has too few columns."""
-        if not self._rest:
-            self._rest = b"".join(self._field(*line) for line in islice(self._lines, 1000))
-        size = min(len(buffer), len(self._rest))
-        buffer[:size], self._rest = self._rest[:size], self._rest[size:]
-        return size
-
-    def _field(self, number: int, line: bytes) -> bytes:
+def table_column(table: Iterable[bytes], column: int, where: str) -> Iterator[bytes]:
+    """Yield one column of a table as lines; UserError (65) at a line that has too few columns."""
+    for number, line in enumerate(table, start=1):
         fields = line.removesuffix(b"\n").split(b"\t")
-        if len(fields) >= self._column:
-            return fields[self._column - 1] + b"\n"
-        if not line.strip():
-            return b"\n"  # an empty line is one in each column
-        raise UserError(
-            f"{self._where}:{number}: has no column {self._column}, only {len(fields)}; columns "
-            "are separated by tabs",
-            Exit.DATA,
-        )
+        if len(fields) < column and line.strip():  # an empty line is one in each column
+            raise UserError(
+                f"{where}:{number}: has no column {column}, only {len(fields)}; columns are "
+                "separated by tabs",
+                Exit.DATA,
+            )
+        yield (fields[column - 1] if len(fields) >= column else b"") + b"\n"
 
 
 def base_name(path: Path) -> str:
@@ -110,8 +90,8 @@ def base_name(path: Path) -> str:
 
 
 @contextmanager
-def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
-    """Open a text file for bytes: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
+def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
+    """Open a text file for lines: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
 
     UserError if it cannot be opened (66), is UTF-16 or UTF-32 (65), or if the compressed stream
     is damaged (65), which may come as late as its last byte: use nothing of it before the stream
@@ -119,7 +99,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
     """
     if (column := COLUMN.fullmatch(str(path))) and not path.exists():
         with opened(Path(column[1]), hint) as table:
-            yield BufferedReader(TableColumn(table, int(column[3]), column[1]))
+            yield table_column(table, int(column[3]), column[1])
         return
     damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
     try:
@@ -138,7 +118,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[BinaryIO]:
             refuse_wide(stream.peek(HEAD)[:HEAD], str(path))
             yield stream
         except damage as error:
-            kind = {".gz": "gzip", ".zst": "zstd"}.get(path.suffix, "text")
+            kind = "zstd" if path.suffix == ".zst" else "gzip"
             raise UserError(
                 f"{path}: damaged {kind} file ({error}); fetch or compress it again", Exit.DATA
             ) from None
@@ -166,7 +146,7 @@ def side_file(named: str, hint: str) -> Path:
     """
     path = Path(named)
     if re.fullmatch(TABLE, path.name):
-        raise UserError(f"{path}: a table; {_columns(path)}", Exit.DATA)
+        raise UserError(f"{path}: a table; name a column of it, such as {path}:1", Exit.DATA)
     packed = [path.with_name(path.name + ending) for ending in PACKED]
     for other in packed if not path.exists() else ():
         if other.exists():
@@ -182,13 +162,9 @@ def _absent(path: Path, hint: str) -> UserError:
     others = [other.with_name(other.name + end) for other in (path, table) for end in ("", *PACKED)]
     if other := next((other for other in others if other.exists()), None):
         is_table = re.fullmatch(TABLE, other.name) and not path.name.endswith(".tsv")
-        hint = f"there is {other}: {_columns(other) if is_table else 'give that'}"
+        wanted = f"name a column of it, such as {other}:1" if is_table else "give that"
+        hint = f"there is {other}: {wanted}"
     return UserError(f"{path}: no such file; {hint}", Exit.NO_INPUT)
-
-
-def _columns(table: Path) -> str:
-    """Return how the columns of a table are named."""
-    return f"name a column of it, such as {table}:1"
 
 
 def read_text(path: Path, hint: str = "check the path") -> list[str]:

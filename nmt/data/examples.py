@@ -84,15 +84,16 @@ def weighted(examples: Examples, weights: Sequence[float], seed: int, epoch: int
     """
     draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, WEIGHTS])))
     corpus, chosen = examples.text.corpus_of(examples.first), list[NDArray[np.int64]]()
-    for number, weight in enumerate(weights):
+    assert examples.text.corpora is not None, "they have weights"
+    for number, (name, weight) in enumerate(zip(examples.text.corpora.names, weights, strict=True)):
         of_corpus = np.flatnonzero(corpus == number)
         order = draw.permutation(of_corpus)
         pairs = np.cumsum(examples.counts[order])
         wanted = round(weight * int(pairs[-1]))
-        if not wanted and examples.text.corpora:
+        if not wanted:
             raise UserError(
-                f"data.corpora.{examples.text.corpora.names[number]}.weight={weight}: that is none "
-                f"of its {pairs[-1]} pairs; raise it, or leave the corpus out"
+                f"data.corpora.{name}.weight={weight}: that is none of its {pairs[-1]} pairs; "
+                "raise it, or leave the corpus out"
             )
         more = wanted - int(weight) * int(pairs[-1])
         chosen.append(np.repeat(of_corpus, int(weight)))

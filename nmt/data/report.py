@@ -50,19 +50,17 @@ def tally_of(
 
 
 def split_report(
-    tally: Tally,
-    changes: Mapping[str, Counter[str]],
-    unknown: NDArray[np.int64],
-    corpora: Mapping[str, Tally],
+    tallies: Mapping[str, Tally], changes: Mapping[str, Counter[str]], unknown: NDArray[np.int64]
 ) -> dict[str, Any]:
     """Turn the counts of train or dev into plain values; unknown counts UNK ids per side.
 
-    `corpora`: the tally of each, if there are several.
+    `tallies`: of each corpus by its name, which is empty if there is but one.
     """
+    tally = sum(tallies.values(), no_tally())
     kept = tally.sum(0)[KEPT]
-    of_corpora = {name: _counts(counts.sum(0)) for name, counts in corpora.items()}
+    corpora = {name: _counts(counts.sum(0)) for name, counts in tallies.items() if name}
     return {
-        **({"corpora": of_corpora} if corpora else {}),
+        **({"corpora": corpora} if corpora else {}),
         **_counts(tally.sum(0)),
         "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
         "text": {side: dict(sorted(counts.items())) for side, counts in changes.items()},

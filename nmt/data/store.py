@@ -27,7 +27,7 @@ class Corpora(NamedTuple):
 
     names: list[str]
     first: list[int]  # the number of the first line of each; numbers go on from one to the next
-    tags: list[int]  # the id that each source begins with; 0: none
+    tagged: list[bool]  # whether the sources of each begin with a tag
 
 
 class Pairs:
@@ -60,8 +60,8 @@ class Pairs:
 
     def corpus_of(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
         """Return which of the corpora some pairs are from [row]."""
-        first = self.corpora.first if self.corpora else [0]
-        return np.searchsorted(first, self.lines[rows], "right") - 1
+        assert self.corpora is not None
+        return np.searchsorted(self.corpora.first, self.lines[rows], "right") - 1
 
     def pairs_of(self, first: NDArray[np.integer[Any]], counts: NDArray[np.int64]) -> list[int]:
         """Return how many pairs of each corpus some examples have; nothing of a single corpus."""
@@ -72,8 +72,9 @@ class Pairs:
 
     def is_tagged(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
         """Return which pairs have sources with a tag [row]."""
-        tags = np.array(self.corpora.tags if self.corpora else [0])
-        return tags[self.corpus_of(rows)] > 0 if tags.any() else np.zeros(len(rows), bool)
+        if self.corpora is None:
+            return np.zeros(len(rows), bool)
+        return np.array(self.corpora.tagged, bool)[self.corpus_of(rows)]
 
     def place(self, row: int) -> str:
         """Return where a pair stood: the number of its line, after the name of its corpus."""

@@ -473,13 +473,12 @@ def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
 def test_chunks_hold_all_lines_at_every_size(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "BLOCK", 16)
     lines = [b"x" * (i * 7 % 23) + b"\n" for i in range(50)] + [b"end"]
     (tmp_path / "t").write_bytes(b"".join(lines))
-    scanned = scan.scan(tmp_path / "t")
-    assert scanned.lines == 51
     for size in (1, 2, 7, 51, 100):
         monkeypatch.setattr(scan, "CHUNK", size)
+        scanned = scan.scan(tmp_path / "t")
+        assert scanned.lines == 51
         text = scan.ParallelText(scanned, scanned, {})
         read = [line for chunk in text.chunks() for line in chunk.lines[0]]
         assert read == lines and len(text.sizes()) == -(-51 // size)

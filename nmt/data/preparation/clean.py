@@ -31,7 +31,7 @@ class CleanedChunk(NamedTuple):
     tally: Tally  # pairs dropped here
     changes: Sequence[Counter[str]]
     words: Sequence[Counter[str]]
-    corpus: int = 0  # which of several it is from
+    corpus: str  # which of several it is from
 
 
 class Cleaning(NamedTuple):
@@ -45,8 +45,9 @@ class Cleaning(NamedTuple):
     count_words: bool
     directory: Path  # of the cleaned chunks
     prefix: str  # of their names
-    tag: str = ""  # put before each source
-    before: int = 0  # numbers of lines before the first of these files
+    corpus: str  # name of one of several, or ""
+    tag: str  # put before each source
+    before: int  # numbers of lines before the first of these files
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
         """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
@@ -95,7 +96,7 @@ class Cleaning(NamedTuple):
         for name, raw in columns.items():
             (directory / name).write_bytes(b"".join(line + b"\n" for line in raw))
         (directory / "lines").write_bytes(np.array(kept, LINES).tobytes())
-        return CleanedChunk(directory, len(kept), tally, changes, words)
+        return CleanedChunk(directory, len(kept), tally, changes, words, self.corpus)
 
 
 def column_file(name: str) -> str:

@@ -12,7 +12,6 @@ from nmt.data.corpus import opened, side_file
 from nmt.data.store import SIDES
 from nmt.errors import Exit, UserError
 
-BLOCK = 2**20  # bytes read at once
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
 
@@ -29,7 +28,8 @@ def scan(path: Path, hint: str = "check the path") -> Scan:
     """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
     digest, lines, block = hashlib.sha256(), 0, b"\n"
     with opened(path, hint) as stream:
-        while read := stream.read(BLOCK):
+        rows = iter(stream)
+        while read := b"".join(islice(rows, CHUNK)):
             block = read
             digest.update(block)
             lines += block.count(b"\n")

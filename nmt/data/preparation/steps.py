@@ -80,7 +80,8 @@ class Preparation:
                 name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)
             }
             counted: dict[str, Any] = {
-                split: self._number(split, sides, cleaned[split], pools[split]) for split in SPLITS
+                split: self._number(split, vocabulary, cleaned[split], pools[split])
+                for split in SPLITS
             }
         log.info("prepared in %.0f s", time.monotonic() - started)
         return counted | {"vocabulary": vocabulary}
@@ -116,7 +117,7 @@ class Preparation:
     ) -> list[CleanedChunk]:
         """Clean a split; returns its chunks, without the words, which are counted."""
         cleaned: list[CleanedChunk] = []
-        for number, text in enumerate(self.texts[split]):
+        for text in self.texts[split]:
             cleaning = Cleaning(
                 names=(str(text.source.path), str(text.target.path)),
                 columns=tuple(text.columns),
@@ -127,7 +128,8 @@ class Preparation:
                 max_bytes=self.data.max_line_bytes,
                 count_words=self.counts_words and split == "train",
                 directory=self.work,
-                prefix=f"{split}-{number}",
+                prefix=f"{split}-{text.before}",
+                corpus=text.corpus,
                 tag=text.tag,
                 before=text.before,
             )
@@ -135,7 +137,7 @@ class Preparation:
             for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
                 for total, counts in zip(self.words, chunk.words, strict=True):
                     total.update(counts)
-                cleaned.append(chunk._replace(words=(Counter(), Counter()), corpus=number))
+                cleaned.append(chunk._replace(words=(Counter(), Counter())))
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
@@ -147,26 +149,24 @@ class Preparation:
     def _number(
         self,
         split: str,
-        sides: Sides,
+        vocabulary: dict[str, int],
         cleaned: Sequence[CleanedChunk],
         pool: InProcess | WorkerPool,
     ) -> dict[str, Any]:
-        """Write the store of a split; returns its report."""
+        """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
         texts = self.texts[split]
-        sizes = [len(side.vocabulary) for side in sides]
-        names = [text.corpus for text in texts if text.corpus]
-        tags = [sides[0].vocabulary.ids([text.tag])[0] if text.tag else 0 for text in texts]
-        corpora = Corpora(names, [text.before + 1 for text in texts], tags) if names else None
+        tallies = {text.corpus: no_tally() for text in texts}
+        first, tagged = [text.before + 1 for text in texts], [bool(text.tag) for text in texts]
+        corpora = Corpora(list(tallies), first, tagged) if texts[0].corpus else None
         numbering = Numbering(
             sides=self.directory,
             words=self.work if self.counts_words else None,
-            dtype=id_type(*sizes),
+            dtype=id_type(*vocabulary.values()),
             max_length=self.data.max_length if split == "train" else None,
             max_ratio=self.data.max_ratio if split == "train" else None,
             columns={name: file.path for name, file in texts[0].columns.items()},
             per=config.columns_of(self.data),
         )
-        tallies = [no_tally() for _ in texts]
         unknown = np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
@@ -189,16 +189,15 @@ class Preparation:
                 unknown += part.unknown
                 hashes.append(part.hashes)
                 longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
-        for text, tally in zip(texts, tallies, strict=True):
+        for name, tally in tallies.items():
             if not tally[:, KEPT, 0].sum():
-                where = f"corpora.{text.corpus}" if text.corpus else f"name={self.data.name}"
+                where = f"corpora.{name}" if name else f"name={self.data.name}"
                 raise UserError(
                     f"data.{where}: no pair of the {split} text is left; "
                     f"see data.max_length and the files",
                     Exit.DATA,
                 )
-        of_corpora = dict(zip(names, tallies, strict=False))
-        counted = split_report(sum(tallies, no_tally()), changes, unknown, of_corpora)
+        counted = split_report(tallies, changes, unknown)
         counted["longest"] = dict(zip(SIDES, longest.tolist(), strict=True))
         pairs = np.concatenate(hashes)
         counted["duplicates"] = len(pairs) - len(np.unique(pairs))
