@@ -7,7 +7,7 @@ from typing import Any
 
 from nmt import foreign
 from nmt.errors import UserError
-from nmt.exchange import ctranslate2_read, m2m100_read, marian_npz_read, marian_read, proof
+from nmt.exchange import ctranslate2_read, marian_npz_read, proof, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 
@@ -24,14 +24,14 @@ def read(
     that is missing, damaged, or says what cannot be expressed here.
     """
     if foreign.model_type(directory) == "m2m_100":
-        return m2m100_read.read(directory, trained_length, languages)
+        return transformers_read.m2m100(directory, trained_length, languages)
     if languages:
         raise UserError("--languages: only M2M100 and NLLB name them by pieces; leave it out")
     if (directory / CTRANSLATE2_WEIGHTS).is_file():
         return ctranslate2_read.read(directory, trained_length)
     if any(directory.glob("*.npz")):
         return marian_npz_read.read(directory, trained_length)
-    return marian_read.read(directory, trained_length)
+    return transformers_read.marian(directory, trained_length)
 
 
 def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A model as an M2M100 or NLLB directory of Hugging Face: the way back of `m2m100_read.read`.
+"""A model as an M2M100 or NLLB directory of Hugging Face: the way back of `transformers_read`.
 
 That family knows one form of model: norms before the sublayers, one matrix for all embeddings
 without a bias, fairseq's sinusoids from position 2 on, and pieces for languages.
@@ -20,7 +20,7 @@ from nmt.exchange import (
     unshared,
 )
 from nmt.exchange.adapter import TRANSFORMERS, Adapter
-from nmt.exchange.transformers_config import START, to_m2m100_config
+from nmt.exchange.transformers_config import M2M100Config, to_m2m100_config
 from nmt.exchange.transformers_scorer import M2M100Scorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
@@ -29,7 +29,7 @@ NEAREST = "export --to ctranslate2"
 
 
 class M2M100Adapter(Adapter):
-    """Models of the form that `m2m100_read` reads."""
+    """Models of the form that `transformers_read.m2m100` reads."""
 
     library = TRANSFORMERS
     title = "Hugging Face transformers (M2M100, NLLB)"
@@ -42,7 +42,8 @@ class M2M100Adapter(Adapter):
         shape, decode = trained.settings.model, trained.settings.decode
         output = trained.model.output
         both = decode.source_language, decode.target_language
-        fairseqs = (Index(start=START), "tensor2tensor", "halves")
+        layout, denominator, start = M2M100Config.SINUSOIDS
+        fairseqs = (Index(start=start), denominator, layout)
         bias = output.bias.clone()
         bias[BOS] = 0
         for wrong, what, why in (
@@ -50,7 +51,7 @@ class M2M100Adapter(Adapter):
                 (
                     unshared.sinusoids_of(trained.model.sites[site]) != fairseqs,
                     f"encoding of the {site}",
-                    f"positions are the sinusoids of fairseq, from {START} on",
+                    f"positions are the sinusoids of fairseq, from {start} on",
                 )
                 for site in ("encoder", "decoder")
             ),

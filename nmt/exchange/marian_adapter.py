@@ -1,4 +1,4 @@
-"""A model as a Marian directory of Hugging Face: the way back of `marian_read.read`.
+"""A model as a Marian directory of Hugging Face: the way back of `transformers_read.marian`.
 
 That family knows one form of model: norms after the sublayers and none above the stacks,
 embeddings times the root of the width, sinusoids as halves of sines and cosines, SentencePiece.

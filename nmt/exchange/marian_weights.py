@@ -14,7 +14,7 @@ from nmt.config import Model, Settings
 from nmt.data.segmenter import Segmenter
 from nmt.data.side import Side
 from nmt.data.vocab import BOS, PAD
-from nmt.encodings.sinusoids import Denominator, sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
 from nmt.modeldir import Trained
@@ -111,16 +111,20 @@ def _read_file(where: Path) -> dict[str, Tensor]:
 
 
 def take_positions(
-    directory: Path, tensors: dict[str, Tensor], dim: int, fairseq: bool = False
+    directory: Path,
+    tensors: dict[str, Tensor],
+    dim: int,
+    layout: Layout,
+    denominator: Denominator,
+    start: int,
 ) -> None:
-    """Take the tables of positions away; UserError (65) unless they are the usual sinusoids."""
-    denominator: Denominator = "tensor2tensor" if fairseq else "paper"
+    """Take the tables of positions away; UserError (65) unless they are these sinusoids."""
     for side in ("encoder", "decoder"):
-        name = f"model.{side}.embed_positions.weight{'s' if fairseq else ''}"
+        name = f"model.{side}.embed_positions.weight{'s' if start else ''}"
         if (table := tensors.pop(name, None)) is None:
             continue
-        usual = sinusoids(torch.arange(len(table)), dim, "halves", denominator)
-        if fairseq:
+        usual = sinusoids(torch.arange(len(table)), dim, layout, denominator)
+        if start:
             usual[1] = 0  # of padding
         if table.shape != usual.shape or (table - usual).abs().max() > TABLE_ERROR:
             raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)

@@ -4,11 +4,12 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from nmt import schema
 from nmt.config import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
+from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_object
 from nmt.exchange.marian_ids import MarianIds
@@ -17,7 +18,6 @@ from nmt.schema import keys_in, knob
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 PAD, EOS = 1, 2  # ids of M2M100 and NLLB
-START = 2  # the position of their first token
 SHAPE = {  # key of config.json -> ours, under `model`
     "activation_dropout": "feedforward_dropout",
     "activation_function": "activation",
@@ -55,6 +55,7 @@ FIXED = {  # what is so in each model of the family
 class MarianConfig:
     """The keys of config.json that decide on what the model computes, as `read` takes them."""
 
+    SINUSOIDS: ClassVar[tuple[Layout, Denominator, int]] = ("halves", "paper", 0)  # and their start
     model_type: str = knob("the family of models", choices=("marian",))
     scale_embedding: bool = knob("embeddings times the root of d_model", choices=(True,))
     d_model: int = knob("width", least=2)
@@ -107,6 +108,7 @@ class MarianConfig:
 class M2M100Config(MarianConfig):
     """The same of M2M100 and NLLB, where it differs."""
 
+    SINUSOIDS = ("halves", "tensor2tensor", 2)
     model_type: str = knob("the family of models", choices=("m2m_100",))
     vocab_size: int = knob("rows of the embedding", least=4)
     pad_token_id: int = knob("the id of padding", least=PAD, most=PAD, absent=PAD)

@@ -13,7 +13,7 @@ from nmt import corpus, modeldir
 from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
 from nmt.errors import Exit
-from nmt.exchange import ctranslate2_read, marian_read
+from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.experiments.outputs import check_writable, text_writer
 from nmt.inspect import plot
 from nmt.modeldir import Trained
@@ -78,7 +78,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     for module, name in (
         *((modeldir, "load"), (modelpath, "locate"), (corpus, "prepare")),
         *((plot, "draw"), (plot, "draw_run")),
-        *((marian_read, "read"), (ctranslate2_read, "read")),
+        *((transformers_read, "marian"), (ctranslate2_read, "read")),
     ):
         monkeypatch.setattr(module, name, work)
 

@@ -19,7 +19,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, ctranslate2_adapter, marian_read, samples, site_positions
+from nmt.exchange import adapter, ctranslate2_adapter, samples, site_positions, transformers_read
 from nmt.exchange.adapter import Output
 from nmt.exchange.ctranslate2_names import names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
@@ -298,7 +298,7 @@ def test_marian_models_go_out_as_ctranslate2_itself_converts_them(
         model.get_decoder().embed_tokens.weight[start] = 0
         model.final_logits_bias[0, start] = -1e4
     model.save_pretrained(tmp_path / "marian")
-    trained = marian_read.read(tmp_path / "marian").trained
+    trained = transformers_read.marian(tmp_path / "marian").trained
     lines = [source for source, _ in pairs(8, 4, 14, "samples")]
     if "multilingual" in kind:
         lines = [f">>fr<< {line}" for line in lines]

@@ -19,9 +19,10 @@ from nmt.data.vocab import BOS
 from nmt.decode.translator import Translator
 from nmt.encodings.positions import Index
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, m2m100_read, proof, samples
+from nmt.exchange import exporting, importing, proof, samples, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
 from nmt.exchange.settings import sinusoids
+from nmt.exchange.transformers_config import M2M100Config
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
@@ -80,7 +81,7 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
 def test_whatever_computes_something_else_is_found_out(
     spoil: Callable[[Trained], Any], models: Path
 ) -> None:
-    imported = m2m100_read.read(models / "nllb")
+    imported = transformers_read.m2m100(models / "nllb")
     with torch.no_grad():
         spoil(imported.trained)
     with pytest.raises(UserError, match="log-probabilities in transformers differ by"):
@@ -90,7 +91,7 @@ def test_whatever_computes_something_else_is_found_out(
 @pytest.mark.parametrize("kind", KINDS)
 def test_another_target_gives_the_translations_of_transformers(kind: str, models: Path) -> None:
     other = {"nllb": "fra_Latn", "m2m100": "fr"}[kind]
-    trained = m2m100_read.read(models / kind).trained
+    trained = transformers_read.m2m100(models / kind).trained
     before = trained.model.target_language
     decode = with_decode(trained.settings, {"target_language": other, "beam_size": "1"}).decode
     texts = Translator.of(trained, decode).texts(LINES)
@@ -114,10 +115,10 @@ def test_another_target_gives_the_translations_of_transformers(kind: str, models
 
 def test_an_unknown_language_is_refused_with_what_is_near(models: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"decode.source_language=deu_Lat: .* such as deu_Latn"):
-        m2m100_read.read(models / "nllb", languages=("deu_Lat", "eng_Latn"))
+        transformers_read.m2m100(models / "nllb", languages=("deu_Lat", "eng_Latn"))
     with pytest.raises(UserError, match=r"decode.source_language=zh_CN: .* such as .*zh"):
-        m2m100_read.read(models / "m2m100", languages=("zh_CN", "en"))
-    trained = m2m100_read.read(models / "m2m100").trained
+        transformers_read.m2m100(models / "m2m100", languages=("zh_CN", "en"))
+    trained = transformers_read.m2m100(models / "m2m100").trained
     decode = with_decode(trained.settings, {"target_language": "Haus"}).decode
     with pytest.raises(
         UserError, match=r"decode.target_language=Haus: .* has 100 of them"
@@ -147,7 +148,7 @@ def test_the_command_translates_as_it_is_told(
 def test_scores_of_both_engines_and_of_given_translations_agree(
     models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    trained = m2m100_read.read(models / "nllb").trained
+    trained = transformers_read.m2m100(models / "nllb").trained
     exporting.export(trained, tmp_path / "ct2", LINES[:3])
     modeldir.save(trained, tmp_path / "model")
     exported = load(tmp_path / "ct2")
@@ -176,7 +177,7 @@ def test_an_output_at_its_limit_is_that_of_ctranslate2(
     kind: str, models: Path, tmp_path: Path
 ) -> None:
     """A language is no piece of the output that is limited."""
-    trained = m2m100_read.read(models / kind).trained
+    trained = transformers_read.m2m100(models / kind).trained
     exporting.export(trained, tmp_path / "ct2", LINES[:3])
     short = {"max_length_ratio": "0", "max_length_offset": "3", "beam_size": "1"}
     decode = with_decode(trained.settings, short).decode
@@ -191,7 +192,7 @@ def test_an_output_at_its_limit_is_that_of_ctranslate2(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) -> None:
-    modeldir.save(m2m100_read.read(models / kind).trained, tmp_path / "model")
+    modeldir.save(transformers_read.m2m100(models / kind).trained, tmp_path / "model")
     command = [str(tmp_path / "model"), str(tmp_path / "back"), "--to", "m2m100"]
     assert export_model.main(command) == Exit.OK
     for name in ("model.safetensors", "sentencepiece.bpe.model"):
@@ -203,8 +204,9 @@ def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) ->
     assert one == other if kind == "m2m100" else one["model"] == other["model"]
     counts = json.loads((tmp_path / "back" / "certificate.json").read_bytes())["as_nmt_translate"]
     assert counts["equal"] >= counts["compared"] - 1  # transformers never writes a language
-    again = m2m100_read.read(tmp_path / "back").trained
-    assert again.source.to_json() == m2m100_read.read(models / kind).trained.source.to_json()
+    again = transformers_read.m2m100(tmp_path / "back").trained
+    original = transformers_read.m2m100(models / kind).trained
+    assert again.source.to_json() == original.source.to_json()
     assert export_model.main(
         [*command[:1], str(tmp_path / "x"), *command[2:], "--precision", "int8"]
     )
@@ -216,7 +218,7 @@ def test_names_and_positions_are_those_of_ctranslate2s_own_converter(
     from ctranslate2 import Translator as Reader
     from ctranslate2.converters import TransformersConverter
 
-    trained = m2m100_read.read(models / "nllb").trained
+    trained = transformers_read.m2m100(models / "nllb").trained
     exporting.export(trained, tmp_path / "ours", LINES[:3])
     TransformersConverter(str(models / "nllb")).convert(str(tmp_path / "theirs"))
     pieces = [trained.source.segmenter.encode(line) for line in LINES]
@@ -238,7 +240,7 @@ def test_names_and_positions_are_those_of_ctranslate2s_own_converter(
 
 
 def test_by_the_lines_of_the_card_without_nmt(models: Path, tmp_path: Path, clients: Path) -> None:
-    trained = m2m100_read.read(models / "m2m100").trained
+    trained = transformers_read.m2m100(models / "m2m100").trained
     found = exporting.export(trained, tmp_path / "made", LINES)
     assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
     texts = Translator.of(trained, trained.settings.decode).texts(["", *LINES])
@@ -255,7 +257,7 @@ def test_by_the_lines_of_the_card_without_nmt(models: Path, tmp_path: Path, clie
 def test_what_training_changed_and_m2m100_has_not_is_refused(
     change: Callable[[Any], Any], message: str, models: Path, tmp_path: Path
 ) -> None:
-    trained = m2m100_read.read(models / "nllb").trained
+    trained = transformers_read.m2m100(models / "nllb").trained
     with torch.no_grad():
         change(trained.model)
     with pytest.raises(UserError, match=message) as error:
@@ -275,7 +277,7 @@ def test_what_training_changed_and_m2m100_has_not_is_refused(
 def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     from tests.exchange.test_marian_export import made
 
-    usual = [] if "encoding=relative" in words else sinusoids(*m2m100_read.SINUSOIDS)
+    usual = [] if "encoding=relative" in words else sinusoids(*M2M100Config.SINUSOIDS)
     trained = made(*usual, "model.norm=pre", *words, shared=True)
     with pytest.raises(UserError, match=message):
         exporting.export(trained, tmp_path / "made", LINES, "m2m100")
@@ -283,7 +285,7 @@ def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_
 
 @pytest.mark.parametrize("to", ["marian", "argos"])
 def test_engines_without_languages_refuse_them(to: str, models: Path, tmp_path: Path) -> None:
-    trained = m2m100_read.read(models / "nllb").trained
+    trained = transformers_read.m2m100(models / "nllb").trained
     with pytest.raises(UserError, match=r"decode.source_language=deu_Latn: cannot be exported"):
         exporting.export(trained, tmp_path / "x.argosmodel", LINES, to)
 
@@ -396,7 +398,7 @@ def test_a_wrong_directory_is_refused_by_name(name: str, copied: Path, tmp_path:
 
 def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
     """Several names of the matrix, the sinusoids, and a .bin in place of safetensors."""
-    expected = m2m100_read.read(copied).trained.model.state_dict()
+    expected = transformers_read.m2m100(copied).trained.model.state_dict()
     tensors = safetensors.torch.load((copied / "model.safetensors").read_bytes())
     shared = tensors["model.shared.weight"]
     model = theirs("transformers").M2M100ForConditionalGeneration.from_pretrained(copied)
@@ -406,7 +408,7 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
         tensors[f"model.{stack}.embed_positions.weights"] = table
     (copied / "model.safetensors").unlink()
     torch.save(tensors | {"lm_head.weight": shared}, copied / "pytorch_model.bin")
-    found = m2m100_read.read(copied).trained.model.state_dict()
+    found = transformers_read.m2m100(copied).trained.model.state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
 
 
@@ -414,7 +416,7 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
 def test_weights_are_read_from_several_files_or_what_is_missing_is_named(
     ending: str, copied: Path
 ) -> None:
-    expected = m2m100_read.read(copied).trained.model.state_dict()
+    expected = transformers_read.m2m100(copied).trained.model.state_dict()
     tensors = safetensors.torch.load((copied / "model.safetensors").read_bytes())
     (copied / "model.safetensors").unlink()
     names = sorted(tensors)
@@ -425,11 +427,11 @@ def test_weights_are_read_from_several_files_or_what_is_missing_is_named(
             torch.save(part, where)
         else:
             safetensors.torch.save_file(part, where)
-    found = m2m100_read.read(copied).trained.model.state_dict()
+    found = transformers_read.m2m100(copied).trained.model.state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     where.unlink()
     with pytest.raises(UserError, match=r"the tensor \S+ is missing|has no shared.weight") as error:
-        m2m100_read.read(copied)
+        transformers_read.m2m100(copied)
     assert error.value.code == Exit.DATA
 
 
@@ -467,7 +469,7 @@ def test_a_lengthened_one_is_translated_without_nmt(
 
 @pytest.mark.slow
 def test_what_training_leaves_as_it_is_goes_back(models: Path, tmp_path: Path) -> None:
-    modeldir.save(m2m100_read.read(models / "nllb", 30).trained, tmp_path / "parent")
+    modeldir.save(transformers_read.m2m100(models / "nllb", 30).trained, tmp_path / "parent")
     assert train([
         *(f"trainer.init_from={tmp_path / 'parent'}", "name=child", f"runs={tmp_path}", "data=toy"),
         *(f"data.cache={tmp_path / 'cache'}", "trainer.max_steps=4", "data.train_pairs=100"),

@@ -20,7 +20,7 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, marian_read, marian_weights, samples
+from nmt.exchange import adapter, exporting, marian_weights, samples, transformers_read
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
 from tests.composing import settings_of
@@ -80,12 +80,12 @@ def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 )
 def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> None:
     make(tmp_path / "original", **KINDS[kind])
-    trained = marian_read.read(tmp_path / "original", trained_length=12).trained
+    trained = transformers_read.marian(tmp_path / "original", trained_length=12).trained
     found = export(trained, tmp_path / "made", LINES)
     assert found["compared_with"] == f"transformers {version('transformers')}"
     assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
     assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] >= len(LINES)
-    again = marian_read.read(tmp_path / "made").trained
+    again = transformers_read.marian(tmp_path / "made").trained
     weights = trained.model.state_dict()
     for name, tensor in again.model.state_dict().items():
         assert torch.equal(tensor, weights[name]), name
@@ -117,7 +117,7 @@ def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path
     trained = made("encoding=absolute", *words, shared=shared)
     found = export(trained, tmp_path / "made", [*LINES, "Der  Hund\u00a0schla\u0308ft ."])
     assert found["log_probs"] < 1e-4 and found["lines_normalised"] == 1
-    again = marian_read.read(tmp_path / "made").trained
+    again = transformers_read.marian(tmp_path / "made").trained
     ids = torch.tensor([trained.source.ids(LINES[0])])
     assert again.source.ids(LINES[0]) == ids[0].tolist()
     with torch.no_grad():

@@ -21,7 +21,7 @@ from nmt.data.toy import pairs
 from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, importing, marian_read, proof, samples
+from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.experiments import lengthen
@@ -63,7 +63,7 @@ def lines_of(kind: str) -> list[str]:
     [pytest.param(k, marks=[pytest.mark.slow] * (k != TRAINED)) for k in KINDS],
 )
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
-    imported = marian_read.read(models / kind)
+    imported = transformers_read.marian(models / kind)
     lines = lines_of(kind)[: 8 if kind == TRAINED else 3]
     found = importing.certify(imported, lines)
     assert found["compared_with"].startswith("transformers 5")
@@ -84,7 +84,7 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
 def test_whatever_computes_something_else_is_found_out(
     spoil: Callable[[Any], None], models: Path
 ) -> None:
-    imported = marian_read.read(models / TRAINED)
+    imported = transformers_read.marian(models / TRAINED)
     with torch.no_grad():
         spoil(imported.trained.model)
     with pytest.raises(UserError, match="log-probabilities in transformers differ by"):
@@ -98,7 +98,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     where = copied / "generation_config.json"
     given = json.loads(where.read_bytes())
     where.write_text(json.dumps({**given, "num_beams": 4, "length_penalty": penalty}))
-    imported = marian_read.read(copied)
+    imported = transformers_read.marian(copied)
     decode = imported.trained.settings.decode
     assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, penalty, "power")
     reference = imported.scorer()
@@ -124,16 +124,16 @@ def test_what_is_left_out_of_the_search_is_said(
     where = copied / "generation_config.json"
     given = json.loads(where.read_bytes()) | {"repetition_penalty": 1.0, "do_sample": False}
     where.write_text(json.dumps(given))
-    marian_read.read(copied)
+    transformers_read.marian(copied)
     assert not caplog.text
     where.write_text(json.dumps(given | {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2}))
-    marian_read.read(copied)
+    transformers_read.marian(copied)
     what = "not taken over: no_repeat_ngram_size=3, repetition_penalty=1.2; the keys under decode."
     assert what in caplog.text
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:
-    imported = marian_read.read(models / TRAINED)
+    imported = transformers_read.marian(models / TRAINED)
     imported.trained.source.segmenter = imported.trained.target.segmenter
     with pytest.raises(UserError, match="transformers makes other pieces of it") as error:
         importing.certify(imported, LINES)
@@ -144,7 +144,7 @@ def test_without_transformers_nothing_is_compared_and_that_is_said(
     models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    imported = marian_read.read(models / TRAINED)
+    imported = transformers_read.marian(models / TRAINED)
     with caplog.at_level(logging.WARNING):
         found = importing.certify(imported, LINES)
     assert found == {"compared_with": None}
@@ -171,7 +171,7 @@ def test_the_command_makes_a_model_directory(
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 5
-    original = marian_read.read(models / TRAINED).trained
+    original = transformers_read.marian(models / TRAINED).trained
     texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
@@ -192,7 +192,7 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
 
 @pytest.mark.slow
 def test_made_up_lines_will_do(models: Path) -> None:
-    imported = marian_read.read(models / "multilingual gelu", trained_length=12)
+    imported = transformers_read.marian(models / "multilingual gelu", trained_length=12)
     chosen, left_out = samples.choose_samples(imported.trained, imported.scorer())
     assert (chosen, left_out) == samples.choose_samples(imported.trained, imported.scorer())
     assert left_out == 0 and len(chosen) == samples.MADE_UP + samples.LONG
@@ -207,12 +207,13 @@ def test_pytorch_model_bin_is_read_by_a_loader_that_runs_no_code(
     (copied / "model.safetensors").unlink()
     torch.save(tensors, copied / "pytorch_model.bin")
     same = [
-        marian_read.read(path).trained.model.state_dict() for path in (copied, models / TRAINED)
+        transformers_read.marian(path).trained.model.state_dict()
+        for path in (copied, models / TRAINED)
     ]
     assert all(torch.equal(same[0][name], same[1][name]) for name in same[1])
     torch.save({"model.shared.weight": Touching(tmp_path / "ran")}, copied / "pytorch_model.bin")
     with pytest.raises(UserError, match="damaged, or holds more than tensors"):
-        marian_read.read(copied)
+        transformers_read.marian(copied)
     assert not (tmp_path / "ran").exists()
 
 
@@ -316,7 +317,7 @@ def test_a_vocabulary_of_another_size_is_refused(copied: Path) -> None:
 
 def refused(directory: Path, message: str) -> Imported | None:
     with pytest.raises(UserError, match=message) as error:
-        marian_read.read(directory)
+        transformers_read.marian(directory)
     assert error.value.code == Exit.DATA
     assert str(directory) in str(error.value)
     return None
@@ -336,7 +337,7 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
 def test_a_line_without_a_target_language_is_warned_of_once(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    trained = marian_read.read(models / "multilingual gelu").trained
+    trained = transformers_read.marian(models / "multilingual gelu").trained
     decode = replace(trained.settings.decode, max_length_ratio=1.0, window=2)
     lines = [">>fr<< das Buch", "das Buch", "", ">>xx<< das Buch", ">>de<< ein", "das >>fr<<"]
     Translator.of(trained, decode).texts(lines)
@@ -344,7 +345,7 @@ def test_a_line_without_a_target_language_is_warned_of_once(
     assert "3 (first: line 2; longest: " in warned
     assert warned.endswith("as in `>>de<< Hello.`; it knows >>de<<, >>fr<<")
     caplog.clear()
-    Translator.of(marian_read.read(models / TRAINED).trained, decode).texts(lines)
+    Translator.of(transformers_read.marian(models / TRAINED).trained, decode).texts(lines)
     assert "target language" not in caplog.text
 
 
@@ -354,7 +355,7 @@ def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(
     kind: str, tmp_path: Path
 ) -> None:
     make(tmp_path / "model", **KINDS[kind], pieces=300, dim=64, updates=1500)
-    imported = marian_read.read(tmp_path / "model")
+    imported = transformers_read.marian(tmp_path / "model")
     lines = [source for source, _ in pairs(200, 4, 40, "two hundred")]
     if "multilingual" in kind:
         lines = [f">>fr<< {line}" for line in lines]

@@ -1,0 +1,104 @@
+"""Models as Hugging Face stores them, read from their directory: Marian (OPUS-MT), M2M100 and NLLB.
+
+Nothing is left out in silence: a config that would make the model compute something else, a tensor
+that has no place here, a vocabulary that does not fit are refused by name. Neither is compared with
+other software here. `trained_length`: pieces of the longest source in training, which no file
+tells: the size of a table of positions says nothing about it. None: it stays unknown.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from nmt.data.marian import MarianSegmenter
+from nmt.data.unigram import Unigram
+from nmt.errors import Exit, UserError
+from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_config
+from nmt.exchange.adapter import TRANSFORMERS, Imported
+from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.marian_ids import PAD_PIECE, MarianIds
+from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
+from nmt.exchange.transformers_config import M2M100Config, MarianConfig
+from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
+from nmt.modeldir import Trained
+
+
+def marian(directory: Path, trained_length: int | None = None) -> Imported:
+    """Read a Marian model with its segmenters.
+
+    Raises UserError (65) for a file that is missing, damaged, or says what is not understood here.
+    """
+    config = transformers_config.read(MarianConfig, directory / "config.json")
+    languages, separate = _tokenizer(directory)
+    source = marian_ids.read(directory / "vocab.json")
+    target = marian_ids.read(directory / "target_vocab.json") if separate else source
+    if (start := config.decoder_start_token_id) != target.pad:
+        raise UserError(
+            f"{directory}: config.json starts the decoder with id {start}, but {PAD_PIECE} is "
+            f"{target.pad}; only a model that starts with {PAD_PIECE} can be read",
+            Exit.DATA,
+        )
+    segmenters = [
+        sentencepiece(MarianSegmenter, directory / f"{name}.spm", language)
+        for name, language in zip(("source", "target"), languages, strict=True)
+    ]
+    both = (source, target)
+    trained = _trained(directory, config, [], segmenters, both, trained_length, languages)
+    scorer = partial(MarianScorer, directory, trained.settings.decode, *both)
+    return Imported(trained, TRANSFORMERS, scorer)
+
+
+def m2m100(
+    directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
+) -> Imported:
+    """Read an M2M100 or NLLB model with its segmenter.
+
+    `languages`: of source and target at first; None: what the tokenizer's config says. Raises
+    UserError as `marian` does; (2) for no language, or one that it does not know.
+    """
+    config = transformers_config.read(M2M100Config, directory / "config.json")
+    ids, named = m2m100_tokens.read(directory, config.vocab_size)
+    source, target = languages or named
+    if source is None or target is None:
+        raise UserError(
+            f"{directory}: a model of many languages, of which its tokenizer names no two; add "
+            "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
+        )
+    chosen = [f"decode.source_language={source}", f"decode.target_language={target}"]
+    segmenters = [sentencepiece(Unigram, directory / m2m100_tokens.SPM, source)] * 2
+    trained = _trained(directory, config, chosen, segmenters, [ids] * 2, trained_length)
+    tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
+    scorer = partial(M2M100Scorer, directory, trained.settings.decode, ids, tokenizer)
+    return Imported(trained, TRANSFORMERS, scorer)
+
+
+def _trained(
+    directory: Path,
+    config: MarianConfig,
+    overrides: Sequence[str],
+    segmenters: Sequence[Unigram],
+    ids: Sequence[MarianIds],
+    longest: int | None,
+    languages: Sequence[str] = (UNNAMED, UNNAMED),
+) -> Trained:
+    """The model of a directory; segmenters, ids and languages are those of source and target."""
+    search = transformers_config.read_generation(directory)
+    chosen = [
+        *(*sinusoids(*config.SINUSOIDS), *overrides),
+        *(f"decode.beam_size={search.num_beams}", f"decode.alpha={search.length_penalty}"),
+    ]
+    shared = ids[0] is ids[1]
+    settings = settings_of(chosen, config.shape(), longest, shared, languages)
+    tensors = marian_weights.read(directory)
+    marian_weights.take_positions(directory, tensors, config.d_model, *config.SINUSOIDS)
+    return marian_weights.trained_of(directory, settings, tensors, segmenters, ids, longest)
+
+
+def _tokenizer(directory: Path) -> tuple[list[str], bool]:
+    """The languages of both sides, and whether each has a vocabulary of its own."""
+    where = directory / "tokenizer_config.json"
+    values = read_object(where) if where.exists() else {}
+    separate = values.get("separate_vocabs", False)
+    if not isinstance(separate, bool):
+        raise UserError(f"{where}: separate_vocabs={separate}: expected true or false", Exit.DATA)
+    return [str(values.get(f"{s}_lang") or UNNAMED) for s in ("source", "target")], separate
