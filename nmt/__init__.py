@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.3.0.dev0"
 
 __all__ = [
+    "Alignment",
     "Encoding",
     "EncodingFacts",
     "EvaluationOptions",
@@ -23,6 +24,7 @@ __all__ = [
     "Transformer",
     "Translation",
     "UserError",
+    "align",
     "build_encodings",
     "build_model",
     "compose",

@@ -53,7 +53,7 @@ def test_a_trained_model_translates_the_examples_rightly(
     nmt.train(experiment)
     assert f'nmt.load("{experiment.run}")' in text_of("README.md")
     run_examples("README.md")
-    for function in (nmt.translate, nmt.score):
+    for function in (nmt.translate, nmt.score, nmt.align):
         for test in doctest.DocTestFinder().find(function, globs={"nmt": nmt}):
             assert doctest.DocTestRunner().run(test).failed == 0
 

@@ -15,6 +15,7 @@ from nmt.api.arguments import Columns
 from nmt.config import Settings as Settings
 from nmt.config import with_decode
 from nmt.decode import forced
+from nmt.decode.alignment import Alignment as Alignment
 from nmt.decode.forced import GivenTranslation as GivenTranslation
 from nmt.decode.translator import Translation as Translation
 from nmt.decode.translator import Translator
@@ -98,8 +99,8 @@ def n_best(
     are n samples, in the order in which they were drawn, and a score is the log-probability alone;
     with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
     """
-    has_prefixes = target_prefixes is not None
-    translator = _translator(model, n, workers, engine, decode, has_prefixes)
+    needs = [] if target_prefixes is None else ["target prefixes"]
+    translator = _translator(model, n, workers, engine, decode, needs)
     reader = translator.reader
     texts, columns = with_columns(
         reader.requirements.columns,
@@ -119,7 +120,7 @@ def _translator(
     workers: int | None,
     engine: str,
     decode: Mapping[str, Any],
-    has_prefixes: bool = False,
+    needs: Sequence[str] = (),
 ) -> Translator:
     """A translator with other values of the group decode, which finds n translations of a line."""
     first, *others = arguments.models(model)
@@ -131,7 +132,7 @@ def _translator(
         return Translator.of(first, settings.decode, *others, workers=workers)
     from nmt.experiments import engines  # and what exports a model
 
-    return engines.translator([first, *others], settings.decode, workers, engine, has_prefixes)
+    return engines.translator([first, *others], settings.decode, workers, engine, needs)
 
 
 def score(
@@ -166,6 +167,37 @@ def score(
         model, texts, translations, columns, batch_tokens=batch_tokens, window=whole
     )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
+
+
+def align(
+    model: Trained | Sequence[Trained],
+    sources: Iterable[str],
+    targets: Iterable[str],
+    columns: Columns | None = None,
+    **decode: Any,
+) -> list[Alignment]:
+    """Which words of each line and of its translation `targets[i]` belong together, by attention.
+
+    `pairs` has for each word of the translation the word of the line with most weight, both from 0;
+    words are what white space separates. `words` [target, source + 1] has all weights, with those
+    of the end of the line last, and `attention` [target, source] those of the pieces. It is the
+    cross-attention of the decoder's last layer but one, the mean over heads. Takes and raises what
+    `n_best` does, and UserError (65) for lines that the encoding's table cannot hold.
+
+    >>> model = nmt.load("runs/toy/relative-seed1")
+    >>> (one,) = nmt.align(model, ["Die Frau schläft."], ["The woman sleeps."])
+    >>> one.pairs
+    [(0, 0), (1, 1), (2, 2)]
+    """
+    translator = _translator(model, 1, 1, "nmt", decode)
+    reader = translator.reader
+    texts, columns = with_columns(
+        reader.requirements.columns,
+        reader.settings,
+        arguments.lines("sources", sources),
+        arguments.columns(columns),
+    )
+    return translator.align(texts, arguments.lines("targets", targets), columns)
 
 
 def build_model(settings: Settings, source_size: int, target_size: int) -> Transformer:

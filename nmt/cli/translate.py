@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
 from itertools import tee
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.cli.command import gc_paused, run
@@ -41,6 +41,10 @@ The output for each line:
   --scores         SCORE TAB TEXT
   --n-best N       LINE TAB RANK TAB SCORE TAB TEXT, up to N times, best first; LINE, RANK from 1;
                    with decode.method=sample N samples, RANK the order in which they were drawn
+  --alignment hard TEXT ||| 0-0 1-2 ..., the word of the line and that of TEXT, from 0; words are
+                   what white space separates
+  --alignment soft TEXT ||| 0.9,0.08,0.02 ..., for each word of TEXT the weights of the words of the
+                   line and, last, of its end
   --json           {"line": 1, "source": ..., "translations": [{"text": ..., "score": ...}]}
 
 Several models are an ensemble: each piece is chosen by the mean of their probabilities. They need
@@ -88,7 +92,7 @@ def command(argv: list[str]) -> None:
         keep_memory()
         loaded = engines.load(
             *(options.models, options.device, options.threads, options.workers),
-            *(options.engine, options.changes, options.target_prefix is not None),
+            *(options.engine, options.changes, needs_of(options)),
         )
         decode = with_decode(loaded.sides.settings, options.changes).decode
         n_best = options.n_best or 1
@@ -135,6 +139,7 @@ def _output(
         "--n-best": options.n_best,
         "--scores": options.scores,
         "--json": options.json,
+        "--alignment": options.alignment,
         "--by-sentence": options.by_sentence,
         "--columns": sorted(options.columns),
         PREFIX: options.target_prefix is not None,
@@ -170,6 +175,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--n-best", type=integer(1, 1000), metavar="N", help="the N best translations, with scores")
     add("--scores", action="store_true", help="a score before each translation")
     add("--json", action="store_true", help="one JSON object per line")
+    how = "which words belong together, by attention; hard: pairs, soft: weights"
+    add("--alignment", choices=("hard", "soft"), help=how)
     add(PREFIX, metavar="FILE", help="line N begins the translation of line N; may be empty")
     add("--engine", choices=("nmt", "ctranslate2", "auto"), help=ENGINE)
     add_translating(parser)
@@ -199,6 +206,12 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return options
 
 
+def needs_of(options: argparse.Namespace) -> list[str]:
+    """What the options ask for that CTranslate2 cannot."""
+    needs = {"target prefixes": options.target_prefix, "alignments": options.alignment}
+    return [name for name, value in needs.items() if value is not None]
+
+
 def records(
     options: argparse.Namespace,
     translator: "Translator",
@@ -222,6 +235,7 @@ def records(
         notes=notes,
         read_ahead=all(map(is_regular_file, [options.input, *options.parallel.values()])),
         has_more=arriving.waits if arriving else lambda: True,
+        align=options.alignment is not None,
     )
     tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     progress = tqdm(translated, unit=" lines", disable=quiet, initial=done)
@@ -251,15 +265,36 @@ def format_record(
     options: argparse.Namespace, number: int, line: str, translations: "list[Translation]"
 ) -> str:
     """One line of the input in the form that the options choose."""
-    best = translations[0]
     if options.json:
-        best_first = [{"text": t.text, "score": round(t.score, 6)} for t in translations]
+        best_first = [
+            {"text": t.text, "score": round(t.score, 6), **_plain_alignment(options, t)}
+            for t in translations
+        ]
         plain = {"line": number, "source": line, "translations": best_first}
         return json.dumps(plain, ensure_ascii=False) + "\n"
+    texts = [t.text + _alignment(options, t) for t in translations]
+    scored = [f"{t.score:.4f}\t{text}\n" for t, text in zip(translations, texts, strict=True)]
     if options.n_best:
-        ranked = enumerate(translations, 1)
-        return "".join(f"{number}\t{rank}\t{t.score:.4f}\t{t.text}\n" for rank, t in ranked)
-    return f"{best.score:.4f}\t{best.text}\n" if options.scores else f"{best.text}\n"
+        return "".join(f"{number}\t{rank}\t{text}" for rank, text in enumerate(scored, 1))
+    return scored[0] if options.scores else f"{texts[0]}\n"
+
+
+def _plain_alignment(options: argparse.Namespace, translation: "Translation") -> dict[str, Any]:
+    """The field of a translation's alignment, if it has one."""
+    if (alignment := translation.alignment) is None:
+        return {}
+    if options.alignment == "hard":
+        return {"alignment": alignment.pairs}
+    return {"attention": [[round(weight, 4) for weight in row] for row in alignment.words.tolist()]}
+
+
+def _alignment(options: argparse.Namespace, translation: "Translation") -> str:
+    """What follows a translation's text, if it has an alignment."""
+    marks = {"alignment": "-", "attention": ","}
+    return "".join(
+        " ||| " + " ".join(marks[name].join(map(str, row)) for row in rows)
+        for name, rows in _plain_alignment(options, translation).items()
+    )
 
 
 main = partial(run, command)  # the console script

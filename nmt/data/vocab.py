@@ -9,6 +9,7 @@ from nmt.data import json_values
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = 4
 UNKNOWN = "<unk>"
+END = "</s>"  # the end of a sentence among pieces
 
 
 class Vocabulary:

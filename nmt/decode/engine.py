@@ -3,11 +3,16 @@
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Protocol
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
 
 from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sources import ColumnRequirements, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
+
+Weights = NDArray[np.floating[Any]]
 
 
 def out_of_memory_message(batch_tokens: int, device: object) -> str:
@@ -63,4 +68,12 @@ class Engine(ColumnRequirements, Protocol):
         Each begins with the prefix of its source. Samples come in the order in which they were
         drawn. None has more pieces than its source allows. Raises UserError (71) where memory is
         short.
+        """
+
+    def cross_attention(
+        self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
+    ) -> list[Weights]:
+        """[output + 1, source] of each output: from its ids, and EOS, to those of its source.
+
+        Raises UserError where the engine shows no attention (2), or memory is short (71).
         """

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from nmt.data.grouping import by_length
-from nmt.data.vocab import BOS, EOS
+from nmt.data.vocab import BOS, END, EOS
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
 from nmt.decode.sources import Source, SourceReader
@@ -17,8 +17,6 @@ from nmt.decode.tensors import as_tensors, padded
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-
-END = "</s>"  # the end of a sentence among pieces
 
 
 class GivenTranslation(NamedTuple):
@@ -60,7 +58,7 @@ def score(
     fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
-    columns = columns or {}
+    columns, limits = columns or {}, trained.model.limits(training=False)
     types = reader.column_types(columns)
     lines = parallel_lines(sources, columns, types, targets, "translations", first)
     for window_lines in windows(lines, window):
@@ -69,7 +67,7 @@ def score(
             text, target = trained.source.protection.pair(line.text, line.target)
             source = reader.source(text, trained.source.ids(text), line.columns, line.number)
             pair = ForcedPair(source, trained.target.ids(target))
-            pairs.append(pair if _fits(trained.model, pair, too_long) else None)
+            pairs.append(pair if fits(pair, *limits, too_long) else None)
         yield from _window(trained, pairs, batch_tokens)
 
 
@@ -80,12 +78,13 @@ class ForcedPair(NamedTuple):
     target: list[int]  # ids, ending in EOS
 
 
-def _fits(model: Transformer, pair: ForcedPair, too_long: Note | None) -> bool:
-    """Whether the encoding's tables hold a pair; one that is too long is counted, or raised."""
-    limits = model.limits(training=False)
+def fits(
+    pair: ForcedPair, source: int | None, target: int | None, too_long: Note | None = None
+) -> bool:
+    """Whether tables of these sizes hold a pair; one that is too long is counted, or raised."""
     for side, length, limit in (
-        ("source", len(pair.source.ids), limits.source),
-        ("translation", len(pair.target), limits.target),
+        ("source", len(pair.source.ids), source),
+        ("translation", len(pair.target), target),
     ):
         if limit is None or length <= limit:  # with eos
             continue

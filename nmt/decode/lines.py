@@ -82,7 +82,8 @@ class LineReader(SourceReader):
 
     def _source(self, line: ParallelLine, ids: list[int]) -> Source:
         text = self.side.protection.line(line.text)
-        return self.source(text.text, ids, line.columns, line.number)._replace(protected=text)
+        source = self.source(text.text, ids, line.columns, line.number)
+        return source._replace(text=line.text, protected=text)
 
     @property
     def longest(self) -> int:

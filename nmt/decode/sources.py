@@ -23,7 +23,8 @@ class Source(NamedTuple):
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
     least: int = 0  # ids of its output at least, likewise
     forced: bool = False  # its output has `least` ids exactly
-    protected: ProtectedLine = ProtectedLine("", ())  # its text
+    text: str = ""  # as it was given; empty where nobody reads it again
+    protected: ProtectedLine = ProtectedLine("", ())  # the same, as the model reads it
 
 
 class ColumnRequirements(Protocol):

@@ -16,7 +16,8 @@ from nmt.config import WORDS, Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty
-from nmt.decode.engine import out_of_memory_message, within_memory
+from nmt.decode.cross_attention import cross_attention
+from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_lengths, with_new_ngrams
@@ -119,7 +120,7 @@ class TorchEngine:
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
         this_machine()  # measured before the fork: workers of their own would differ in bits
         advice = "give fewer, or a smaller decode.batch_tokens"
-        return WorkerPool(count, f"--workers {count}", advice, [self.search])
+        return WorkerPool(count, f"--workers {count}", advice, [self.search, self.cross_attention])
 
     def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.
@@ -149,6 +150,13 @@ class TorchEngine:
         message = out_of_memory_message(self.decode.batch_tokens, self.device)
         with within_memory(message), no_gradients, autocast:
             return self._find(sources, n_best)
+
+    def cross_attention(
+        self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
+    ) -> list[Weights]:
+        """[output + 1, source] of each output, see `cross_attention.cross_attention`."""
+        with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
+            return cross_attention(self.models, sources, outputs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         prefixes = [source.prefix for source in sources]

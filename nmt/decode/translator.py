@@ -1,11 +1,13 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config import Decode
+from nmt.data.segmenter import pieces_of
+from nmt.decode.alignment import AlignedPart, Alignment, Output, aligned, attention_to_sources
 from nmt.decode.engine import Engine
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, TextSides
@@ -16,6 +18,7 @@ from nmt.decode.scheduler import Scheduler, Submitted, batches_of
 from nmt.decode.sources import Source
 from nmt.decode.streams import ParallelLine, parallel_lines, windows
 from nmt.errors import Exit, UserError
+from nmt.machine.pool import InProcess
 
 if TYPE_CHECKING:  # exported models are translated without torch
     from nmt.modeldir import Trained
@@ -35,6 +38,7 @@ class Translation(NamedTuple):
     score: float  # see `Translator.translate`; 0 for an empty line
     ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
+    alignment: Alignment | None = None  # where it was asked for
 
 
 class RefusedLinesError(UserError):
@@ -90,6 +94,7 @@ class Translator:
         notes: Notes | None = None,
         read_ahead: bool = False,
         has_more: Callable[[], bool] = lambda: True,
+        align: bool = False,
     ) -> Generator[list[Translation], None, None]:
         """For each line its n_best translations (at most beam_size), best first.
 
@@ -105,7 +110,7 @@ class Translator:
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
         on; fewer where `has_more` says that no other has arrived. An empty line has one empty
         translation; a JoinedLine is read as the pieces of its sentences. Unusual lines are counted,
-        and logged once after the last line.
+        and logged once after the last line. With `align`, each translation has its alignment.
 
         Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
         more lines, before any line of their window is translated; (2) for a column that is missing
@@ -123,19 +128,18 @@ class Translator:
             )
         parallel = parallel_lines(lines, columns, types, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            submit = partial(self._submit, n_best, scheduler)
+            submit = partial(self._submit, n_best, align, scheduler)
             read = windows(parallel, self.decode.window, has_more)
             for translations, unusual in scheduler.in_order(submit, read, read_ahead):
                 notes.merge(unusual)
-                for of_line in translations:
-                    yield of_line[:n_best]
+                yield from translations
         longest = self.reader.longest
         notes.report(self.reader.longest_trained, longest, list(self.reader.codes))
         if reasons := notes.refusals(longest, self.decode.too_long):
             raise RefusedLinesError(reasons, Exit.DATA)
 
     def _submit(
-        self, n_best: int, scheduler: Scheduler, window: Sequence[ParallelLine]
+        self, n_best: int, align: bool, scheduler: Scheduler, window: Sequence[ParallelLine]
     ) -> Submitted[tuple[list[list[Translation]], Notes]]:
         """Submit the batches of a window."""
         notes = Notes()
@@ -154,17 +158,23 @@ class Translator:
         for group in groups:
             batch = [sources[place] for place in group]
             batches.append((batch, scheduler.executor.submit(self.engine.search, batch, count)))
-        finish = partial(self._finish, lines, batches, scheduler.executor, notes)
+        texts = [line.text for line in window] if align else None
+        finish = partial(self._finish, n_best, lines, batches, scheduler.executor, notes, texts)
         return Submitted([future for _, future in batches], finish)
 
     def _finish(
         self,
+        n_best: int,
         lines: list[list[Source]],
         batches: list[_Batch],
         executor: Executor,
         notes: Notes,
+        texts: Sequence[str] | None,
     ) -> tuple[list[list[Translation]], Notes]:
-        """The translations of each line, best first, and what was unusual about the lines."""
+        """The translations of each line, best first, and what was unusual about the lines.
+
+        `texts` are the lines, where translations shall have alignments.
+        """
         by_part: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
         for batch, future in batches:
             keys = [(source.line, source.part) for source in batch]
@@ -174,7 +184,8 @@ class Translator:
             for parts in lines
         ]
         translations = [self._joined(parts) for parts in searched]
-        best = [0] * len(lines)  # which hypotheses of its parts are a line's best translation
+        # which hypotheses of its parts each translation of a line is
+        places = [list(range(len(of_line))) for of_line in translations]
         if self.decode.mbr:
             ranks = {
                 i: executor.submit(by_utility, [translation.text for translation in of_line])
@@ -186,16 +197,76 @@ class Translator:
                 translations[i] = [
                     translations[i][place]._replace(score=utility) for place, utility in choices
                 ]
-                best[i] = choices[0].place
-        for parts, i in zip(searched, best, strict=True):
+                places[i] = [place for place, _ in choices]
+        for parts, (best, *_) in zip(searched, places, strict=True):
             for source, hypotheses in parts:
-                if not (hypothesis := hypotheses[i]).finished:
+                if not (hypothesis := hypotheses[best]).finished:
                     at_limit = len(hypothesis.ids) == source.limit
                     (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
                 if source.protected.strings:
                     for _ in range(source.protected.count_lost(self.target.text(hypothesis.ids))):
                         notes.lost.add(source.line, len(source.ids) - 1)
-        return translations, notes
+        translations = [of_line[:n_best] for of_line in translations]
+        if texts is None:
+            return translations, notes
+        outputs = [
+            (text, t.text, [(source, found[place].ids) for source, found in parts])
+            for text, of_line, parts, of_parts in zip(
+                texts, translations, searched, places, strict=True
+            )
+            for t, place in zip(of_line, of_parts, strict=False)
+        ]
+        found = iter(self._alignments(outputs, executor))
+        return [[t._replace(alignment=next(found)) for t in some] for some in translations], notes
+
+    def align(
+        self,
+        lines: Iterable[str],
+        translations: Iterable[str],
+        columns: Mapping[str, Iterable[str]] | None = None,
+    ) -> list[Alignment]:
+        """Align whole lines with their given translations, a window at a time.
+
+        Raises UserError as `translate` does, and (65) for what a model's tables do not hold.
+        """
+        from nmt.decode.forced import ForcedPair, fits  # and torch
+
+        columns, alignments = columns or {}, list[Alignment]()
+        limits = self.engine.source_limit, self.engine.target_limit
+        types = self.reader.column_types(columns)
+        parallel = parallel_lines(lines, columns, types, translations, "translations")
+        for window in windows(parallel, self.decode.window):
+            outputs = []
+            for line in window:
+                text = self.source.protection.line(line.text, line.target)
+                ids = self.source.ids(text.text)
+                target = self.target.ids(self.source.protection.place(line.target, text.strings))
+                source = self.reader.source(text.text, ids, line.columns, line.number)
+                source = source._replace(text=line.text, protected=text)
+                fits(ForcedPair(source, target), *limits)
+                outputs.append((line.text, line.target, [(source, target[:-1])]))
+            alignments += self._alignments(outputs, InProcess())
+        return alignments
+
+    def _alignments(
+        self, outputs: Sequence[tuple[str, str, list[Output]]], executor: Executor
+    ) -> Iterator[Alignment]:
+        """The alignment of each line, its translation, and the outputs of its parts."""
+        parts = [part for _, _, of_line in outputs for part in of_line]
+        budget = self.decode.batch_tokens // self.decode.width(1)
+        weights = iter(attention_to_sources(parts, budget, self.engine, executor))
+        for line, translation, of_line in outputs:
+            aligned_parts = [
+                AlignedPart(
+                    source.text,
+                    source.protected.strings,
+                    pieces_of(self.source.segmenter, source.protected.text)[: len(source.ids) - 1],
+                    self.target.vocabulary.pieces(ids),
+                    next(weights),
+                )
+                for source, ids in of_line
+            ]
+            yield aligned(line, translation, aligned_parts, self.source, self.target)
 
     def _joined(self, parts: list[_Searched]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first; empty of none."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from nmt import config
 from nmt.config import RESTRICTIONS, Decode, Settings
 from nmt.data.side import Side
-from nmt.decode.engine import out_of_memory_message, within_memory
+from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
@@ -178,6 +178,12 @@ class CTranslate2Engine:
                 ):
                     by_source[place] = hypotheses
         return by_source
+
+    def cross_attention(
+        self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
+    ) -> list[Weights]:
+        """Raises UserError: CTranslate2 shows the attention of its own outputs alone."""
+        raise UserError(f"alignments: not with CTranslate2; {BY_NMT}")
 
     def _searched(
         self, sources: Sequence[Source], limit: int, n_best: int

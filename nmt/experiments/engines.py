@@ -41,15 +41,16 @@ def load(
     workers: int | None = 1,
     engine: str | None = None,
     changes: Mapping[str, Any] | None = None,
-    has_prefixes: bool = False,
+    needs: Sequence[str] = (),
 ) -> LoadedModels:
     """Read run or model directories, or one that nmt-export wrote for CTranslate2.
 
     `threads` are those of the whole process. Torch is imported, and set up, for models of this
     toolkit alone. `workers`: processes that search, or threads of CTranslate2 for a batch each;
     None: as many as pay for the text. `engine` is one of ENGINES; None: nmt, or CTranslate2 for
-    what was exported. What is asked of it are `changes` of decode, and perhaps prefixes. Raises
-    UserError for an exported model among others, and what `modeldir.load` raises.
+    what was exported. What is asked of it are `changes` of decode, and
+    `needs`, names of what CTranslate2 cannot do. Raises UserError for an exported model among
+    others, and what `modeldir.load` raises.
     """
     exports = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
     if exports and engine == "nmt":
@@ -72,7 +73,7 @@ def load(
 
     engine = "ctranslate2" if exports else engine or "nmt"
     others = len(paths) > 1
-    if found := _by_ctranslate2(engine, device, others, has_prefixes, find):
+    if found := _by_ctranslate2(engine, device, others, needs, find):
         model, place = found
         return LoadedModels(
             model,
@@ -98,7 +99,7 @@ def translator(
     decode: Decode,
     workers: int | None = 1,
     engine: str = "nmt",
-    has_prefixes: bool = False,
+    needs: Sequence[str] = (),
 ) -> Translator:
     """That of models in memory; see `load`."""
     from nmt import modeldir
@@ -112,7 +113,7 @@ def translator(
         return ctranslate2_cache.exported(first.directory, decode, place, lambda _: first)
 
     device = str(next(first.model.parameters()).device)
-    if found := _by_ctranslate2(engine, device, bool(others), has_prefixes, find):
+    if found := _by_ctranslate2(engine, device, bool(others), needs, find):
         searching = CTranslate2Engine(found[0], decode, found[1], usable_threads())
         return Translator(first, decode, searching, workers)
     return Translator.of(first, decode, *others, workers=workers)
@@ -122,7 +123,7 @@ def _by_ctranslate2(
     engine: str,
     device: str,
     has_others: bool,
-    has_prefixes: bool,
+    needs: Sequence[str],
     find: Callable[[DeviceName], ExportedModel],
 ) -> tuple[ExportedModel, DeviceName] | None:
     """The export in which CTranslate2 searches, and where; None where nmt does.
@@ -137,8 +138,8 @@ def _by_ctranslate2(
         CTRANSLATE2.require(f"engine={engine}")
         if has_others:
             raise UserError(f"several models: CTranslate2 searches with one model; {BY_NMT}")
-        if has_prefixes:
-            raise UserError(f"target prefixes: not with CTranslate2; {BY_NMT}")
+        if needs:
+            raise UserError(f"{needs[0]}: not with CTranslate2; {BY_NMT}")
         if engine == "auto" and not is_cpu(device):
             raise UserError(f"device={device}: not a CPU; choose device=cpu, or engine=ctranslate2")
         place = DeviceName("cpu") if engine == "auto" else ctranslate2_engine.pick(device)

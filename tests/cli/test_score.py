@@ -20,7 +20,7 @@ from nmt.config import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
+from nmt.data.vocab import END, Vocabulary
 from nmt.decode import forced
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -145,7 +145,7 @@ def test_the_pieces_have_their_own(
     objects = [json.loads(line) for line in out.decode().split("\n")[:-1]]
     assert code == 0 and [each["line"] for each in objects] == list(range(1, 10))
     for each, given in zip(objects, found, strict=True):
-        assert each["pieces"] == given.pieces and each["pieces"][-1] == forced.END
+        assert each["pieces"] == given.pieces and each["pieces"][-1] == END
         assert each["log_probs"] == pytest.approx(given.log_probs, abs=1e-4)
         assert each["log_prob"] == pytest.approx(given.log_prob, abs=1e-4)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nmt import modeldir
@@ -21,6 +22,7 @@ from nmt.data.joined import join, write
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
+from nmt.decode.torch_engine import TorchEngine
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
@@ -80,6 +82,27 @@ def test_scores_n_best_and_json(nmt_translate: Run) -> None:
     assert objects[0]["source"] == "w1\t\u00e9\u2028"
     assert len(objects[0]["translations"]) == 2
     assert objects[1] == {"line": 2, "source": "", "translations": [{"text": "", "score": 0.0}]}
+
+
+def test_alignments(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def cross_attention(self: object, sources: Any, outputs: Any) -> list[Any]:
+        return [np.eye(len(o) + 1, len(s.ids)) for s, o in zip(sources, outputs, strict=True)]
+
+    monkeypatch.setattr(TorchEngine, "cross_attention", cross_attention)
+    text, hard, soft = b"w1  w2\n\nw3\n", ("--alignment", "hard"), ("--alignment", "soft")
+    plain = nmt_translate(*hard, stdin=text)
+    assert plain[:2] == (0, b"w1 w2 ||| 0-0 1-1\n ||| \nw3 ||| 0-0\n")
+    assert nmt_translate(*hard, "--workers", "2", stdin=text) == plain
+    weights = b"w1 w2 ||| 1.0,0.0,0.0 0.0,1.0,0.0\n ||| \nw3 ||| 1.0,0.0\n"
+    assert nmt_translate(*soft, stdin=text)[1] == weights
+    assert nmt_translate(*hard, "--scores", stdin=b"w3")[1].endswith(b"\tw3 ||| 0-0\n")
+    lines = nmt_translate(*hard, "--n-best", "2", stdin=b"w3 w4")[1].splitlines()
+    assert lines[0].endswith(b"\tw3 w4 ||| 0-0 1-1")
+    for how, name, value in ((hard, "alignment", [[0, 0]]), (soft, "attention", [[1.0, 0.0]])):
+        ((best),) = json.loads(nmt_translate(*how, "--json", stdin=b"w3")[1])["translations"]
+        assert best[name] == value and set(best) == {"text", "score", name}
+    code, _, err = nmt_translate("--alignment", stdin=b"")
+    assert (code, "argument --alignment: expected one argument" in err) == (2, True)
 
 
 def test_samples_are_numbered_as_they_were_drawn(nmt_translate: Run) -> None:

@@ -1,5 +1,6 @@
 """A model that copies its source, so that whose translation stands where can be seen."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from typing import Any, cast
@@ -23,6 +24,9 @@ class Spaces:
     """Pieces are what stands between spaces."""
 
     tokenizer = Tokenizer("nfc", "none", "de")
+
+    def surfaces(self, pieces: Sequence[str]) -> list[str]:
+        return list(pieces)
 
     def encode(self, text: str) -> list[str]:
         return [piece for piece in text.split(" ") if piece]

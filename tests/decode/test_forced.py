@@ -10,9 +10,8 @@ import torch
 from nmt.api.models import score
 from nmt.config import Settings
 from nmt.data.side import Side
-from nmt.data.vocab import BOS, Vocabulary
+from nmt.data.vocab import BOS, END, Vocabulary
 from nmt.decode import forced
-from nmt.decode.forced import END
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError

@@ -112,6 +112,9 @@ class Consensus:
         cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
         return [[cut, *[whole] * (n_best - 1)] for _ in sources]
 
+    def cross_attention(self, sources: object, outputs: object) -> NoReturn:
+        raise NotImplementedError
+
 
 def test_any_engine_will_do_and_only_the_choice_is_told(caplog: pytest.LogCaptureFixture) -> None:
     options = decode(method="sample", mbr=3, max_length_ratio=0.0, max_length_offset=3)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from nmt.config import Settings
 from nmt.data.prepare import prepare
 from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -147,3 +149,20 @@ def test_pairs_are_scored_as_they_were_trained_on(
     assert "<x1>" in found.sentences[0].pieces
     assert found.sentences[0].outputs == given.length - 1
     assert len(found.sentences[0].coverage) == len(found.sentences[0].pieces)
+
+
+def test_words_with_strings_are_aligned(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    def diagonal(self: object, sources: Any, outputs: Any) -> list[Any]:
+        return [np.eye(len(o) + 1, len(s.ids)) for s, o in zip(sources, outputs, strict=True)]
+
+    monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
+    monkeypatch.setattr("nmt.decode.alignment.SequenceMatcher", None)  # no guess is needed
+    spaced = f"hund {{a b}} {URL}, 3"  # a string of two words
+    lines = [*LINES[:5], spaced]
+    translator = Translator.of(copying(side), decode(split="sentences"))
+    found = [best for best, *_ in translator.translate(lines, align=True)]
+    given = Translator.of(copying(side), decode()).align(lines, lines)
+    for line, best, one in zip(lines, found, given, strict=True):
+        assert best.text == line and best.alignment is not None
+        for alignment in (best.alignment, one):
+            assert alignment.pairs == [(i, i) for i in range(len(line.split()))]

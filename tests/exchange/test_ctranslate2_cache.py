@@ -191,6 +191,7 @@ def test_where_nothing_can_be_written_a_line_says_so(
         (("decode.max_source=3000",), "decode.max_source=3000: not with CTranslate2, because its"),
         (("decode.precision=bfloat16",), "decode.precision=bfloat16: CTranslate2 does not compute"),
         (("--target-prefix", "IN"), "target prefixes: not with CTranslate2"),
+        (("--alignment", "hard"), "alignments: not with CTranslate2"),
         (("MODEL",), "several models: CTranslate2 searches with one model"),
         (("ENCODING",), "more than products"),
     ],

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from nmt import corpus
 from nmt.data.prepare import prepare
 from nmt.errors import Exit
 from tests.data import test_corpora, test_prepare
-from tests.training import ranks, tiny
+from tests.training import tiny
 from tests.training.test_resume import same
 
 MORE: dict[str, dict[str, Any]] = {
@@ -49,22 +48,3 @@ def test_stop_and_resume(
     seen = {name: lines[-1][f"pairs_{name}"] for name in test_corpora.SIZES}
     wanted = {"fr": 2 * 150, "it": 2 * 225}  # weight x pairs, in two epochs
     assert all(0 <= wanted[name] - seen[name] <= 4 * (kind == "joined") for name in wanted)
-
-
-@pytest.mark.slow
-def test_two_ranks_draw_the_pairs_of_one(tmp_path: Path) -> None:
-    data = test_corpora.settings(tmp_path, (0.5, 2.25), max_length=40)
-    chosen = {**tiny.EXACT, "data": asdict(data), "model__tie": "none", "trainer__max_epochs": 2}
-    made = corpus.prepare(tiny.settings(**chosen))  # the ranks find it prepared
-    tiny.train(tmp_path / "one", made, **chosen)
-    ranks.train(2, tmp_path, json.dumps(chosen))
-    one, two = (
-        [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_bytes().splitlines()]
-        for run in ("one", "run")
-    )
-    assert len(one) == len(two) and one[-1]["step"] > 10
-    for a, b in zip(one, two, strict=True):
-        assert b["perplexity"] == pytest.approx(a["perplexity"], rel=1e-5)
-        for name in test_corpora.SIZES:  # after each update
-            assert b.get(f"pairs_{name}") == a.get(f"pairs_{name}")
-    assert [line["pairs_it"] for line in two if line["kind"] == "train"][-1] == 450

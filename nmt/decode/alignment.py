@@ -1,0 +1,160 @@
+"""Which words of a line and of its translation belong together, by cross-attention.
+
+Words are what white space separates in the line as it was given and in its translation.
+"""
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from difflib import SequenceMatcher
+from itertools import accumulate
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.data.grouping import by_length
+from nmt.data.normalise import normalise
+from nmt.data.protection import PLACEHOLDERS
+from nmt.data.side import Side
+from nmt.data.vocab import END
+from nmt.decode.engine import Engine, Weights
+from nmt.decode.sources import Source
+
+
+class Alignment(NamedTuple):
+    """A line and its translation, and how much each part of one attended to each of the other."""
+
+    source: list[str]  # pieces, with END behind the last; of a line in parts behind each part
+    target: list[str]  # likewise
+    attention: Weights  # [target, source] of these pieces; a row is of the step that predicts it
+    words: Weights  # [target word, source word + 1]; the last column is the end of the source
+
+    @property
+    def pairs(self) -> list[tuple[int, int]]:
+        """Source word and target word, from 0: for each target word the one with most weight."""
+        words = self.words[:, :-1]
+        return sorted((int(row.argmax()), target) for target, row in enumerate(words) if row.any())
+
+
+Output: TypeAlias = tuple[Source, list[int]]  # a source, and ids without eos
+
+
+class AlignedPart(NamedTuple):
+    """A text that was translated alone, a line or a part of one."""
+
+    text: str
+    strings: Sequence[str]  # for which pieces are placeholders
+    source: Sequence[str]  # pieces, without END
+    target: Sequence[str]
+    attention: Weights  # [target + 1, source + 1], END last
+
+
+def attention_to_sources(
+    outputs: Sequence[Output], batch_tokens: int, engine: Engine, executor: Executor
+) -> list[Weights]:
+    """The cross-attention of each output; see `Engine.cross_attention`."""
+    lengths = [max(len(source.ids), len(ids) + 1) for source, ids in outputs]
+    batches = []
+    for group in by_length(lengths, batch_tokens):
+        sources, ids = zip(*(outputs[i] for i in group), strict=True)
+        batches.append((group, executor.submit(engine.cross_attention, sources, ids)))
+    weights: dict[int, Weights] = {}
+    for group, future in batches:
+        weights.update(zip(group, future.result(), strict=True))
+    return [weights[i] for i in range(len(outputs))]
+
+
+def aligned(
+    line: str, translation: str, parts: Sequence[AlignedPart], source: Side, target: Side
+) -> Alignment:
+    """Put the attention of all parts together, and sum that of pieces to that of words.
+
+    A word of the translation has the mean of its pieces.
+    """
+    heights, widths = ([part.attention.shape[axis] for part in parts] for axis in (0, 1))
+    attention = np.zeros((sum(heights), sum(widths)), np.float32)
+    to_source = np.zeros((sum(widths), len(line.split()) + 1), np.float32)  # [piece, word or end]
+    row = column = 0
+    for part, numbers in zip(parts, _word_numbers(line, parts), strict=True):
+        height, width = part.attention.shape
+        attention[row : row + height, column : column + width] = part.attention
+        row, column = row + height, column + width
+        surfaces = _surfaces(source, part.source, part.strings)
+        shares = word_shares(source, surfaces, part.text.split())
+        np.add.at(to_source[column - width : column - 1].T, numbers, shares.T)
+        to_source[column - 1, -1] = 1
+    output = [s for part in parts for s in _surfaces(target, part.target, part.strings)]
+    to_target = word_shares(target, output, translation.split())
+    to_target /= np.maximum(to_target.sum(0), 1e-9)
+    without_ends = np.delete(attention, np.cumsum(heights, dtype=int) - 1, 0)
+    return Alignment(
+        [piece for part in parts for piece in (*part.source, END)],
+        [piece for part in parts for piece in (*part.target, END)],
+        attention,
+        to_target.T @ without_ends @ to_source,
+    )
+
+
+def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[np.int64]]:
+    """The number in the line of each word of each part.
+
+    Parts have the line's characters in their order; each may begin with those that begin the line,
+    its tags, again.
+    """
+    characters, owners = "".join(line.split()), _owners(line.split())
+    start = 0
+    for part in parts:
+        own = "".join(part.text.split())
+        tag = next(n for n in range(len(own) + 1) if characters.startswith(own[n:], start))
+        of_part = np.concatenate([owners[:tag], owners[start : start + len(own) - tag]])
+        firsts = accumulate(map(len, part.text.split()), initial=0)
+        yield of_part[list(firsts)[:-1]]
+        start += len(own) - tag
+
+
+def _owners(words: Sequence[str]) -> NDArray[np.int64]:
+    """The number of the word of each of their characters."""
+    return np.repeat(np.arange(len(words)), [len(word) for word in words])
+
+
+def _surfaces(side: Side, pieces: Sequence[str], strings: Sequence[str]) -> list[str]:
+    """The characters of each piece; of a placeholder, those of its string."""
+    placed = {p: _characters(side, s) for p, s in zip(PLACEHOLDERS, strings, strict=False)}
+    surfaces = side.segmenter.surfaces(pieces)
+    return [placed.get(piece, own) for piece, own in zip(pieces, surfaces, strict=True)]
+
+
+def _characters(side: Side, text: str) -> str:
+    """The characters of a text as its pieces have them, without spaces."""
+    return normalise(text, side.segmenter.tokenizer.normalize).replace(" ", "")
+
+
+def word_shares(side: Side, surfaces: Sequence[str], words: Sequence[str]) -> Weights:
+    """[piece, word]: the share of each piece's characters that each word of the text has.
+
+    A piece without characters counts as the first character of the next one.
+    """
+    words = [_characters(side, word) for word in words]
+    places, owners = _places("".join(surfaces), "".join(words)), _owners(words)
+    shares = np.zeros((len(surfaces), len(words)), np.float32)
+    starts = accumulate(map(len, surfaces), initial=0)
+    for piece, (surface, start) in enumerate(zip(surfaces, starts, strict=False)):
+        own = [place for place in places[start : start + max(1, len(surface))] if place >= 0]
+        np.add.at(shares[piece], owners[own], 1 / max(1, len(own)))
+    return shares
+
+
+def _places(characters: str, text: str) -> list[int]:
+    """The place in the text of each character of its pieces; -1: none.
+
+    Where a segmenter changes characters, they are in the place of those between equal ones.
+    """
+    if text.startswith(characters):
+        return list(range(len(characters)))
+    places = [-1] * len(characters)
+    matcher = SequenceMatcher(None, characters, text, autojunk=False)
+    for _, start, end, first, last in matcher.get_opcodes():
+        if last > first:
+            for i in range(start, end):
+                places[i] = first + (i - start) * (last - first) // (end - start)
+    return places

@@ -1,0 +1,257 @@
+"""Alignments: from attention between pieces to words as a reader counts them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, cast
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import nmt
+from nmt.config import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.segmenter import Segmenter
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram, learn_model
+from nmt.data.vocab import BOS, END, EOS, Vocabulary
+from nmt.decode.alignment import AlignedPart, aligned, word_shares
+from nmt.decode.cross_attention import cross_attention
+from nmt.decode.engine import Weights
+from nmt.decode.sources import Source
+from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, UserError
+from nmt.model.attention import AttentionRecord
+from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
+from nmt.modeldir import Trained
+from tests.decode.copying import decode, trained
+
+MOSES = Bpe(Tokenizer("nfc", "moses", "de"), ["H a", "r a"])
+WORDS = ["Haus,", "z.B.", "(ja)", "a", "'s", "...", "Zu\u0308rich", "3,5", "«", "\u200bab", "x@@"]
+
+
+def side(segmenter: Any, *pieces: str) -> Side:
+    return Side(cast(Segmenter, segmenter), Vocabulary(pieces))
+
+
+def spaces() -> Side:
+    return trained().source
+
+
+@pytest.fixture(scope="module")
+def unigram() -> Unigram:
+    tokenizer = Tokenizer("nfc", "none", "de")
+    return Unigram(tokenizer, learn_model([" ".join(WORDS), "Haus a ja b", "ab 3 5"] * 9, 60, 1.0))
+
+
+@given(st.lists(st.sampled_from(WORDS), max_size=8))
+def test_pieces_belong_to_the_words_that_have_their_characters(words: list[str]) -> None:
+    spaced = "\u00a0 ".join(words)
+    check_pieces(MOSES, words, spaced)
+
+
+def test_pieces_with_a_mark_for_spaces(unigram: Unigram) -> None:
+    check_pieces(unigram, WORDS, " ".join(WORDS))
+    pieces = unigram.surfaces(["\u2581", "Haus", "\u2581", "a"])  # a mere space: to what follows
+    assert word_shares(side(unigram), pieces, ["Haus", "a"]).argmax(1).tolist() == [0, 0, 1, 1]
+
+
+def check_pieces(segmenter: Any, words: list[str], text: str) -> None:
+    pieces = segmenter.encode(text)
+    with patch("nmt.decode.alignment.SequenceMatcher", None):  # nothing is left to similarity
+        shares = word_shares(side(segmenter), segmenter.surfaces(pieces), text.split())
+    assert shares.sum(1) == pytest.approx(1)
+    for number, word in enumerate(words):
+        own = [p for p, share in zip(pieces, shares[:, number], strict=True) if share]
+        assert (
+            "".join(segmenter.surfaces(own))
+            == "".join(segmenter.encode(word)).replace("@@", "").replace("\u2581", "")
+            or "@@" in word
+        )
+
+
+def test_a_piece_over_two_words_is_shared() -> None:
+    class Joined(Unigram):
+        def __init__(self) -> None:
+            self.tokenizer = Tokenizer("none", "none", "de")
+
+    assert word_shares(side(Joined()), ["a", "bcc", "c"], ["ab", "ccc"]).tolist() == [
+        [1, 0], [pytest.approx(1 / 3), pytest.approx(2 / 3)], [0, 1],
+    ]  # fmt: skip
+    # a segmenter that changes characters: those between equal ones keep their place
+    changed = word_shares(
+        side(Joined()), ["x", "f", "in", "y", "<0xE2>"], ["x", "\ufb01n", "y\u2713"]
+    )
+    assert changed.argmax(1).tolist() == [0, 1, 1, 2, 2] and changed.sum(1).tolist() == [1] * 5
+
+
+def test_a_word_has_the_mean_of_its_pieces() -> None:
+    table = [[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.5, 0.0], [0.1, 0.1, 0.1, 0.7], [0, 0, 0, 1]]
+    part = AlignedPart("Ha Xa", (), ["Ha", "X@@", "a"], ["a@@", "b", "c"], np.array(table))
+    one = aligned("Ha Xa", "ab c", [part], side(MOSES), side(MOSES))
+    assert one.words == pytest.approx(np.array([[0.375, 0.5625, 0.0625], [0.1, 0.2, 0.7]]))
+    assert one.pairs == [(1, 0), (1, 1)]  # not the end of the line, though it has most
+    assert one.source == ["Ha", "X@@", "a", "</s>"] and one.target == ["a@@", "b", "c", "</s>"]
+
+
+def diagonal(self: object, sources: Sequence[Source], outputs: Sequence[Any]) -> list[Weights]:
+    return [np.eye(len(o) + 1, len(s.ids)) for s, o in zip(sources, outputs, strict=True)]
+
+
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models that copy attend to what they copy."""
+    monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
+
+
+LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
+
+
+@pytest.mark.usefixtures("copied")
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {}, {"window": 1}, {"beam_size": 4, "mbr": 4}, {"batch_tokens": 1},
+        {"method": "sample", "mbr": 3, "top_k": 1},
+        {"max_source": 3, "too_long": "split"},
+    ],
+)  # fmt: skip
+def test_words_of_whole_lines_are_counted(changes: Any) -> None:
+    translator = Translator.of(trained(), decode(**changes))
+    found = list(translator.translate(LINES, 2, align=True))
+    for line, some in zip(LINES, found, strict=True):
+        for translation in some:
+            assert translation.alignment is not None
+            pairs = translation.alignment.pairs
+            source, target = line.split(), translation.text.split()
+            assert [p for p in translation.alignment.target if p != END] == target
+            if "max_source" not in changes or target == source:
+                assert pairs == [(i, i) for i in range(min(len(source), len(target)))]
+    if "beam_size" not in changes:
+        assert [some[0].text for some in found] == [" ".join(line.split()) for line in LINES]
+    assert all(t.alignment is None for some in translator.translate(LINES) for t in some)
+
+
+@pytest.mark.usefixtures("copied")
+def test_parts_that_begin_with_the_tag_of_the_line() -> None:
+    data = replace(trained().settings.data, source_language="en", target_language="en")
+    model = trained(3)
+    model = model._replace(settings=replace(model.settings, data=data))
+    line = ">>de<< w1 w2. W3 w4. W5"
+    side = Side(model.source.segmenter, Vocabulary(line.split()))
+    model = model._replace(source=side, target=side)
+    translator = Translator.of(model, decode(split="sentences"))
+    ((best,),) = translator.translate([line], align=True)
+    assert best.text == ">>de<< w1 w2. >>de<< W3 w4. >>de<< W5"
+    assert best.alignment is not None
+    assert best.alignment.pairs == [
+        (0, 0), (0, 3), (0, 6), (1, 1), (2, 2), (3, 4), (4, 5), (5, 7),
+    ]  # fmt: skip
+    assert best.alignment.attention.shape == (11, 11)
+
+
+@pytest.mark.usefixtures("copied")
+def test_a_line_that_is_cut_has_no_words_beyond() -> None:
+    translator = Translator.of(trained(), decode(max_source=3, too_long="truncate"))
+    ((best,),) = translator.translate(["w1 w2 w3 w4 w5"], align=True)
+    assert best.alignment is not None
+    assert best.alignment.pairs == [(0, 0), (1, 1), (2, 2)]
+    assert best.alignment.words.shape == (3, 6)
+
+
+@pytest.mark.usefixtures("copied")
+def test_given_translations() -> None:
+    some = trained()
+    found = Translator.of(some, decode()).align(["w1  w2", "", "w3"], ["w4 w5", "", "unheard w6"])
+    assert [one.pairs for one in found] == [[(0, 0), (1, 1)], [], [(0, 0)]]
+    assert found[2].target == ["<unk>", "w6", "</s>"]
+    with pytest.raises(UserError, match="the translations end after line 1"):
+        Translator.of(some, decode()).align(["w1", "w2"], ["w1"])
+    some.model.target_limit = 2  # type: ignore[misc]
+    with pytest.raises(UserError, match="line 2: the translation has 2 pieces; the encoding") as e:
+        Translator.of(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
+    assert e.value.code == Exit.DATA
+
+
+Make = Callable[..., Trained]
+
+
+@pytest.fixture
+def member(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+    def make(*words: str, seed: int = 1) -> Trained:
+        one = spaces()
+        model = tiny(*words, seed=seed, vocab=len(one.vocabulary))
+        return Trained(settings_of(*words), model, one, one, {"longest_source": 30})
+
+    return make
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=relative", "model.decoder_layers=3"],
+        ["encoding=ldpe"],
+        ["encoding=complex_order"],
+        ["encoding=rotary", "model.decoder_layers=1"],
+        ["encoding=universal", "model.halting=true", "model.halting_threshold=0.5"],
+    ],
+    ids=str,
+)
+def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[str]) -> None:
+    model = member(*words).model
+    sources = [Source([5, 6, 7, EOS], {}), Source([8, EOS], {}), Source([9, 4, EOS], {})]
+    outputs = [[5], [6, 7, 8], []]
+    found = cross_attention([model], sources, outputs)
+    for source, output, weights in zip(sources, outputs, found, strict=True):
+        layers: list[AttentionRecord] = []
+        with torch.no_grad(), watching(model, layers.append):
+            model(torch.tensor([source.ids]), torch.tensor([[BOS, *output]]))
+        cross = [record for record in layers if record.site == "cross"]
+        means = torch.stack([record.probabilities.mean((0, 1)) for record in cross])
+        expected = means[max(0, len(cross) - 2)]
+        if cross[0].running is not None:
+            running = torch.stack([cast(torch.Tensor, r.running)[0] for r in cross]).float()
+            expected = (means * running[..., None]).sum(0) / running.sum(0)[:, None]
+            assert 0 < running.mean() < 1
+        assert weights.shape == (len(output) + 1, len(source.ids))
+        assert weights == pytest.approx(expected.numpy(), abs=1e-5)
+        assert weights.sum(1) == pytest.approx(1, abs=1e-4)
+
+
+def test_an_ensemble_has_the_mean(member: Make) -> None:
+    first, second = member("encoding=relative"), member("encoding=absolute", seed=2)
+    batch: Any = [Source([5, 6, EOS], {})], [[7, 8]]
+    (both,) = cross_attention([first.model, second.model], *batch)
+    alone = [cross_attention([one.model], *batch)[0] for one in (first, second)]
+    assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)
+    assert np.abs(alone[0] - alone[1]).max() > 1e-3
+
+
+def test_workers_align(member: Make) -> None:
+    model, lines = member("encoding=relative"), ["w1 w2 w3 w4", "w5", "w7 w8 w9"] * 3
+    alone, together = (
+        [t.alignment for t, *_ in translator.translate(lines, align=True)]
+        for translator in (Translator.of(model, decode(), workers=n) for n in (1, 2))
+    )
+    for one, other in zip(alone, together, strict=True):
+        assert one is not None and other is not None
+        assert one.pairs == other.pairs and one.words == pytest.approx(other.words, abs=1e-6)
+
+
+def test_translations_are_aligned_as_given_ones(member: Make) -> None:
+    model = member("encoding=relative")
+    lines = ["w1 w2 w3 w4", "", "w5"]
+    options = decode(max_length_ratio=1.0)
+    found = [t for t, *_ in Translator.of(model, options).translate(lines, align=True)]
+    assert any(len(t.ids) > 2 for t in found)
+    given = nmt.align(model, lines, [t.text for t in found])
+    for translation, one in zip(found, given, strict=True):
+        assert translation.alignment is not None
+        assert translation.alignment.pairs == one.pairs
+        assert translation.alignment.words == pytest.approx(one.words, abs=1e-5)
