@@ -172,17 +172,13 @@ class Files(Data):
     )
 
     def __post_init__(self) -> None:
-        for key in ("dev_lines", "columns") if self.corpora else ():
-            if getattr(self, key):
-                raise UserError(f"data.{key}: not with data.corpora; leave one of the two out")
+        given = [key for key in ("dev_lines", "columns", "corpora") if getattr(self, key)]
+        if len(given) > 1:
+            first, second, *_ = given
+            raise UserError(f"data.{first}: not with data.{second}; leave one of the two out")
         has_dev = self.dev_lines or any(corpus.dev_source for corpus in self.corpora.values())
         if None in (self.dev_source, self.dev_target) and not has_dev:
             raise UserError(f"data.dev_source, data.dev_target: null; name both{self.other_dev}")
-        if self.dev_lines is not None and self.columns:
-            raise UserError(
-                f"data.dev_lines={self.dev_lines}: not with data.columns; name data.dev_source and "
-                "data.dev_target"
-            )
 
     @property
     def other_dev(self) -> str:

@@ -142,9 +142,7 @@ def _fingerprint(
                 for split, parts in texts.items()
             },
             "columns": {
-                split: [
-                    [n, per[n], column.sha256] for p in parts for n, column in p.columns.items()
-                ]
+                split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
                 for split, parts in texts.items()
             },
             **({"corpora": corpora} if any(corpora.values()) else {}),

@@ -48,15 +48,10 @@ class Meter(Stateful):
         self.tokens = 0
 
     def add(
-        self,
-        loss: float,
-        nll: float,
-        tokens: int,
-        norm: float,
-        seconds: float,
-        pairs: Sequence[int] = (),
+        self, loss: float, nll: float, counts: Sequence[int], norm: float, seconds: float
     ) -> None:
-        """Add an update: sums over tokens, norm before clipping, time, pairs of corpora."""
+        """Add an update: sums over tokens, their count, pairs of each corpus, norm, duration."""
+        tokens, *pairs = counts
         self.pairs = [before + n for before, n in zip(self.pairs, pairs, strict=True)]
         self.loss += loss
         self.nll += nll
@@ -68,13 +63,12 @@ class Meter(Stateful):
 
     def report(self) -> dict[str, float]:
         """Return means per token, the speed, the last gradient norm, and pairs of corpora."""
-        pairs = {f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)}
         return {
             "loss": self.loss / self.tokens,
             "perplexity": math.exp(min(self.nll / self.tokens, 700)),
             "tokens_per_second": self.tokens / self.seconds if self.seconds else 0.0,
             "grad_norm": self.norm,
-            **pairs,
+            **{f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)},
         }
 
     def since_checkpoint(self) -> float:

@@ -206,7 +206,7 @@ class Trainer:
             self.average.update(update.step)
             self.nonfinite = 0
             self.seconds += seconds
-            self.meter.add(total, nll, update.counts[0], norm, seconds, update.counts[1:])
+            self.meter.add(total, nll, update.counts, norm, seconds)
         else:
             self.skip(update)
         self.progress.tick()

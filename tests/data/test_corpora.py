@@ -19,6 +19,7 @@ from tests.data import test_prepare
 from tests.data.test_prepare import BPE, UNIGRAM, text
 
 SIZES = {"fr": 300, "it": 100}
+TOPIC = {"topic": {"per": "sentence", "train": "train.topic", "dev": "dev.topic", "test": None}}
 TAGS = {"fr": ">>fr<<", "it": ">>it<<"}
 
 
@@ -142,6 +143,8 @@ def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
         ({"corpora": {"a": {"weigth": 1}}}, r"a\.weigth: no such key in .*; did you mean weight\?"),
         ({"corpora": {"a": {}}, "dev_source": None}, r"or those of a corpus: data\.corpora\.NAME"),
         ({"corpora": {"a": {}}, "dev_lines": 3}, r"data\.dev_lines: not with data\.corpora"),
+        ({"corpora": {"a": {}}, "columns": TOPIC}, r"data\.columns: not with data\.corpora"),
+        ({"dev_lines": 3, "columns": TOPIC}, r"data\.dev_lines: not with data\.columns"),
     ],
 )
 def test_what_is_no_corpus_is_refused(values: Any, message: str, tmp_path: Path) -> None:

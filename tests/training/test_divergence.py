@@ -71,9 +71,9 @@ def test_the_first_epoch_does_not_count() -> None:
 
 def test_the_perplexity_since_a_checkpoint_outlives_reports() -> None:
     meter = Meter()
-    meter.add(loss=1.0, nll=8.0, tokens=10, norm=1.0, seconds=0.5)
+    meter.add(loss=1.0, nll=8.0, counts=[10], norm=1.0, seconds=0.5)
     meter.reset()
-    meter.add(loss=1.0, nll=12.0, tokens=10, norm=1.0, seconds=0.5)
+    meter.add(loss=1.0, nll=12.0, counts=[10], norm=1.0, seconds=0.5)
     again = Meter()
     again.load_state_dict(json.loads(json.dumps(meter.state_dict())))
     assert again.since_checkpoint() == math.exp(1.0)
