@@ -60,6 +60,9 @@ class LineReader(SourceReader):
             else language_codes(sides.source.segmenter, sides.source.vocabulary)
         )
         self.tags = frozenset(tags_of(sides.settings.data))
+        corpora = getattr(sides.settings.data, "corpora", {}).values()
+        if corpora and all(corpus.tag for corpus in corpora):  # no source was without
+            self.codes |= {tag: sides.source.ids(tag)[0] for tag in sorted(self.tags)}
         self.splitter = None if decode.split == "lines" else self._splitter()
         self._warned = False  # of an unfit prefix
 

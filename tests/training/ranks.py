@@ -12,6 +12,7 @@ import json, os, sys
 from pathlib import Path
 os.fsync = lambda descriptor: None
 import torch
+from nmt import corpus
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from tests.training import tiny
@@ -20,8 +21,11 @@ compiler = torch.compile
 torch.compile = lambda function, **more: compiler(function, backend="aot_eager", **more)
 root, changes = Path(sys.argv[1]), json.loads(sys.argv[2])
 with joined() as world:
-    with open_run(root / "run", tiny.settings(**changes), world) as opened:
-        tiny.fit(tiny.prepared(root / f"data-{os.getpid()}"), opened)
+    settings = tiny.settings(**changes)
+    own_text = settings.data.kind == "files"
+    data = corpus.prepare(settings) if own_text else tiny.prepared(root / f"data-{os.getpid()}")
+    with open_run(root / "run", settings, world) as opened:
+        tiny.fit(data, opened)
     if compiled := sys.modules.get("torch._dynamo.utils"):
         (root / f"graphs{world.rank}").write_text(str(compiled.counters["frames"]["total"]))
 """

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from nmt import corpus
+from nmt.cli.translate import main as translate
 from nmt.data.prepare import prepare
 from nmt.errors import Exit
 from tests.data import test_corpora, test_prepare
-from tests.training import tiny
+from tests.training import ranks, tiny
 from tests.training.test_resume import same
 
 MORE: dict[str, dict[str, Any]] = {
@@ -22,7 +24,11 @@ MORE: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("kind", MORE)
 def test_stop_and_resume(
-    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    kind: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     caplog.set_level("INFO")
     data = test_corpora.settings(tmp_path, (0.5, 2.25), max_length=40, **MORE[kind])
@@ -45,6 +51,30 @@ def test_stop_and_resume(
             assert tiny.train(tmp_path / "run", made, **chosen).code == Exit.TERMINATED
     tiny.train(tmp_path / "run", made, **chosen)
     assert same(tmp_path / "run", tmp_path / "whole")
+    (tmp_path / "in.de").write_text(">>fr<< hund\nhund\n>>it<< hund\n", encoding="utf-8")
+    assert translate([str(tmp_path / "run"), str(tmp_path / "in.de")]) == 0
+    untagged = "that do not begin with a target language of this model: 1 (first: line 2"
+    err = capsys.readouterr().err
+    assert untagged in err and "it knows >>fr<<, >>it<<" in err
     seen = {name: lines[-1][f"pairs_{name}"] for name in test_corpora.SIZES}
     wanted = {"fr": 2 * 150, "it": 2 * 225}  # weight x pairs, in two epochs
     assert all(0 <= wanted[name] - seen[name] <= 4 * (kind == "joined") for name in wanted)
+
+
+@pytest.mark.slow
+def test_two_ranks_draw_the_pairs_of_one(tmp_path: Path) -> None:
+    data = test_corpora.settings(tmp_path, (0.5, 2.25), max_length=40)
+    chosen = {**tiny.EXACT, "data": asdict(data), "model__tie": "none", "trainer__max_epochs": 2}
+    made = corpus.prepare(tiny.settings(**chosen))  # the ranks find it prepared
+    tiny.train(tmp_path / "one", made, **chosen)
+    ranks.train(2, tmp_path, json.dumps(chosen))
+    one, two = (
+        [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_bytes().splitlines()]
+        for run in ("one", "run")
+    )
+    assert len(one) == len(two) and one[-1]["step"] > 10
+    for a, b in zip(one, two, strict=True):
+        assert b["perplexity"] == pytest.approx(a["perplexity"], rel=1e-5)
+        for name in test_corpora.SIZES:  # after each update
+            assert b.get(f"pairs_{name}") == a.get(f"pairs_{name}")
+    assert [line["pairs_it"] for line in two if line["kind"] == "train"][-1] == 450
