@@ -6,6 +6,7 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 
 import math
 from collections.abc import Iterator, Mapping
+from html import escape
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -41,15 +42,29 @@ class Trained(NamedTuple):
     directory: Path | None = None  # that it was read from
 
     def __repr__(self) -> str:
-        """One line for a notebook; `facts` and `settings` have all the rest."""
-        data, encoding = self.settings.data, "+".join(self.settings.encoding) or "none"
-        numbers = sum(p.numel() for p in self.model.parameters())
-        pieces = " and ".join(f"{len(side.vocabulary):,}" for side in (self.source, self.target))
-        return (
-            f"<Trained {data.source_language}-{data.target_language}, encoding {encoding}, "
-            f"{numbers:,} parameters, vocabularies of {pieces} pieces, "
-            f"step {self.facts.get('step')}>"
-        )
+        """One line; `facts` and `settings` have all the rest."""
+        known = (f"{name} {value}" for name, value in self._summary().items())
+        return f"<Trained {', '.join(known)}>"
+
+    def _repr_html_(self) -> str:
+        """The same and the plain facts as a table, which notebooks show."""
+        plain = {k: v for k, v in self.facts.items() if isinstance(v, int | float | str)}
+        rows = {**{key.replace("_", " "): v for key, v in plain.items()}, **self._summary()}
+        cells = (f"<th>{escape(key)}</th><td>{escape(str(v))}</td>" for key, v in rows.items())
+        return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
+
+    def _summary(self) -> dict[str, object]:
+        data, model = self.settings.data, self.settings.model
+        sides = (self.source, self.target)
+        return {
+            "languages": f"{data.source_language}-{data.target_language}",
+            "encoding": "+".join(self.settings.encoding) or "none",
+            "layers": f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}",
+            "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
+            "vocabularies": " and ".join(f"{len(side.vocabulary):,}" for side in sides),
+            "longest source": self.facts.get("longest_source"),
+            "step": self.facts.get("step"),
+        }
 
 
 def load(path: str | Path, device: str = "cpu") -> Trained:

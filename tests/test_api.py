@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.overrides.options import options_of
+from tests.compare import made_up_report
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 
@@ -199,14 +201,48 @@ def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> N
 def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
     trained = small(tiny, settings_of, "encoding=[absolute,relative]")
     numbers = sum(p.numel() for p in trained.model.parameters())
+    model = trained.settings.model
     assert (
         repr(trained)
         == str(trained)
         == (
-            f"<Trained de-en, encoding absolute+relative, {numbers:,} parameters, vocabularies of "
-            f"{len(PIECES) + 4} and {len(PIECES) + 4} pieces, step None>"
+            "<Trained languages de-en, encoding absolute+relative, layers "
+            f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}, parameters {numbers:,}, "
+            f"vocabularies {len(PIECES) + 4} and {len(PIECES) + 4}, longest source 30, step None>"
         )
     )
+    facts = {"longest_source": 30, "dev_perplexity": 1.5, "note": "a < b", "many": [1, 2]}
+    table = trained._replace(facts=facts)._repr_html_()
+    assert table.startswith("<table><tr><th>") and table.count("<tr>") == table.count("</tr>") == 9
+    for row in ("<th>dev perplexity</th><td>1.5", "<th>note</th><td>a &lt; b", "source</th><td>30"):
+        assert table.count(row) == 1
+
+
+def test_progress_counts_the_lines(tiny: Any, settings_of: Any) -> None:
+    trained, counts = small(tiny, settings_of, "encoding=relative"), list[int]()
+    lines = ["ab", "", "c"]
+    translated = nmt.translate(trained, lines, workers=1, window=2, progress=counts.append)
+    assert counts == [1, 2, 3]
+    assert translated == nmt.translate(trained, lines, workers=1)
+
+
+def test_a_report_as_a_table_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
+    report = made_up_report.whole()
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(nmt.UserError, match="to_frame: pandas is not installed; pip install pan"):
+        report.to_frame()
+    pandas: Any = ModuleType("pandas")
+    pandas.DataFrame = list
+    monkeypatch.setitem(sys.modules, "pandas", pandas)
+    rows = report.to_frame()
+    cells = [cell for test in report.tests for row in test.rows for cell in row.cells]
+    assert len(rows) == sum(len(cell.scores) for cell in cells) > 0
+    first, test = rows[0], report.tests[0]
+    score = test.rows[0].cells[0].scores[first["metric"]]
+    assert (first["test"], first["bucket"]) == (test.name, test.rows[0].name)
+    assert (first["system"], first["mean"], first["p"]) == (
+        report.systems[0].label, score.mean, score.p,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [], [0]])

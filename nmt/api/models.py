@@ -4,7 +4,7 @@ docs/python.md shows all of it at work. `nmt.NAME` imports this module, and so t
 first used: `import nmt` alone is quick.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ def translate(
     target_prefixes: Iterable[str] | None = None,
     workers: int | None = None,
     engine: str = "nmt",
+    progress: Callable[[int], None] | None = None,
     **decode: Any,
 ) -> list[str]:
     """Translate lines of text: one translation for each line, in their order.
@@ -49,14 +50,16 @@ def translate(
     have, one for each line, empty where it is free. `workers` are processes that search, with one
     thread each; None: as many as torch has threads where that pays for the text, and where nothing
     speaks against a fork (another thread of Python, a GPU). `engine="auto"` is CTranslate2 where it
-    can, see docs/translate.md: it is opened anew for each call. Raises UserError for a key or value
-    that does not fit (exit code 2), and for text that cannot be translated (65).
+    can, see docs/translate.md: it is opened anew for each call. `progress` is called with the
+    number of lines that are done, for each line when its window is. Raises UserError for a key or
+    value that does not fit (exit code 2), and for text that cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
     ['The woman reads a letter.']
     """
-    translations = n_best(model, lines, 1, columns, target_prefixes, workers, engine, **decode)
+    prefixes = target_prefixes
+    translations = n_best(model, lines, 1, columns, prefixes, workers, engine, progress, **decode)
     return [best.text for best, *_ in translations]
 
 
@@ -90,6 +93,7 @@ def n_best(
     target_prefixes: Iterable[str] | None = None,
     workers: int | None = None,
     engine: str = "nmt",
+    progress: Callable[[int], None] | None = None,
     **decode: Any,
 ) -> list[list[Translation]]:
     """The n best translations of each line, best first, with their scores.
@@ -111,7 +115,12 @@ def n_best(
     prefixes = target_prefixes
     if prefixes is not None:
         prefixes = arguments.lines("target_prefixes", prefixes)
-    return list(translator.translate(texts, n, columns, prefixes=prefixes, read_ahead=True))
+    translated = list[list[Translation]]()
+    for of_line in translator.translate(texts, n, columns, prefixes=prefixes, read_ahead=True):
+        translated.append(of_line)
+        if progress is not None:
+            progress(len(translated))
+    return translated
 
 
 def _translator(

@@ -7,9 +7,12 @@ deviation of one seed) are None, never NaN.
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from importlib import import_module
 from statistics import median
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
+
+from nmt.errors import Exit, UserError
 
 FORMAT = 3  # of the JSON file; a reader refuses others
 FEW = 100  # below so many pairs a bucket is marked
@@ -302,6 +305,21 @@ class Report:
     tables: list[PaperTable] = field(default_factory=list)
     profiles: list[AttentionProfile] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)  # versions, files, settings
+
+    def to_frame(self) -> Any:
+        """The scores as a pandas.DataFrame; UserError (69) where pandas is not installed."""
+        try:
+            pandas = import_module("pandas")
+        except ImportError:
+            reason = "report.to_frame: pandas is not installed; pip install pandas"
+            raise UserError(reason, Exit.UNAVAILABLE) from None
+        rows = list[dict[str, Any]]()
+        for test, row in ((t, row) for t in self.tests for row in t.rows):
+            for system, cell in zip(self.systems, row.cells, strict=True):
+                about = (test.name, row.name, row.pairs, system.label)
+                named = dict(zip(("test", "bucket", "pairs", "system"), about, strict=True))
+                rows += ({**named, "metric": m, **vars(score)} for m, score in cell.scores.items())
+        return pandas.DataFrame(rows)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""
