@@ -4,7 +4,7 @@ import logging
 from typing import Any, Protocol
 
 from nmt.config import WORDS, Decode, Settings, tags_of
-from nmt.data.marian import language_codes
+from nmt.data.marian import CODE, language_codes
 from nmt.data.side import Side
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
@@ -59,10 +59,12 @@ class LineReader(SourceReader):
             if decode.source_language
             else language_codes(sides.source.segmenter, sides.source.vocabulary)
         )
-        self.tags = frozenset(tags_of(sides.settings.data))
+        known = filter(CODE.fullmatch, sides.source.vocabulary.to_json())
+        self.tags = frozenset([*tags_of(sides.settings.data), *known])
         corpora = getattr(sides.settings.data, "corpora", {}).values()
         if corpora and all(corpus.tag for corpus in corpora):  # no source was without
-            self.codes |= {tag: sides.source.ids(tag)[0] for tag in sorted(self.tags)}
+            tags = tags_of(sides.settings.data)
+            self.codes |= {tag: sides.source.ids(tag)[0] for tag in tags}
         self.splitter = None if decode.split == "lines" else self._splitter()
         self._warned = False  # of an unfit prefix
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence, Set
 from importlib.util import find_spec
 
-from nmt.data.marian import CODE
 from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
@@ -23,7 +22,7 @@ class SentenceSplitter:
     """
 
     def __init__(self, language: str, tags: Set[str], count: Callable[[str], int]) -> None:
-        """`language`: of the lines; `tags`: such words besides `>>xx<<`; `count`: pieces of a text.
+        """`language`: of the lines; `tags`: such words; `count`: how many pieces a text has.
 
         Raises UserError (69) where sentencex is not installed.
         """
@@ -68,14 +67,11 @@ class SentenceSplitter:
 
 
 def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
-    """The words at the beginning of a line that are tags, as `>>xx<<` is, and what follows them."""
-    code = CODE.match(line)
-    end = code.end() if code else 0
-    for word in line[end:].split(" "):
-        if word and word not in tags:
-            break
-        end += len(word) + 1
-    return line[:end].strip(), line[end:]
+    """The tags at the beginning of a line, and what follows them; as pieces need no spaces."""
+    rest = line.lstrip()
+    while tag := max(filter(rest.startswith, tags), key=len, default=""):
+        rest = rest[len(tag) :].lstrip()
+    return line[: len(line) - len(rest)].strip(), rest
 
 
 def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:

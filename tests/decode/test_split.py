@@ -9,6 +9,8 @@ import pytest
 
 from nmt.config import Corpus, Files
 from nmt.data.segmenter import JoinedLine
+from nmt.data.side import Side
+from nmt.data.vocab import Vocabulary
 from nmt.decode import parts
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, separator
@@ -47,7 +49,11 @@ def test_as_many_together_as_fit(most: int, sizes: list[int]) -> None:
 
 def test_what_stands_before_the_text_is_said_of_each_group() -> None:
     text = "Er ging. Sie blieb."
-    assert splitter().groups(f">>en<< {text}", None) == [">>en<< Er ging.", ">>en<< Sie blieb."]
+    tagged = [">>en<< Er ging.", ">>en<< Sie blieb."]
+    for front in (">>en<< ", " >>en<< ", ">>en<<", "\u00a0>>en<<\t"):  # each reads as that piece
+        assert splitter(">>en<<").groups(f"{front}{text}", None) == tagged
+    quote = ">>Er ging<<, sagte sie."  # of a model that knows no such piece
+    assert splitter().groups(f"{quote} Ja.", None) == [quote, "Ja."]
     assert splitter("<BT>").groups(f"<BT> {text}", None) == ["<BT> Er ging.", "<BT> Sie blieb."]
     assert splitter("<BT>").groups(f"<BT> {text}", 3) == ["<BT> Er ging.", "<BT> Sie blieb."]
     assert splitter("<BT>").groups(f"<BT> {text}", 5) == [f"<BT> {text}"]
@@ -154,7 +160,10 @@ def test_the_tags_of_the_corpora_are_known() -> None:
     model = model._replace(settings=replace(model.settings, data=tagged))
     reader = Translator.of(model, decode(split="sentences")).reader
     assert reader.splitter is not None
-    assert reader.splitter.tags == {"<de>"}
+    assert reader.splitter.tags == {"<de>"} and "<de>" in reader.codes
+    known = Side(model.source.segmenter, Vocabulary([">>fr<<", "w1"]))  # an imported one
+    reader = Translator.of(model._replace(source=known, target=known), decode()).reader
+    assert reader.tags == {"<de>", ">>fr<<"}
 
 
 def test_lines_are_whole_with_columns_prefixes_and_lengths() -> None:
