@@ -17,8 +17,8 @@ def is_sentencex_installed() -> bool:
 class SentenceSplitter:
     """Splits lines into groups of neighbouring sentences; the rules of a language are sentencex's.
 
-    Groups in their order hold all of a line but the spaces between them. Words at the beginning
-    that say into which language the line is translated, or what it is, begin each group.
+    Groups in their order are the line as it stands, without the spaces between them. Words at the
+    beginning that say into which language the line is translated, or what it is, begin each group.
     """
 
     def __init__(self, language: str, tags: Set[str], count: Callable[[str], int]) -> None:
@@ -46,8 +46,9 @@ class SentenceSplitter:
         known = isinstance(line, JoinedLine)
 
         def text(group: Sequence[str]) -> str:
-            whole = " ".join([tag, *group] if tag else group)
-            return JoinedLine(whole, group) if known else whole
+            if tag and not tag_and_rest(group[0], self.tags)[0]:
+                group = [f"{tag} {group[0]}", *group[1:]]
+            return JoinedLine(" ".join(group), group) if known else "".join(group).strip()
 
         groups: list[list[str]] = []
         for sentence in sentences:
@@ -59,11 +60,10 @@ class SentenceSplitter:
 
     def _sentences(self, line: str) -> tuple[str, Sequence[str]]:
         """The words at the beginning that each group repeats, and the sentences."""
-        if isinstance(line, JoinedLine):
-            return "", [sentence for sentence in line.sentences if sentence]
         tag, rest = tag_and_rest(line, self.tags)
-        split = map(str.strip, self.segment(self.language, rest))
-        return tag, [sentence for sentence in split if sentence]
+        known = line.sentences if isinstance(line, JoinedLine) else None
+        sentences = self.segment(self.language, rest) if known is None else known
+        return tag, [sentence for sentence in sentences if sentence.strip()]
 
 
 def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:

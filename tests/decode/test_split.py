@@ -44,7 +44,8 @@ def test_as_many_together_as_fit(most: int, sizes: list[int]) -> None:
         return
     places = [sum(sizes[:i]) for i in range(len(sizes) + 1)]
     expected = [" ".join(SENTENCES[a:b]) for a, b in pairwise(places)]
-    assert groups == expected
+    assert [" ".join(group.split()) for group in groups] == expected
+    assert all(group in PARAGRAPH for group in groups)  # as they stood
 
 
 def test_what_stands_before_the_text_is_said_of_each_group() -> None:
@@ -69,7 +70,20 @@ def test_the_sentences_of_a_joined_line_are_known() -> None:
     ]  # fmt: skip
 
 
+def test_the_sentences_of_a_joined_line_have_its_tag() -> None:
+    """It has it once, as in training, or each sentence has its own."""
+    for sentences in (["<BT> a b.", "c.", "d."], ["<BT> a b.", "<BT> c.", "<BT> d."]):
+        line = JoinedLine(" ".join(sentences), sentences)
+        groups = splitter("<BT>").groups(line, None)
+        assert groups == ["<BT> a b.", "<BT> c.", "<BT> d."]
+        assert all(isinstance(group, JoinedLine) and group.sentences == [group] for group in groups)
+    groups = splitter("<BT>").groups(JoinedLine("<BT> a b. c.", ["<BT> a b.", "c."]), 3)
+    assert groups == ["<BT> a b.", "<BT> c."]
+
+
 def test_languages_without_spaces() -> None:
+    chinese = SentenceSplitter("zh", set(), len)
+    assert chinese.groups("你好。我叫小明!好的。", 8) == ["你好。我叫小明!", "好的。"]
     assert splitter(language="zh").groups("你好。我叫小明!好的。", None) == [
         "你好。", "我叫小明!", "好的。",
     ]  # fmt: skip
