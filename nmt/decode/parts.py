@@ -7,6 +7,15 @@ from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
+SHORT = dict(  # what NLLB calls the languages that have rules of their own, here or in sentencex
+    zip(
+        "zho jpn tha lao khm mya bod amh arb bel ben bul cat ces dan deu ell eng fin fra glg guj hin "
+        "hye ita kan kaz ltz mal mar nld oci pan pol por rus slk spa tam tat tel ukr".split(),
+        "zh ja th lo km my bo am ar be bn bg ca cs da de el en fi fr gl gu hi "
+        "hy it kn kk lb ml mr nl oc pa pl pt ru sk es ta tt te uk".split(),
+        strict=True,
+    )
+)
 
 
 def is_sentencex_installed() -> bool:
@@ -34,7 +43,7 @@ class SentenceSplitter:
             )
         from sentencex import segment
 
-        self.segment, self.language = segment, language
+        self.segment, self.language = segment, short_code(language)
         self.tags, self.count = tags, count
 
     def groups(self, line: str, most: int | None) -> list[str]:
@@ -94,7 +103,11 @@ def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:
 
 
 def separator(language: str) -> str:
-    """What stands between two sentences of a language; names such as zho_Hans are known, too."""
-    iso = {"zho": "zh", "jpn": "ja", "tha": "th", "lao": "lo", "khm": "km", "mya": "my"}
-    code = language.replace("-", "_").split("_")[0]
-    return "" if iso.get(code, code) in UNSPACED else " "
+    """What stands between two sentences of a language."""
+    return "" if short_code(language) in UNSPACED else " "
+
+
+def short_code(language: str) -> str:
+    """The code of two letters, if there is one, of names such as zho_Hans, zh-TW and __zh__."""
+    code = language.strip("_").replace("-", "_").split("_")[0].lower()
+    return SHORT.get(code, code)

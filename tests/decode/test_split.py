@@ -81,13 +81,19 @@ def test_the_sentences_of_a_joined_line_have_its_tag() -> None:
     assert groups == ["<BT> a b.", "<BT> c."]
 
 
+@pytest.mark.parametrize("language", ["de", "deu_Latn", "__de__", "de-AT", "DE"])
+def test_languages_have_their_rules_by_any_name(language: str) -> None:
+    groups = splitter(language=language).groups("Am 3. Mai kam er. Sie ging.", None)
+    assert groups == ["Am 3. Mai kam er.", "Sie ging."]
+
+
 def test_languages_without_spaces() -> None:
     chinese = SentenceSplitter("zh", set(), len)
     assert chinese.groups("你好。我叫小明!好的。", 8) == ["你好。我叫小明!", "好的。"]
     assert splitter(language="zh").groups("你好。我叫小明!好的。", None) == [
         "你好。", "我叫小明!", "好的。",
     ]  # fmt: skip
-    for language in ("zh", "ja", "zh-TW", "zho_Hans", "tha_Thai"):
+    for language in ("zh", "ja", "zh-TW", "zho_Hans", "tha_Thai", "__ja__"):
         assert separator(language) == ""
     for language in ("de", "en", "ko", "deu_Latn", "zza"):
         assert separator(language) == " "
