@@ -32,18 +32,23 @@ class ProtectedLine(NamedTuple):
         """Put the strings in place of the placeholders of a translation; drop those of none.
 
         Where this line has no space beside a string, the translation has none, either, before or
-        after a character of the same kind: `(URL)` and `<b>word</b>` come back as such.
+        after a character of the same kind: `(URL)` and `<b>word</b>` come back as such. Of a
+        string that occurs several times, the same holds one after the other.
         """
+        ends = dict[str, int]()
         done, *rest = _PLACEHOLDER.split(output)
         for placeholder, text in zip(rest[::2], rest[1::2], strict=True):
             number = PLACEHOLDERS.index(placeholder)
             if number >= len(self.strings):  # the model made it up
                 done = done.rstrip(" ") + text
                 continue
-            before, _, after = self.text.partition(placeholder)
-            if done.endswith(" ") and _alike(before[-1:], done[-2:-1]):
+            start = self.text.find(placeholder, ends.get(placeholder, 0))
+            start = start if start >= 0 else self.text.rfind(placeholder)
+            end = ends[placeholder] = start + len(placeholder)
+            before, after = self.text[:start][-1:], self.text[end : end + 1]
+            if done.endswith(" ") and _alike(before, done[-2:-1]):
                 done = done[:-1]
-            follows = text[1:] if text.startswith(" ") and _alike(after[:1], text[1:2]) else text
+            follows = text[1:] if text.startswith(" ") and _alike(after, text[1:2]) else text
             done += self.strings[number] + follows
         return done.strip(" ")
 

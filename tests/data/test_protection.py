@@ -102,6 +102,8 @@ def test_sentences_of_a_joined_line_share_their_placeholders() -> None:
         ("\u8bbf\u95ee<x1>\u3002", "visit <x1> .", "visit A."),  # no spaces between Chinese words
         ("<x1> b", "<x1> <x3> b <x3>", "A b"),  # of no string
         ("<x1> b", "c <x1> <x1>", "c A A"),
+        ("<x1>px b, <x1> c", "<x1> px b, <x1> c, <x1> d", "Apx b, A c, A d"),  # each its own
+        ("(<x1>) <x1>", "( <x1> ) : <x1>", "(A) : A"),
     ],
 )
 def test_strings_come_back_with_the_spaces_of_the_source(
