@@ -98,7 +98,7 @@ class Protection:
             return JoinedLine(" ".join(sentences), sentences)
         placeholders = dict(zip(strings, PLACEHOLDERS, strict=False))
         parts, end = list[str](), 0
-        for start, stop in self._spans(text):
+        for start, stop in self.spans(text):
             if text[start:stop] in placeholders:
                 parts += [_as_text(text[end:start]), placeholders[text[start:stop]]]
                 end = stop
@@ -106,10 +106,10 @@ class Protection:
 
     def _strings(self, text: str) -> Iterator[str]:
         for sentence in text.sentences if isinstance(text, JoinedLine) else [text]:
-            for start, stop in self._spans(sentence):
+            for start, stop in self.spans(sentence):
                 yield sentence[start:stop]
 
-    def _spans(self, text: str) -> Iterator[tuple[int, int]]:
+    def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where strings are, from left to right; of those that overlap, the first and longest."""
         spans = {match.span() for pattern in self.patterns for match in pattern.finditer(text)}
         end = 0

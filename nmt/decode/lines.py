@@ -76,7 +76,7 @@ class LineReader(SourceReader):
                 "belongs to whole lines; leave it at lines"
             )
         language = self.decode.source_language or self.settings.data.source_language
-        return SentenceSplitter(language, self.tags, self._pieces)
+        return SentenceSplitter(language, self.tags, self._pieces, self.side.protection.spans)
 
     def _pieces(self, text: str) -> int:
         """How many pieces a text has, without eos."""

@@ -1,7 +1,8 @@
 """Lines in parts: by sentences, or where they are too long at spaces."""
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib.util import find_spec
+from itertools import accumulate
 
 from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
@@ -30,8 +31,16 @@ class SentenceSplitter:
     beginning that say into which language the line is translated, or what it is, begin each group.
     """
 
-    def __init__(self, language: str, tags: Set[str], count: Callable[[str], int]) -> None:
+    def __init__(
+        self,
+        language: str,
+        tags: Set[str],
+        count: Callable[[str], int],
+        spans: Callable[[str], Iterable[tuple[int, int]]] = lambda text: (),
+    ) -> None:
         """`language`: of the lines; `tags`: such words; `count`: how many pieces a text has.
+
+        `spans`: where strings are that must stay whole.
 
         Raises UserError (69) where sentencex is not installed.
         """
@@ -44,7 +53,7 @@ class SentenceSplitter:
         from sentencex import segment
 
         self.segment, self.language = segment, short_code(language)
-        self.tags, self.count = tags, count
+        self.tags, self.count, self.spans = tags, count, spans
 
     def groups(self, line: str, most: int | None) -> list[str]:
         """As many sentences together as have at most `most` pieces; None: each alone.
@@ -70,9 +79,18 @@ class SentenceSplitter:
     def _sentences(self, line: str) -> tuple[str, Sequence[str]]:
         """The words at the beginning that each group repeats, and the sentences."""
         tag, rest = tag_and_rest(line, self.tags)
-        known = line.sentences if isinstance(line, JoinedLine) else None
-        sentences = self.segment(self.language, rest) if known is None else known
+        sentences = line.sentences if isinstance(line, JoinedLine) else self._split(rest)
         return tag, [sentence for sentence in sentences if sentence.strip()]
+
+    def _split(self, text: str) -> Iterator[str]:
+        """The sentences of a text, with the spaces behind them; none ends within a span."""
+        inside = {i for start, stop in self.spans(text) for i in range(start + 1, stop)}
+        ends = accumulate(map(len, self.segment(self.language, text)))
+        start = 0
+        for end in ends:
+            if end not in inside:
+                yield text[start:end]
+                start = end
 
 
 def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:

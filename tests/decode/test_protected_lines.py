@@ -1,6 +1,7 @@
 """Strings that patterns match come back as they were, in their places; lost ones are counted."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,15 @@ def test_each_part_of_a_line_has_its_own(side: Side, log: Callable[[], list[str]
     (best,) = next(translator.translate([text]))
     pieces = side.vocabulary.pieces(best.ids)
     assert best.text == text and pieces.count("<x5>") == 2 and "<x7>" not in pieces
+
+
+def test_no_sentence_ends_within_a_string(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side.protection, "patterns", [re.compile(r"dog\. Dog")])
+    translator, text = Translator.of(copying(side), decode(split="sentences")), "dog. Dog 1. Dog 2."
+    assert translator.reader.splitter is not None
+    assert translator.reader.splitter.groups(text, None) == ["dog. Dog 1.", "Dog 2."]
+    (best,) = next(translator.translate([text]))
+    assert best.text == text and "<x1>" in side.vocabulary.pieces(best.ids)
 
 
 def test_sentences_of_a_joined_line_are_numbered_as_one(side: Side) -> None:
