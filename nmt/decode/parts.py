@@ -1,5 +1,6 @@
 """Lines in parts: by sentences, or where they are too long at spaces."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib.util import find_spec
 from itertools import accumulate
@@ -8,15 +9,11 @@ from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
-SHORT = dict(  # what NLLB calls the languages that have rules of their own, here or in sentencex
-    zip(
-        "zho jpn tha lao khm mya bod amh arb bel ben bul cat ces dan deu ell eng fin fra glg guj hin "
-        "hye ita kan kaz ltz mal mar nld oci pan pol por rus slk spa tam tat tel ukr".split(),
-        "zh ja th lo km my bo am ar be bn bg ca cs da de el en fi fr gl gu hi "
-        "hy it kn kk lb ml mr nl oc pa pl pt ru sk es ta tt te uk".split(),
-        strict=True,
-    )
-)
+NAMES = """
+amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr
+glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km lao:lo ltz:lb mal:ml mar:mr mya:my
+nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th ukr:uk zho:zh
+"""  # in NLLB, of languages that have rules of their own here or in sentencex; and in two letters
 
 
 def is_sentencex_installed() -> bool:
@@ -128,4 +125,4 @@ def separator(language: str) -> str:
 def short_code(language: str) -> str:
     """The code of two letters, if there is one, of names such as zho_Hans, zh-TW and __zh__."""
     code = language.strip("_").replace("-", "_").split("_")[0].lower()
-    return SHORT.get(code, code)
+    return dict(re.findall(r"(\w+):(\w+)", NAMES)).get(code, code)
