@@ -184,8 +184,8 @@ class LineReader(SourceReader):
             return []
         notes.split.add(number, pieces)
         tag, rest = tag_and_rest(line.text, self.tags)
-        before = f"{tag} " if tag else ""
-        parts = parts_of(rest, self.most, lambda part: self._pieces(before + part))
+        before, spans = f"{tag} " if tag else "", self.side.protection.spans
+        parts = parts_of(rest, self.most, lambda part: self._pieces(before + part), spans)
         return [
             self._source(line._replace(text=text), [*self._ids(text)[:-1][: self.most], EOS])
             for text in (before + part for part in parts)

@@ -4,11 +4,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib.util import find_spec
 from itertools import accumulate
+from typing import TypeAlias
 
 from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
+Spans: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 NAMES = """
 amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr
 glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km lao:lo ltz:lb mal:ml mar:mr mya:my
@@ -33,7 +35,7 @@ class SentenceSplitter:
         language: str,
         tags: Set[str],
         count: Callable[[str], int],
-        spans: Callable[[str], Iterable[tuple[int, int]]] = lambda text: (),
+        spans: Spans = lambda text: (),
     ) -> None:
         """`language`: of the lines; `tags`: such words; `count`: how many pieces a text has.
 
@@ -98,13 +100,15 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
     return line[: len(line) - len(rest)].strip(), rest
 
 
-def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:
+def parts_of(
+    text: str, most: int, count: Callable[[str], int], spans: Spans = lambda text: ()
+) -> list[str]:
     """Cut text into parts of at most `most` pieces each, at spaces where there are some.
 
-    `count(text)` says how many pieces a text has; a single character may have more.
+    `count(text)` says how many pieces a text has; a single character may have more. No span is cut.
     """
-    pieces = count(text)
-    if pieces <= most or len(text) < 2:
+    pieces, whole = count(text), list(spans(text))
+    if pieces <= most or len(text) < 2 or whole == [(0, len(text))]:
         return [text]
     step = -(-len(text) // -(-pieces // most))  # characters: parts of equal length
     parts, start = list[str](), 0
@@ -112,7 +116,10 @@ def parts_of(text: str, most: int, count: Callable[[str], int]) -> list[str]:
         end = min(start + step, len(text))
         if end < len(text) and (space := text.rfind(" ", start + 1, end + 1)) > 0:
             end = space
-        parts += parts_of(text[start:end].strip(" "), most, count)
+        for first, stop in whole:
+            if first < end < stop:
+                end = first if first > start else stop
+        parts += parts_of(text[start:end].strip(" "), most, count, spans)
         start = end
     return [part for part in parts if part]
 

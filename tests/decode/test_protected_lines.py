@@ -113,6 +113,18 @@ def test_each_part_of_a_line_has_its_own(side: Side, log: Callable[[], list[str]
     assert best.text == text and pieces.count("<x5>") == 2 and "<x7>" not in pieces
 
 
+@pytest.mark.parametrize("most", [2, 6])
+def test_parts_at_spaces_do_not_cut_strings(side: Side, most: int) -> None:
+    """However many characters they have: each is a piece."""
+    strings = [URL + "a" * 300, '<b a="1 2 3 4 5 6 7 8 9" b="1 2 3">', "{a}"]
+    text = " ".join(f"1 2 3 4 5 {string} 1 2 3 4" for string in strings)
+    (best,) = next(
+        Translator.of(copying(side), decode(too_long="split", max_source=most)).translate([text])
+    )
+    pieces = side.vocabulary.pieces(best.ids)
+    assert best.text == text and sum(piece.startswith("<x") for piece in pieces) == len(strings)
+
+
 def test_no_sentence_ends_within_a_string(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side.protection, "patterns", [re.compile(r"dog\. Dog")])
     translator, text = Translator.of(copying(side), decode(split="sentences")), "dog. Dog 1. Dog 2."
