@@ -49,7 +49,8 @@ def exported(
     def of(checkpoint: Path) -> ExportedModel:
         digest = modelpath.open_model(checkpoint).digest
         key = (digest, decode.precision, version(CTRANSLATE2.module), __version__)
-        place = checkpoint.with_name(f"{checkpoint.name}.{CTRANSLATE2.module}") / "-".join(key)
+        whole = checkpoint.resolve()  # "." has no name to put one beside
+        place = whole.with_name(f"{whole.name}.{CTRANSLATE2.module}") / "-".join(key)
         if not place.is_dir():
             with _locked(place):
                 if not place.is_dir():  # another process may have made it

@@ -113,6 +113,16 @@ def test_with_an_export_there_torch_is_not_imported(
     assert (done.returncode, done.stdout) == (Exit.OK, expected), done.stderr
 
 
+@pytest.mark.parametrize("name", [".", "..", "sub/.."])
+def test_it_lies_beside_the_model_whatever_that_is_called(
+    name: str, saved: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (saved / "sub").mkdir()
+    monkeypatch.chdir(saved / "sub" if name == ".." else saved)
+    assert engines.load([name], "cpu", engine="auto").models == []
+    assert exports == cache_of(saved) and len(exports) == 1
+
+
 def test_an_export_is_for_its_checkpoint_its_precision_and_its_versions(
     saved: Path, exports: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
