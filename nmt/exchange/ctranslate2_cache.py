@@ -96,11 +96,13 @@ def _locked(place: Path) -> Iterator[None]:
 def _check_lengths(export: ExportedModel, decode: Decode) -> None:
     """Refuse lengths for which nmt has positions, but the tables of an export have not."""
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
-    for key, most, table in (
-        ("max_source", decode.max_source, export.naming.longest_source),
-        ("max_length_ratio", longest, export.naming.longest_target),
+    own, naming = export.settings.decode, export.naming
+    for key, most, table, language in (
+        ("max_source", decode.max_source, naming.longest_source, own.source_language),
+        ("max_length_ratio", longest, naming.longest_target, own.target_language),
     ):
-        if table == LONGEST and most >= table:
+        whole = table and table + (language is not None)  # a language takes a position
+        if table and whole == LONGEST and most >= table:
             raise UserError(
                 f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because its tables of "
                 f"positions end at {table - 1:,} pieces; {BY_NMT}"

@@ -21,12 +21,14 @@ from nmt.exchange import (
     ctranslate2_cache,
     ctranslate2_options,
     exporting,
+    importing,
     proof,
     samples,
 )
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.modeldir import Trained
+from tests.exchange.m2m100_models import make
 from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
 
 SEARCH = ("decode.alpha=0", "decode.beam_size=2")
@@ -239,6 +241,32 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
     assert translate.main([*text, "--engine", "ctranslate2"]) not in (Exit.OK, 1)
     refused = capsys.readouterr()
     assert reason in refused.err and not refused.out
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({"max_source": 198}, None),
+        ({"max_source": 199}, "max_source"),
+        ({"max_source": 10, "max_length_ratio": 18.8, "max_length_offset": 10}, None),
+        ({"max_source": 10, "max_length_ratio": 18.9, "max_length_offset": 10}, "max_length_ratio"),
+    ],
+)
+def test_a_language_takes_a_position_of_the_tables(
+    changes: dict[str, float],
+    key: str | None,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ctranslate2_cache, "LONGEST", 200)
+    make(tmp_path / "theirs")
+    modeldir.save(importing.read(tmp_path / "theirs").trained, tmp_path / "model")
+    limits = {"max_source": 10, "max_length_ratio": 0.5} | changes
+    with caplog.at_level(logging.INFO):
+        loaded = engines.load([tmp_path / "model"], "cpu", engine="auto", changes=limits)
+    assert (not loaded.models) == (key is None)
+    assert (f"decode.{key}=" in caplog.text) == (key is not None)
 
 
 def test_an_export_that_differs_is_not_kept(
