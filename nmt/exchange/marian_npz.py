@@ -23,6 +23,7 @@ from nmt.schema import knob
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
+MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
 LOGIT_BIAS = "decoder_ff_logit_out_b"
 POSITIONS = ("halves", "tensor2tensor")  # layout and denominator of its sinusoids, from 0 on
 _TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
@@ -65,11 +66,11 @@ LEFT_OUT = {"word-penalty": 0, "max-length-factor": 0, "shortlist": [], "n-best"
 def parse(data: bytes, where: str) -> dict[str, Any]:
     """Read a YAML mapping; UserError (65) for anything else."""
     try:
-        if len(data) > YAML_LIMIT:
-            raise ValueError
+        if len(data) > YAML_LIMIT or any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(data)):
+            raise ValueError  # an alias of aliases would be shown as gigabytes
         values = yaml.safe_load(data)
     except (ValueError, yaml.YAMLError, RecursionError):
-        raise UserError(f"{where}: no valid YAML", Exit.DATA) from None
+        raise UserError(f"{where}: no valid YAML, or one with aliases", Exit.DATA) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
         raise UserError(f"{where}: expected keys and values", Exit.DATA)
     return values
@@ -82,8 +83,11 @@ def dump(values: Mapping[str, Any]) -> bytes:
 
 def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, in float32, and the options of the model; UserError (65) for other files."""
+    data = read_bytes(where)
     try:
-        with np.load(io.BytesIO(read_bytes(where)), allow_pickle=False) as file:
+        with np.load(io.BytesIO(data), allow_pickle=False) as file:
+            if sum(member.file_size for member in file.zip.infolist()) > MOST_UNPACKED * len(data):
+                raise ValueError
             arrays = {name: file[name] for name in file.files}
     except UserError:
         raise
