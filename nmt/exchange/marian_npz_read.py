@@ -51,7 +51,14 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
     ]
     shape = config.shape() | {"target_bos": False}
-    settings = settings_of(overrides, shape, trained_length, len(found) == 1)
+    shared = source.to_json(padding=False) == target.to_json(padding=False)
+    if shape["tie"] == "all" and not shared:
+        raise UserError(
+            f"{where}: tied-embeddings-all, but {found[0].name} and {found[-1].name} number pieces "
+            "otherwise; name the vocabulary of both sides in decoder.yml under vocabs",
+            Exit.DATA,
+        )
+    settings = settings_of(overrides, shape, trained_length, shared)
     unknown = "allow" if search.allow_unk else "forbid"
     settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
     theirs = marian_npz.to_hugging_face(where, tensors, settings.model, source, target)

@@ -264,6 +264,21 @@ def test_a_wrong_directory_is_refused_by_name(kind: str, copied: Path) -> None:
     assert "\n" not in str(error.value)
 
 
+def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:
+    expected = importing.read(copied).trained
+    shutil.copy(copied / "opus.yml", copied / "target.yml")
+    decoder(vocabs=["opus.yml", "target.yml"])(copied)
+    found = importing.read(copied).trained
+    assert found.settings == expected.settings
+    assert found.model.source_embedding.weight is found.model.output.weight
+    other = yaml.safe_load((copied / "opus.yml").read_bytes())
+    pieces = [piece for piece in other if piece not in ("</s>", "<unk>")]
+    other |= {pieces[0]: other[pieces[1]], pieces[1]: other[pieces[0]]}
+    (copied / "target.yml").write_text(yaml.safe_dump(other), encoding="utf-8")
+    with pytest.raises(UserError, match=r"opus.yml and target.yml number pieces otherwise; name"):
+        importing.read(copied)
+
+
 def test_files_are_found_without_a_decoder_yml(models: Path, tmp_path: Path) -> None:
     for kind, sizes in (("separate", 2), ("firefox", 1)):
         place = Path(shutil.copytree(models / kind, tmp_path / kind))
