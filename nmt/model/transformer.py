@@ -291,15 +291,17 @@ class Transformer(nn.Module):
             lengths = self.length_head(memory[:: self.streams], allowed)
         if lengths is None and self.needs_lengths:
             raise ValueError("the decoder's encoding needs the desired length of each output")
-        return State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
+        state = State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
+        if self.target_language is not None:  # bos predicts nothing then
+            self.advance(source.new_full((len(source), 1), BOS), state)
+        return state
 
     def step(self, tokens: Tensor, state: State) -> Tensor:
         """Logits [rows, vocab] of the token after `tokens` [rows]; advances the state.
 
-        Where the model has a target language, bos at the beginning is followed by its piece.
+        Where the model has a target language, its piece takes the place of bos at the beginning.
         """
-        if state.length == 0 and self.target_language is not None:
-            self.advance(tokens[:, None], state)
+        if state.length == 1 and self.target_language is not None:
             tokens = torch.full_like(tokens, self.target_language)
         return self.logits(self.advance(tokens[:, None], state)[:, -1])
 

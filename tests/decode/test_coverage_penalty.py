@@ -98,7 +98,8 @@ def expected_score(models: Sequence[Transformer], source: Tensor, t: Translation
 
         def add(record: AttentionRecord, layers: Any = layers, running: Any = running) -> None:
             if record.site == "cross":  # [streams, heads, query, key]
-                layers.append(record.probabilities.double().mean((0, 1)))
+                steps = record.probabilities[:, :, -1 - len(t.ids) :]  # a language adds one before
+                layers.append(steps.double().mean((0, 1)))
                 alive = torch.ones(len(layers[-1])) if record.running is None else record.running[0]
                 running.append(alive.double())
 
@@ -141,6 +142,15 @@ def test_attention_is_that_of_a_pass_over_the_whole_output(
         assert [[t.ids for t in some] for some in other] == [
             [t.ids for t in some] for some in found
         ]
+
+
+def test_what_is_before_a_language_attends_to_nothing(member: Make) -> None:
+    one = member("encoding=relative")
+    one.model.target_language = one.target.ids("c")[0]
+    for line, some in zip(LINES, translations(one, coverage_penalty=WEIGHT), strict=True):
+        for t in some if line else ():
+            expected = expected_score([one.model], torch.tensor([one.source.ids(line)]), t)
+            assert t.score == pytest.approx(expected, abs=2e-4)
 
 
 def test_another_translation_comes_first(member: Make) -> None:
