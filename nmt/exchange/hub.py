@@ -10,7 +10,7 @@ FILES = (
     *("*config.json", "tokenizer.json", "special_tokens_map.json", "*vocab*", "*.spm"),
     *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
 )  # patterns of names; not what other frameworks read
-PICKLED = "pytorch_model*.bin"  # where there is no other
+OTHERS = ("pytorch_model*.bin", "*.npz", "*.yml")  # where there is none of those weights
 
 
 def download(name: str) -> Path:
@@ -24,7 +24,7 @@ def download(name: str) -> Path:
     try:
         place = Path(snapshot_download(name, allow_patterns=[*FILES]))
         if not any([*place.glob("model*.safetensors*"), *place.glob("model.bin")]):
-            place = Path(snapshot_download(name, allow_patterns=[*FILES, PICKLED]))
+            place = Path(snapshot_download(name, allow_patterns=[*FILES, *OTHERS]))
     except Exception as error:  # of a network it raises what its own libraries do
         reason = " ".join(str(error).split())[:200]
         raise UserError(

@@ -12,23 +12,17 @@ from nmt import modeldir
 from nmt.cli import import_model
 from nmt.errors import Exit
 from nmt.exchange import samples
+from tests.exchange import npz_models
 from tests.exchange.m2m100_models import make
 
 NAME = "owner/model-1.5"
 
 
-@pytest.mark.parametrize("pickled", [False, True])
-def test_a_name_is_downloaded_and_imported(
-    pickled: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is asked for suffices, and no file of another framework is among it."""
+@pytest.fixture
+def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The directory of a model on the hub, to be filled; what is downloaded lies in `cache`."""
     remote, cache = tmp_path / "remote", tmp_path / "cache"
-    model = make(remote)
-    if pickled:
-        import torch
-
-        torch.save(model.state_dict(), remote / "pytorch_model.bin")
-        (remote / "model.safetensors").unlink()
+    remote.mkdir()
     for name in ("tf_model.h5", "rust_model.ot", "README.md", ".gitattributes"):
         (remote / name).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
@@ -39,18 +33,41 @@ def test_a_name_is_downloaded_and_imported(
     def snapshot(name: str, allow_patterns: list[str]) -> str:
         assert name == NAME
         cache.mkdir(exist_ok=True)
-        for file in remote.iterdir():
+        for file in filter(Path.is_file, remote.iterdir()):
             if any(fnmatch(file.name, pattern) for pattern in allow_patterns):
                 shutil.copy(file, cache)
         return str(cache)
 
     monkeypatch.setattr(huggingface_hub, "snapshot_download", snapshot)
+    return remote
+
+
+@pytest.mark.parametrize("pickled", [False, True])
+def test_a_name_is_downloaded_and_imported(pickled: bool, remote: Path) -> None:
+    """What is asked for suffices, and no file of another framework is among it."""
+    model = make(remote / "new")
+    for file in (remote / "new").iterdir():
+        file.rename(remote / file.name)
+    if pickled:
+        import torch
+
+        torch.save(model.state_dict(), remote / "pytorch_model.bin")
+        (remote / "model.safetensors").unlink()
     assert import_model.main([NAME, "made"]) == Exit.OK
     assert modeldir.load("made").settings.decode.target_language == "eng_Latn"
     weights = "pytorch_model.bin" if pickled else "model.safetensors"
     kinds = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
-    found = {file.name for file in cache.iterdir()}
+    found = {file.name for file in Path("cache").iterdir()}
     assert found == kinds | {"sentencepiece.bpe.model", weights}
+
+
+def test_so_is_a_model_of_marian_itself(remote: Path) -> None:
+    for file in npz_models.make(remote / "new", **npz_models.KINDS["opus"]).iterdir():
+        file.rename(remote / file.name)
+    (remote / "new").rmdir()
+    assert import_model.main([NAME, "made"]) == Exit.OK
+    found = {file.name for file in Path("cache").iterdir()}
+    assert found == {"opus.npz", "opus.yml", "decoder.yml", "source.spm", "target.spm"}
 
 
 def test_without_a_network_one_clear_error_says_how_else(
