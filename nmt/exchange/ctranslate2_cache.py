@@ -38,6 +38,11 @@ def exported(
     """
     CTRANSLATE2.require(str(model))
     ctranslate2_engine.refuse(decode)
+    if decode.mbr:
+        raise UserError(
+            f"decode.mbr={decode.mbr}: not with CTranslate2, because its beam holds other "
+            f"candidates in the end; {BY_NMT}"
+        )
     from ctranslate2 import get_supported_compute_types
 
     if decode.precision not in get_supported_compute_types(device.type, device.number or 0):

@@ -198,6 +198,7 @@ def test_where_nothing_can_be_written_a_line_says_so(
     ("options", "reason"),
     [
         (("decode.method=sample",), "decode.method=sample: not with CTranslate2, because it draws"),
+        (("decode.mbr=2",), "decode.mbr=2: not with CTranslate2, because its beam"),
         (("decode.no_repeat_ngram=3",), "decode.no_repeat_ngram=3: not with CTranslate2"),
         (("decode.coverage_penalty=0.2",), "decode.coverage_penalty=0.2: not with CTranslate2"),
         (("decode.max_source=3000",), "decode.max_source=3000: not with CTranslate2, because its"),
