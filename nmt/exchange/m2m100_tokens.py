@@ -22,7 +22,7 @@ from nmt.storage import manifest
 SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # their first ids; <s> is our first piece
-MADE_UP = "madeupword"
+MADE_UP, MOST_MADE_UP = "madeupword", 1000  # rows without a piece; NLLB has 2, M2M100 8
 M2M100 = (  # its languages, in their order
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
     "ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms "
@@ -57,7 +57,7 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
             raise UserError(f"{where}: holds no vocabulary of BPE", Exit.DATA) from None
     if pieces[: len(FIRST)] != FIRST:
         raise UserError(f"{where}: its first pieces must be {', '.join(FIRST)}", Exit.DATA)
-    if len(pieces) > rows:
+    if not 0 <= rows - len(pieces) <= MOST_MADE_UP:
         raise UserError(
             f"{where}: {len(pieces)} pieces, but config.json has a vocab_size of {rows}", Exit.DATA
         )
