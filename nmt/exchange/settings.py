@@ -29,16 +29,18 @@ def settings_of(
 ) -> Settings:
     """The settings as nmt-train would have been given them.
 
-    `overrides` choose encoding and search, `model` has the keys of that section; `longest`: pieces
-    of the longest source in training, None: unknown; `shared`: both sides have one vocabulary.
+    `overrides` choose encoding and search; texts of files stay out of them, since Hydra reads more
+    than text. `model` has the keys of that section; `longest`: pieces of the longest source in
+    training, None: unknown; `shared`: both sides have one vocabulary.
     """
     source, target = languages
     arguments = [
         *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
-        *(f"data.source_language={source}", f"data.target_language={target}"),
         *([] if longest is None else [f"data.max_length={longest}"]),
         *("decode.unknown=allow", "decode.length_penalty=power"),
     ]
     settings = experiment_of([*arguments, *overrides]).settings
     segmenter = ImportedSegmenter(kind="imported", tokenizer="none", shared_vocabulary=shared)
-    return replace(settings, segmenter=segmenter, model=replace(settings.model, **model))
+    data = replace(settings.data, source_language=source, target_language=target)
+    shape = replace(settings.model, **model)
+    return replace(settings, segmenter=segmenter, model=shape, data=data)

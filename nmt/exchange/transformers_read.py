@@ -6,7 +6,8 @@ other software here. `trained_length`: pieces of the longest source in training,
 tells: the size of a table of positions says nothing about it. None: it stays unknown.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -43,7 +44,7 @@ def marian(directory: Path, trained_length: int | None = None) -> Imported:
         for name, language in zip(("source", "target"), languages, strict=True)
     ]
     both = (source, target)
-    trained = _trained(directory, config, [], segmenters, both, trained_length, languages)
+    trained = _trained(directory, config, {}, segmenters, both, trained_length, languages)
     scorer = partial(MarianScorer, directory, trained.settings.decode, *both)
     return Imported(trained, TRANSFORMERS, scorer)
 
@@ -64,7 +65,7 @@ def m2m100(
             f"{directory}: a model of many languages, of which its tokenizer names no two; add "
             "--languages SOURCE,TARGET, as deu_Latn,eng_Latn or de,en"
         )
-    chosen = [f"decode.source_language={source}", f"decode.target_language={target}"]
+    chosen = {"source_language": str(source), "target_language": str(target)}
     segmenters = [sentencepiece(Unigram, directory / m2m100_tokens.SPM, source)] * 2
     trained = _trained(directory, config, chosen, segmenters, [ids] * 2, trained_length)
     tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
@@ -75,20 +76,24 @@ def m2m100(
 def _trained(
     directory: Path,
     config: MarianConfig,
-    overrides: Sequence[str],
+    decode: Mapping[str, str],
     segmenters: Sequence[Unigram],
     ids: Sequence[MarianIds],
     longest: int | None,
     languages: Sequence[str] = (UNNAMED, UNNAMED),
 ) -> Trained:
-    """The model of a directory; segmenters, ids and languages are those of source and target."""
+    """The model of a directory; segmenters, ids and languages are those of source and target.
+
+    `decode`: keys of that group.
+    """
     search = transformers_config.read_generation(directory)
     chosen = [
-        *(*sinusoids(*config.SINUSOIDS), *overrides),
+        *sinusoids(*config.SINUSOIDS),
         *(f"decode.beam_size={search.num_beams}", f"decode.alpha={search.length_penalty}"),
     ]
     shared = ids[0] is ids[1]
     settings = settings_of(chosen, config.shape(), longest, shared, languages)
+    settings = replace(settings, decode=replace(settings.decode, **decode))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model, *config.SINUSOIDS)
     return marian_weights.trained_of(directory, settings, tensors, segmenters, ids, longest)

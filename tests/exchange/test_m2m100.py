@@ -358,6 +358,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         "holds other positions than sinusoids",
     ),
     "vocabulary": (changed("config.json", vocab_size=100), "but config.json has a vocab_size of 1"),
+    "a vast vocabulary": (changed("config.json", vocab_size=5000), "has a vocab_size of 5000"),
     "rows": (changed("config.json", vocab_size=130), "the vocabulary has 130 pieces, but shared"),
     "an adapter": (
         lambda place: write(place / "adapter_config.json", {"peft_type": "LORA"}),
@@ -377,6 +378,14 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         "add --languages SOURCE,TARGET",
     ),
     "language": (changed("tokenizer_config.json", tgt_lang="xx"), "decode.target_language=xx: the"),
+    "no text": (
+        changed("tokenizer_config.json", tgt_lang="null"),
+        "decode.target_language=null: the",
+    ),
+    "code": (
+        changed("tokenizer_config.json", tgt_lang="${oc.env:HOME}"),
+        r"decode.target_language=\$\{oc.env:HOME\}: the model has no piece",
+    ),
     "ids": (changed("tokenizer.json", added_tokens=[{"content": "a", "id": 0}]), "each once"),
     "numbers": (
         weights(lambda t: t["model.shared.weight"].fill_(torch.nan)),
