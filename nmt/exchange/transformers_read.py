@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from nmt.data.marian import MarianSegmenter
 from nmt.data.unigram import Unigram
@@ -76,7 +77,7 @@ def m2m100(
 def _trained(
     directory: Path,
     config: MarianConfig,
-    decode: Mapping[str, str],
+    decode: Mapping[str, Any],
     segmenters: Sequence[Unigram],
     ids: Sequence[MarianIds],
     longest: int | None,
