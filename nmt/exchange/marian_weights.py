@@ -103,8 +103,10 @@ def _read_file(where: Path) -> dict[str, Tensor]:
         if not isinstance(error, SafetensorError) and is_safe:
             raise
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
-    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
-        raise UserError(f"{where}: expected names of tensors", Exit.DATA)
+    if not isinstance(tensors, dict) or not all(
+        isinstance(t, Tensor) and t.ndim and t.numel() for t in tensors.values()
+    ):
+        raise UserError(f"{where}: expected names of tensors, none empty or a number", Exit.DATA)
     if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
         raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
     return tensors
@@ -125,7 +127,7 @@ def take_positions(
             continue
         usual = sinusoids(torch.arange(len(table)), dim, layout, denominator)
         if start:
-            usual[1] = 0  # of padding
+            usual[1:2] = 0  # of padding
         if table.shape != usual.shape or (table - usual).abs().max() > TABLE_ERROR:
             raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)
 

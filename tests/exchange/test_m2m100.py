@@ -357,6 +357,18 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
         weights(lambda t: t.update({"model.encoder.embed_positions.weights": torch.ones(9, 16)})),
         "holds other positions than sinusoids",
     ),
+    "one position": (
+        weights(lambda t: t.update({"model.encoder.embed_positions.weights": torch.ones(1, 16)})),
+        "holds other positions than sinusoids",
+    ),
+    "a number": (
+        weights(lambda t: t.update({"model.shared.weight": torch.tensor(1.0)})),
+        "expected names of tensors, none empty",
+    ),
+    "an empty tensor": (
+        weights(lambda t: t.update({"model.encoder.embed_positions.weights": torch.ones(0, 16)})),
+        "expected names of tensors, none empty",
+    ),
     "vocabulary": (changed("config.json", vocab_size=100), "but config.json has a vocab_size of 1"),
     "a vast vocabulary": (changed("config.json", vocab_size=5000), "has a vocab_size of 5000"),
     "rows": (changed("config.json", vocab_size=130), "the vocabulary has 130 pieces, but shared"),
