@@ -14,7 +14,8 @@ Spans: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 NAMES = """
 amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr
 glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km lao:lo ltz:lb mal:ml mar:mr mya:my
-nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th ukr:uk zho:zh
+nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th ukr:uk yue:zh
+zho:zh
 """  # in NLLB, of languages that have rules of their own here or in sentencex; and in two letters
 
 
