@@ -116,6 +116,7 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
         "nmt-score",
         "nmt-average",
         "nmt-export",
+        "nmt-import",
         "nmt-encodings",
         "nmt-recipe",
     }

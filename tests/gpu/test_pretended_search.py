@@ -25,7 +25,7 @@ from nmt.machine.device import to_host
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from tests.composing import every_encoding
+from tests.composing import every_encoding, settings_of
 from tests.decode.copying import Spaces, decode
 from tests.decode.test_beam import BOS, EOS, Table
 from tests.gpu.pretended import GPU, pretended
@@ -91,7 +91,7 @@ def searched(models: list[Transformer], beam: int = 3, **changes: Any) -> Search
     """All there is for a batch, on the device of the models."""
     vocabulary = Vocabulary([f"w{number}" for number in range(VOCAB - 4)])
     side = Side(cast(Any, Spaces()), vocabulary)
-    members = [Trained(cast(Any, None), model, side, side, {}) for model in models]
+    members = [Trained(settings_of(), model, side, side, {}) for model in models]
     engine = TorchEngine(members, decode(beam_size=beam, **changes))
     step = Counted(models[0].step)
     setattr(models[0], "step", step)  # noqa: B010 (mypy: a method)
