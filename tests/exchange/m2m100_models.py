@@ -11,6 +11,7 @@ from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 from nmt.data.toy import pairs
 from nmt.exchange.m2m100_tokens import BRACKETED, FIRST
 from tests.encodings.agreement import theirs
+from tests.exchange.marian_models import train
 
 CODES = ["deu_Latn", "eng_Latn", "fra_Latn"]
 KINDS: dict[str, tuple[str, str]] = {"nllb": ("deu_Latn", "eng_Latn"), "m2m100": ("de", "en")}
@@ -62,32 +63,14 @@ def make(directory: Path, kind: str = "nllb", dim: int = 16, updates: int = 0, *
         for p in model.parameters():
             p.add_(torch.randn_like(p) * 0.05)  # biases start at zero, norms at one
     if updates:
-        _train(model, directory, kind, text, updates)
+        classes = {"nllb": transformers.NllbTokenizer, "m2m100": transformers.M2M100Tokenizer}
+        tokenizer = classes[kind].from_pretrained(directory)
+        sources, targets = (list(side) for side in zip(*text, strict=True))
+        train(model, tokenizer, sources, targets, updates)
     model.save_pretrained(directory)
     ids = {"decoder_start_token_id": 2, "pad_token_id": 1, "eos_token_id": 2}
     write(directory / "generation_config.json", {"num_beams": 4, "length_penalty": 1.0, **ids})
     return model
-
-
-def _train(model: Any, directory: Path, kind: str, text: Any, updates: int) -> None:
-    """Make updates by the model's own loss, so that its outputs look like language, and end."""
-    transformers = theirs("transformers")
-    classes = {"nllb": transformers.NllbTokenizer, "m2m100": transformers.M2M100Tokenizer}
-    tokenizer = classes[kind].from_pretrained(directory)
-    optim = torch.optim.Adam(model.parameters(), 0.01)
-    for update in range(updates):
-        some = text[32 * update % 288 :][:32]
-        batch = tokenizer(
-            [source for source, _ in some],
-            text_target=[target for _, target in some],
-            padding=True,
-            return_tensors="pt",
-        )
-        labels = batch["labels"]
-        batch["labels"] = labels.masked_fill(labels == tokenizer.pad_token_id, -100)
-        optim.zero_grad()
-        model(**batch).loss.backward()
-        optim.step()
 
 
 def write(path: Path, values: Any) -> None:

@@ -68,21 +68,19 @@ def make(
     model.save_pretrained(directory)
     if updates:
         tokenizer = transformers.MarianTokenizer.from_pretrained(directory)
-        _train(model, tokenizer, text, codes[-1:], updates)
+        sources = [" ".join([*codes[-1:], source]) for source, _ in text]
+        train(model, tokenizer, sources, [target for _, target in text], updates)
         model.save_pretrained(directory)
     return model
 
 
-def _train(model: Any, tokenizer: Any, text: Any, code: Any, updates: int) -> None:
+def train(model: Any, tokenizer: Any, sources: list[str], targets: list[str], updates: int) -> None:
     """Make updates by the model's own loss, so that its outputs look like language, and end."""
     optim = torch.optim.Adam(model.parameters(), 0.01)
     for update in range(updates):
-        some = text[32 * update % 288 :][:32]
+        some = slice(32 * update % 288, 32 * update % 288 + 32)
         batch = tokenizer(
-            [" ".join([*code, source]) for source, _ in some],
-            text_target=[target for _, target in some],
-            padding=True,
-            return_tensors="pt",
+            sources[some], text_target=targets[some], padding=True, return_tensors="pt"
         )
         labels = batch["labels"]
         batch["labels"] = labels.masked_fill(labels == tokenizer.pad_token_id, -100)

@@ -19,27 +19,20 @@ from nmt.data.vocab import BOS
 from nmt.decode.translator import Translator
 from nmt.encodings.positions import Index
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, proof, samples, transformers_read
+from nmt.exchange import exporting, importing, proof, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
 from nmt.exchange.settings import sinusoids
 from nmt.exchange.transformers_config import M2M100Config
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
+from tests.exchange.few_samples import short as short
 from tests.exchange.m2m100_models import KINDS, make, write
 from tests.exchange.test_card_code import by_the_card
 from tests.exchange.test_card_code import clients as clients
 
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 FILES = {"nllb": "tokenizer.json", "m2m100": "vocab.json"}  # that number the pieces
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few samples of up to 40 pieces."""
-    monkeypatch.setattr(samples, "MADE_UP", 4)
-    monkeypatch.setattr(samples, "BEYOND", 40)
-    monkeypatch.setattr(samples, "LONG", 2)
 
 
 @pytest.fixture(scope="module")

@@ -27,22 +27,14 @@ from nmt.exchange import (
     marian_ids,
     marian_npz,
     proof,
-    samples,
 )
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from tests.encodings.agreement import theirs
+from tests.exchange.few_samples import short as short
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
 from tests.exchange.test_marian_export import made
 
 LINES = [source for source, _ in TEXT[:4]]
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few samples of up to 40 pieces."""
-    monkeypatch.setattr(samples, "MADE_UP", 4)
-    monkeypatch.setattr(samples, "BEYOND", 40)
-    monkeypatch.setattr(samples, "LONG", 2)
 
 
 @pytest.fixture(scope="module")

@@ -25,19 +25,12 @@ from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.experiments import lengthen
+from tests.exchange.few_samples import short as short
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first
 
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few samples of up to 40 pieces."""
-    monkeypatch.setattr(samples, "MADE_UP", 4)
-    monkeypatch.setattr(samples, "BEYOND", 40)
-    monkeypatch.setattr(samples, "LONG", 2)
 
 
 @pytest.fixture(scope="module")
