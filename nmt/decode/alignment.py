@@ -99,13 +99,17 @@ def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[n
     """The number in the line of each word of each part.
 
     Parts have the line's characters in their order; each may begin with those that begin the line,
-    its tags, again.
+    its tags, again. Raises ValueError for another part.
     """
     characters, owners = "".join(line.split()), _owners(line.split())
     start = 0
     for part in parts:
         own = "".join(part.text.split())
-        tag = next(n for n in range(len(own) + 1) if characters.startswith(own[n:], start))
+        for tag in range(len(own) + 1):
+            if characters.startswith(own[:tag]) and characters.startswith(own[tag:], start):
+                break
+        else:
+            raise ValueError(f"{part.text!r}: not in the line behind the parts before it")
         of_part = np.concatenate([owners[:tag], owners[start : start + len(own) - tag]])
         firsts = accumulate(map(len, part.text.split()), initial=0)
         yield of_part[list(firsts)[:-1]]

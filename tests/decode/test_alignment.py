@@ -113,6 +113,12 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> None:
 LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
 
 
+def test_a_part_is_of_its_line() -> None:
+    part = AlignedPart("Xa Ha", (), ["Xa", "Ha"], ["b"], np.ones((2, 3), np.float32))
+    with pytest.raises(ValueError, match="'Xa Ha': not in the line"):
+        aligned("Ha Xa", "b", [part], side(MOSES), side(MOSES))
+
+
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
     "changes",
