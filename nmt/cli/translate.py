@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
-Each input line gives one output line, in the same order; an empty line stays empty. Text is UTF-8.
+Each input line gives one output line, in the same order; an empty one, an empty TEXT. All is UTF-8.
 The output for each line:
   (no option)      TEXT
   --scores         SCORE TAB TEXT
@@ -59,7 +59,7 @@ With -o, lines are written to OUTPUT.part, which is renamed at the end. After an
 same command continues from there, with identical output. OUTPUT.part.json records its state.
 
 MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]). CTranslate2 then
-translates, with all these options except sampling.
+translates; it has no sampling, --alignment, --target-prefix, or limits on an output but its length.
 --engine ctranslate2 exports the model so, once, compares the two as nmt-export does, and keeps the
 export beside the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on
 CPUs, and otherwise says why nmt translates.
