@@ -198,34 +198,52 @@ class CTranslate2Engine:
             **output_options(self.after, len(sources), limit + 1),  # eos, too
         )
         start = len(self.after)
-        for source, result in zip(sources, results, strict=True):
-            hypotheses = [
-                self._hypothesis(source, [self.ids[name] for name in pieces[start:]], score, limit)
+        found = [
+            [
+                (tuple(self.ids[name] for name in pieces[start:]), score)
                 for pieces, score in zip(result.hypotheses, result.scores, strict=True)
             ]
-            distinct: dict[Any, Hypothesis] = {}  # cut at the limit, two may have become one
-            for hypothesis in hypotheses:
-                distinct.setdefault((tuple(hypothesis.ids), hypothesis.finished), hypothesis)
-            yield sorted(distinct.values(), key=lambda hypothesis: -hypothesis.score)[:n_best]
+            for result in results
+        ]
+        cut = {  # hold one piece more; of several, one may be left
+            (source, ids[:limit]): 0.0
+            for source, outputs in enumerate(found)
+            for ids, _ in outputs
+            if len(ids) > limit
+        }
+        pairs = [(sources[source], ids) for source, ids in cut]
+        cut = dict(zip(cut, self._log_probs(pairs), strict=True))
+        for source, outputs in enumerate(found):
+            log_probs = {}
+            for ids, score in outputs:
+                if len(ids) <= limit:
+                    length = start + len(ids) + 1  # a language counts
+                    log_probs[ids, True] = score * length ** options["length_penalty"]
+                else:
+                    log_probs[ids[:limit], False] = cut[source, ids[:limit]]
+            hypotheses = [self._hypothesis(*output, p) for output, p in log_probs.items()]
+            yield sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:n_best]
 
-    def _hypothesis(self, source: Source, ids: list[int], score: float, limit: int) -> Hypothesis:
-        """One output with its score as nmt has it; one that does not end is cut at the limit."""
-        finished, before = len(ids) <= limit, len(self.after)
-        length = before + len(ids)  # a language counts
-        if finished:
-            log_prob = score * (length + 1) ** self.options["length_penalty"]
-        else:
-            ids = ids[:limit]  # it holds one piece more
-            log_prob = self._log_prob(source, ids)
-            length = before + len(ids)
-        penalty = length_penalty(length + finished, self.decode.alpha, self.decode.length_penalty)
-        return Hypothesis(ids, log_prob / penalty, log_prob, finished)
+    def _hypothesis(self, ids: Sequence[int], finished: bool, log_prob: float) -> Hypothesis:
+        """One output with its score as nmt has it."""
+        length = len(self.after) + len(ids) + finished
+        penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
+        return Hypothesis([*ids], log_prob / penalty, log_prob, finished)
 
-    def _log_prob(self, source: Source, ids: list[int]) -> float:
-        """The log-probability of an output without eos."""
-        names = [*self.after, *(self.model.naming.target[number] for number in ids)]
-        (scored,) = self.reader.score_batch([self._named(source)], [names], max_input_length=0)
-        return sum(scored.log_probs[len(self.after) : len(names)])
+    def _log_probs(self, outputs: Sequence[tuple[Source, Sequence[int]]]) -> list[float]:
+        """The log-probabilities of outputs without eos; all in one call, which is far faster."""
+        if not outputs:
+            return []
+        before, names = len(self.after), self.model.naming.target
+        scored = self.reader.score_batch(
+            [self._named(source) for source, _ in outputs],
+            [[*self.after, *(names[number] for number in ids)] for _, ids in outputs],
+            max_input_length=0,
+        )
+        return [
+            sum(one.log_probs[before : before + len(ids)])
+            for one, (_, ids) in zip(scored, outputs, strict=True)
+        ]
 
     def _named(self, source: Source) -> list[str]:
         """Its pieces; CTranslate2 adds eos itself."""
