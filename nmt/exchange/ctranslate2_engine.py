@@ -35,7 +35,7 @@ from nmt.storage.modelpath import SETTINGS_BESIDE
 
 # Tokens of the sources in a batch, which one thread searches for: threads that share one wait for
 # each other after every product, and took 5 to 25 times as long on two cores of a virtual machine.
-BATCH_TOKENS = 512
+BATCH_TOKENS = 1024
 BY_NMT = "translate by nmt, with the model that was exported"
 NOTHING = Hypothesis([], 0.0, 0.0, finished=False)  # where an output may have no piece
 NOT_THERE = "its search is not restricted so"
