@@ -6,6 +6,7 @@ and for both an `EngineScorer`, which the proof asks what the engine makes of it
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import chain
 from pathlib import Path
@@ -42,8 +43,6 @@ class Library(NamedTuple):
 
     def __str__(self) -> str:
         """Name and version."""
-        from importlib.metadata import version  # takes a twentieth of a second
-
         return f"{self.module} {version(self.module)}"
 
 

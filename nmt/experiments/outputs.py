@@ -3,6 +3,7 @@
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -79,8 +80,6 @@ def as_json(plain: dict[str, Any]) -> str:
 
 def provenance(files: Mapping[str, Path | None]) -> dict[str, Any]:
     """Versions of all that computes scores, and place and SHA-256 of the files that were read."""
-    from importlib.metadata import version  # takes a twentieth of a second
-
     return {
         "versions": {"nmt": __version__, "python": platform.python_version()}
         | {name: version(name) for name in PACKAGES},
