@@ -197,7 +197,8 @@ def check_output(output: str | None, inputs: Iterable[str]) -> None:
     path = Path(output)
     if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
         raise unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
-    check_writable([path, *partial_files(path)])
+    check_writable([path])
+    check_writable(partial_files(path))  # a directory may have no name for them: /
     for name in inputs:
         try:
             read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()

@@ -6,7 +6,7 @@ A class here holds types, documentation and limits, never a default: the values 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -349,16 +349,16 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
     if not changes:
         return settings
-    _refuse_interpolation(dict(changes), "decode")
-    decode: Decode = _typed("decode", {**asdict(settings.decode), **changes})
-    before, after = vars(settings.decode), vars(decode)
+    plain = freeze(settings)
+    changed = thaw({**plain, "decode": {**plain["decode"], **changes}})
+    before, after = vars(settings.decode), vars(changed.decode)
     idle = [key for key in BEAM if before[key] != after[key]]
-    if idle and decode.method == "sample":
+    if idle and changed.decode.method == "sample":
         raise UserError(
             f"decode.{idle[0]}={changes[idle[0]]}: no effect on samples; leave it out, or choose "
             "decode.method=beam"
         )
-    return replace(settings, decode=decode)
+    return changed
 
 
 def freeze(settings: Settings) -> dict[str, Any]:

@@ -21,9 +21,11 @@ def language_id(vocabulary: Vocabulary, name: str | None, key: str) -> int | Non
         if code := _CODE.fullmatch(piece):
             known[next(filter(None, code.groups()), piece)] = known[piece] = number
     if name not in known:
+        if not known:
+            raise UserError(f"{key}={name}: this model knows no language by a piece; leave it out")
         near = get_close_matches(name, known, n=5, cutoff=0.5) or sorted(known)[:5]
         raise UserError(
             f"{key}={name}: the model has no piece for that language; it has "
-            f"{len({*known.values()})} of them{', such as ' * bool(near)}{', '.join(near)}"
+            f"{len({*known.values()})} of them, such as {', '.join(near)}"
         )
     return known[name]

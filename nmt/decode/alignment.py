@@ -98,7 +98,7 @@ def aligned(
 def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[np.int64]]:
     """The number in the line of each word of each part.
 
-    Parts have the line's characters in their order; each may begin with those that begin the line,
+    Parts have the line's characters in their order; each may begin with some of those before it,
     its tags, again. Raises ValueError for another part.
     """
     characters, owners = "".join(line.split()), _owners(line.split())
@@ -106,11 +106,12 @@ def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[n
     for part in parts:
         own = "".join(part.text.split())
         for tag in range(len(own) + 1):
-            if characters.startswith(own[:tag]) and characters.startswith(own[tag:], start):
+            at = characters.rfind(own[:tag], 0, start)
+            if at >= 0 and characters.startswith(own[tag:], start):
                 break
         else:
             raise ValueError(f"{part.text!r}: not in the line behind the parts before it")
-        of_part = np.concatenate([owners[:tag], owners[start : start + len(own) - tag]])
+        of_part = np.concatenate([owners[at : at + tag], owners[start : start + len(own) - tag]])
         firsts = accumulate(map(len, part.text.split()), initial=0)
         yield of_part[list(firsts)[:-1]]
         start += len(own) - tag

@@ -34,11 +34,11 @@ def try_place(path: Path) -> None:
     Missing parent directories are made, and removed again; a block is written next to it and forced
     to the disk. Raises OSError that names the path, or the file that stands in its way.
     """
+    if path.is_dir():
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     above = next(parent for parent in path.absolute().parents if parent.exists())
     if not above.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
     if path.exists() and not path.is_file():  # the rename would take the place of a device
         raise OSError(errno.EINVAL, "not a file", str(path))
     missing = [parent for parent in path.parents if not parent.exists()]

@@ -196,6 +196,8 @@ def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
     assert (tmp_path / "old").read_bytes() == b"old"
     with pytest.raises(OSError, match="not a file"):
         atomic.try_place(Path(os.devnull))
+    with pytest.raises(IsADirectoryError):
+        atomic.try_place(Path("/"))
 
 
 def test_whatever_lies_in_a_directory_leaves_room_for_more(tmp_path: Path) -> None:

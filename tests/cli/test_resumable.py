@@ -229,6 +229,15 @@ def test_a_misspelt_model_costs_nothing(
     assert contents(text.parent) == before
 
 
+@pytest.mark.parametrize("output", ["/", ".", ""])
+def test_a_directory_that_has_no_name_is_no_output(
+    nmt_translate: Run, text: Path, output: str
+) -> None:
+    code, _, err = nmt_translate(str(text), "-o", output)
+    place = Path(output)
+    assert (code, err) == (73, f"nmt: {place}: Is a directory; give a place that can be written\n")
+
+
 @pytest.mark.parametrize("name", ["in", "out.part", "out.part.json"])
 def test_an_input_that_would_be_overwritten_is_refused(
     nmt_translate: Run, text: Path, stopped: Path, name: str

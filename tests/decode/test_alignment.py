@@ -145,21 +145,34 @@ def test_words_of_whole_lines_are_counted(changes: Any) -> None:
 
 
 @pytest.mark.usefixtures("copied")
-def test_parts_that_begin_with_the_tag_of_the_line() -> None:
+@pytest.mark.parametrize(
+    ("line", "most", "text", "pairs"),
+    [
+        (
+            ">>de<< w1 w2. W3 w4. W5", 1000, ">>de<< w1 w2. >>de<< W3 w4. >>de<< W5",
+            [(0, 0), (0, 3), (0, 6), (1, 1), (2, 2), (3, 4), (4, 5), (5, 7)],
+        ),
+        (  # a sentence with a tag of its own, too long
+            ">>de<< w11 w2. >>fr<< W33 w4.", 2, ">>de<< w11 >>de<< w2. >>fr<< W33 >>fr<< w4.",
+            [(0, 0), (0, 2), (1, 1), (2, 3), (3, 4), (3, 6), (4, 5), (5, 7)],
+        ),
+    ],
+)  # fmt: skip
+def test_parts_that_begin_with_a_tag(
+    line: str, most: int, text: str, pairs: list[tuple[int, int]]
+) -> None:
     data = replace(trained().settings.data, source_language="en", target_language="en")
     model = trained(3)
-    model = model._replace(settings=replace(model.settings, data=data))
-    line = ">>de<< w1 w2. W3 w4. W5"
-    side = Side(model.source.segmenter, Vocabulary(line.split()))
+    facts = model.facts | {"longest_source": 2}
+    model = model._replace(settings=replace(model.settings, data=data), facts=facts)
+    side = Side(model.source.segmenter, Vocabulary([*dict.fromkeys(line.split())]))
     model = model._replace(source=side, target=side)
-    translator = Translator.of(model, decode(split="sentences"))
+    translator = Translator.of(model, decode(split="sentences", max_source=most, too_long="split"))
     ((best,),) = translator.translate([line], align=True)
-    assert best.text == ">>de<< w1 w2. >>de<< W3 w4. >>de<< W5"
+    assert best.text == text
     assert best.alignment is not None
-    assert best.alignment.pairs == [
-        (0, 0), (0, 3), (0, 6), (1, 1), (2, 2), (3, 4), (4, 5), (5, 7),
-    ]  # fmt: skip
-    assert best.alignment.attention.shape == (11, 11)
+    assert best.alignment.pairs == pairs
+    assert best.alignment.attention.shape == (len(text.split()) + text.count(">>"),) * 2
 
 
 @pytest.mark.usefixtures("copied")
