@@ -6,7 +6,7 @@ A class here holds types, documentation and limits, never a default: the values 
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -349,16 +349,16 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
     if not changes:
         return settings
-    plain = freeze(settings)
-    changed = thaw({**plain, "decode": {**plain["decode"], **changes}})
-    before, after = vars(settings.decode), vars(changed.decode)
+    _refuse_interpolation(dict(changes), "decode")
+    decode: Decode = _typed("decode", {**asdict(settings.decode), **changes})
+    before, after = vars(settings.decode), vars(decode)
     idle = [key for key in BEAM if before[key] != after[key]]
-    if idle and changed.decode.method == "sample":
+    if idle and decode.method == "sample":
         raise UserError(
             f"decode.{idle[0]}={changes[idle[0]]}: no effect on samples; leave it out, or choose "
             "decode.method=beam"
         )
-    return changed
+    return replace(settings, decode=decode)
 
 
 def freeze(settings: Settings) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class Engine(ColumnRequirements, Protocol):
 
     @property
     def most_workers(self) -> int:
-        """How many workers device and threads allow where none is requested; 1: none."""
+        """How many workers are allowed at present where none is requested; 1: none."""
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
         """Start so many workers (from 2) with one thread each; they call `search`.

@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 from nmt.data.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
-from nmt.machine.pool import AHEAD, InProcess, may_fork
+from nmt.machine.pool import AHEAD, InProcess
 
 Window = TypeVar("Window")
 Result = TypeVar("Result")
@@ -102,7 +102,5 @@ def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -
 
 def _worker_count(batches: int, most: int) -> int:
     """How many workers pay; 1: none does, and all threads work at one batch after the other."""
-    if most == 1 or not may_fork():
-        return 1
     most = min(most, max(1, memory_of() // MEMORY_PER_WORKER))
     return min(batches, most) if 2 * batches > most else 1

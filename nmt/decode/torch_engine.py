@@ -30,7 +30,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.pool import WorkerPool, can_fork
+from nmt.machine.pool import WorkerPool, can_fork, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -109,8 +109,8 @@ class TorchEngine:
 
     @property
     def most_workers(self) -> int:
-        """As many as torch has threads; 1 on a GPU, and where no process can be forked."""
-        return usable_threads() if self.device.type == "cpu" and can_fork() else 1
+        """As many as torch has threads; 1 on a GPU, and where no process may be forked now."""
+        return usable_threads() if self.device.type == "cpu" and may_fork() else 1
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
         """Start so many workers, with one thread each and this engine."""

@@ -6,11 +6,8 @@ The name of an export holds all that it follows from. The directory may be remov
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from filelock import FileLock, Timeout
 
 from nmt import __version__, modelfiles
 from nmt.config import Decode
@@ -43,6 +40,7 @@ def exported(
             f"decode.mbr={decode.mbr}: not with CTranslate2, because its beam holds other "
             f"candidates in the end; {BY_NMT}"
         )
+    from ctranslate2 import __version__ as engine_version
     from ctranslate2 import get_supported_compute_types
 
     if decode.precision not in get_supported_compute_types(device.type, device.number or 0):
@@ -53,7 +51,7 @@ def exported(
 
     def of(checkpoint: Path) -> ExportedModel:
         digest = modelpath.open_model(checkpoint).digest
-        key = (digest, decode.precision, version(CTRANSLATE2.module), __version__)
+        key = (digest, decode.precision, engine_version, __version__)
         whole = checkpoint.resolve()  # "." has no name to put one beside
         place = whole.with_name(f"{whole.name}.{CTRANSLATE2.module}") / "-".join(key)
         if not place.is_dir():
@@ -78,6 +76,8 @@ def _export(trained: "Trained", place: Path, precision: str) -> None:
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
     """Hold the lock of all exports of a checkpoint; UserError (73) where none can be written."""
+    from filelock import FileLock, Timeout
+
     try:
         place.parent.mkdir(exist_ok=True)
         lock = FileLock(place.with_name(".lock"))

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -20,6 +19,7 @@ from nmt.config import RESTRICTIONS, Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
@@ -33,7 +33,11 @@ from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE
 
+# Tokens of the sources in a batch, which one thread searches for: threads that share one wait for
+# each other after every product, and took 5 to 25 times as long on two cores of a virtual machine.
+BATCH_TOKENS = 1024
 BY_NMT = "translate by nmt, with the model that was exported"
+NOTHING = Hypothesis([], 0.0, 0.0, finished=False)  # where an output may have no piece
 NOT_THERE = "its search is not restricted so"
 PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
 
@@ -118,66 +122,66 @@ class CTranslate2Engine:
         vocabularies = model.source.vocabulary, model.target.vocabulary
         self.before, self.after = prefixes(decode, *vocabularies)
         self.options = search_options(decode) | restrictions(model.naming, decode.unknown)
-        self.threads = threads or cpus.threads()
-        self.open = partial(
-            Reader,
-            str(model.directory),
-            device=device.type,
-            device_index=device.number or 0,
-            compute_type="default" if decode.precision == stored else decode.precision,
-        )
+        self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search
+        on_cpu = device.type == "cpu"
+        self.threads = (threads or cpus.threads()) if on_cpu else 1
+        self.batch_tokens = BATCH_TOKENS if on_cpu else decode.batch_tokens // decode.width(1)
         try:
-            self.reader = self.open(inter_threads=1, intra_threads=self.threads)
+            self.reader = Reader(
+                str(model.directory),
+                device=device.type,
+                device_index=device.number or 0,
+                compute_type="default" if decode.precision == stored else decode.precision,
+                inter_threads=self.threads,
+                intra_threads=1,
+            )
         except (RuntimeError, ValueError) as error:
             raise UserError(
                 f"{model.directory}: CTranslate2 cannot read it for {device} and "
                 f"decode.precision={decode.precision}: {' '.join(str(error).split())}"
             ) from None
 
-    @property
-    def parallel_batches(self) -> int:
-        """Batches that this device searches best at a time: one on each core, or 1 on a GPU."""
-        return cpus.cpus() if self.device.type == "cpu" else 1
+    parallel_batches = 1  # CTranslate2 divides each among its threads
 
     @property
     def most_workers(self) -> int:
-        """As many as it may have threads; 1 on a GPU."""
-        return self.threads if self.device.type == "cpu" else 1
+        """Two on CPUs: one searches, and the next batch waits for it; 1 on a GPU."""
+        return 2 if self.device.type == "cpu" else 1
 
     @contextmanager
     def workers(self, count: int) -> Iterator[Executor]:
-        """Its own threads, each with a batch, which share the weights; UserError on a GPU."""
+        """Threads that share its reader; UserError on a GPU."""
         if self.device.type != "cpu":
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
-        alone = self.reader
-        alone.unload_model()
-        self.reader = self.open(inter_threads=count, intra_threads=1)
         threads = ThreadPoolExecutor(count)
         try:
             yield threads
         finally:
             threads.shutdown(cancel_futures=True)
-            self.reader = alone
-            alone.load_model()
 
     def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find up to n_best hypotheses for each source; raises UserError (71) for want of memory.
 
-        Sources of one limit are searched together, so that none depends on others.
+        A call of CTranslate2 has one limit. Where it returns all hypotheses that ended a search,
+        and all ended before the limit of their source, it may have been any higher one: so all
+        sources are searched together, and those that came to their limits once more, with them.
+        No translation depends on others.
         """
         if any(source.prefix for source in sources):
             raise UserError(f"prefixes: not with CTranslate2; {BY_NMT}")
-        by_source: list[list[Hypothesis]] = [[] for _ in sources]
-        order = sorted(range(len(sources)), key=lambda place: sources[place].limit)
+        limits = [source.limit for source in sources]
+        found = {place: [NOTHING] for place, limit in enumerate(limits) if limit == 0}
+        rest = [place for place, limit in enumerate(limits) if limit > 0]
+        everything = [(max(limits), rest)] if rest and self.ranks_all else []
         with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
-            for limit, places in groupby(order, key=lambda place: sources[place].limit):
-                group = list(places)
-                batch = [sources[place] for place in group]
-                for place, hypotheses in zip(
-                    group, self._searched(batch, limit, n_best), strict=True
-                ):
-                    by_source[place] = hypotheses
-        return by_source
+            for place, hypotheses in self._searched(sources, everything, n_best):
+                longest, own = max(len(h.ids) for h in hypotheses), limits[place]
+                if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach
+                    found[place] = hypotheses
+            rest = sorted({*rest} - {*found}, key=limits.__getitem__)
+            by_limit = [(limit, [*some]) for limit, some in groupby(rest, limits.__getitem__)]
+            found.update(self._searched(sources, by_limit, n_best))
+        return [found[place][:n_best] for place in range(len(sources))]
 
     def cross_attention(
         self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
@@ -186,64 +190,42 @@ class CTranslate2Engine:
         raise UserError(f"alignments: not with CTranslate2; {BY_NMT}")
 
     def _searched(
-        self, sources: Sequence[Source], limit: int, n_best: int
-    ) -> Iterator[list[Hypothesis]]:
-        """The hypotheses of sources of one limit."""
-        options = self.options
-        beams = options["beam_size"] * options["patience"]
-        anew = options["length_penalty"] > 0  # all of them are ranked
-        results = self.reader.translate_batch(
-            [self._named(source) for source in sources],
-            **options | {"num_hypotheses": beams if anew else n_best, "return_scores": True},
-            **output_options(self.after, len(sources), limit + 1),  # eos, too
-        )
-        start = len(self.after)
-        found = [
-            [
-                (tuple(self.ids[name] for name in pieces[start:]), score)
-                for pieces, score in zip(result.hypotheses, result.scores, strict=True)
-            ]
-            for result in results
-        ]
-        cut = {  # hold one piece more; of several, one may be left
-            (source, ids[:limit]): 0.0
-            for source, outputs in enumerate(found)
-            for ids, _ in outputs
-            if len(ids) > limit
-        }
-        pairs = [(sources[source], ids) for source, ids in cut]
-        cut = dict(zip(cut, self._log_probs(pairs), strict=True))
-        for source, outputs in enumerate(found):
-            log_probs = {}
-            for ids, score in outputs:
-                if len(ids) <= limit:
-                    length = start + len(ids) + 1  # a language counts
-                    log_probs[ids, True] = score * length ** options["length_penalty"]
-                else:
-                    log_probs[ids[:limit], False] = cut[source, ids[:limit]]
-            hypotheses = [self._hypothesis(*output, p) for output, p in log_probs.items()]
-            yield sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)[:n_best]
+        self, sources: Sequence[Source], by_limit: Sequence[tuple[int, Sequence[int]]], n_best: int
+    ) -> Iterator[tuple[int, list[Hypothesis]]]:
+        """The hypotheses, best first, of the sources at some places, which have these limits.
 
-    def _hypothesis(self, ids: Sequence[int], finished: bool, log_prob: float) -> Hypothesis:
-        """One output with its score as nmt has it."""
-        length = len(self.after) + len(ids) + finished
+        All batches are started before the first is waited for.
+        """
+        count = self.options["beam_size"] * self.options["patience"] if self.ranks_all else n_best
+        options = self.options | {"num_hypotheses": count, "return_scores": True}
+        started: list[tuple[int, list[int], list[Any]]] = []
+        for limit, places in by_limit:
+            lengths = [len(sources[place].ids) for place in places]
+            parallel = -(-self.threads // len(by_limit))
+            for group in batches_of(lengths, self.batch_tokens, 1, parallel):
+                batch = [places[i] for i in group]
+                named = [self._named(sources[place]) for place in batch]
+                options |= output_options(self.after, len(batch), limit)
+                results = self.reader.translate_batch(named, asynchronous=True, **options)
+                started.append((limit, batch, results))
+        for limit, batch, results in started:
+            for place, result in zip(batch, results, strict=True):
+                outputs = result.result()
+                hypotheses = [
+                    self._hypothesis(
+                        [self.ids[name] for name in pieces[len(self.after) :]], limit, s
+                    )
+                    for pieces, s in zip(outputs.hypotheses, outputs.scores, strict=True)
+                ]
+                yield place, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
+
+    def _hypothesis(self, ids: list[int], limit: int, score: float) -> Hypothesis:
+        """One output with its score as nmt has it; of `limit` pieces, it counts as cut."""
+        finished = len(ids) < limit
+        length = len(self.after) + len(ids) + finished  # a language counts
+        log_prob = score * length ** self.options["length_penalty"]
         penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
-        return Hypothesis([*ids], log_prob / penalty, log_prob, finished)
-
-    def _log_probs(self, outputs: Sequence[tuple[Source, Sequence[int]]]) -> list[float]:
-        """The log-probabilities of outputs without eos; all in one call, which is far faster."""
-        if not outputs:
-            return []
-        before, names = len(self.after), self.model.naming.target
-        scored = self.reader.score_batch(
-            [self._named(source) for source, _ in outputs],
-            [[*self.after, *(names[number] for number in ids)] for _, ids in outputs],
-            max_input_length=0,
-        )
-        return [
-            sum(one.log_probs[before : before + len(ids)])
-            for one, (_, ids) in zip(scored, outputs, strict=True)
-        ]
+        return Hypothesis(ids, log_prob / penalty, log_prob, finished)
 
     def _named(self, source: Source) -> list[str]:
         """Its pieces; CTranslate2 adds eos itself."""

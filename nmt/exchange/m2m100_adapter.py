@@ -1,64 +1,47 @@
 """A model as an M2M100 or NLLB directory of Hugging Face: the way back of `transformers_read`.
 
-That family knows one form of model: norms before the sublayers, one matrix for all embeddings
+Such a model is one of Marian's with norms before the sublayers, one matrix for all embeddings
 without a bias, fairseq's sinusoids from position 2 on, and pieces for languages.
 """
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import safetensors.torch
 import torch
 
 from nmt.data.vocab import BOS, EOS
-from nmt.encodings.positions import Index
 from nmt.errors import UserError
-from nmt.exchange import (
-    card_code,
-    m2m100_tokens,
-    marian_weights,
-    transformers_config,
-    unshared,
-)
-from nmt.exchange.adapter import TRANSFORMERS, Adapter
-from nmt.exchange.transformers_config import M2M100Config, to_m2m100_config
+from nmt.exchange import card_code, m2m100_tokens, transformers_config
+from nmt.exchange.marian_adapter import MarianAdapter
+from nmt.exchange.transformers_config import M2M100Config
 from nmt.exchange.transformers_scorer import M2M100Scorer
 from nmt.modeldir import Trained
-from nmt.storage import manifest
-
-NEAREST = "export --to ctranslate2"
 
 
-class M2M100Adapter(Adapter):
+class M2M100Adapter(MarianAdapter):
     """Models of the form that `transformers_read.m2m100` reads."""
 
-    library = TRANSFORMERS
     title = "Hugging Face transformers (M2M100, NLLB)"
-    on_hub = "transformers"
+    engine = "M2M100"
     has_languages = True
+    required: Mapping[str, object] = {**MarianAdapter.required, "norm": "pre", "tie": "all"}
+    SINUSOIDS, table = M2M100Config.SINUSOIDS, 1024
+    numberings = staticmethod(m2m100_tokens.numberings)
+    config = staticmethod(transformers_config.to_m2m100_config)
 
     def __init__(self, trained: Trained) -> None:
         """Raises UserError for a model that such a directory cannot hold."""
         super().__init__(trained)
-        shape, decode = trained.settings.model, trained.settings.decode
-        output = trained.model.output
-        both = decode.source_language, decode.target_language
-        layout, denominator, start = M2M100Config.SINUSOIDS
-        fairseqs = (Index(start=start), denominator, layout)
+        output, decode = trained.model.output, trained.settings.decode
+        languages = decode.source_language, decode.target_language
         bias = output.bias.clone()
         bias[BOS] = 0
         for wrong, what, why in (
-            *(
-                (
-                    unshared.sinusoids_of(trained.model.sites[site]) != fairseqs,
-                    f"encoding of the {site}",
-                    f"positions are the sinusoids of fairseq, from {start} on",
-                )
-                for site in ("encoder", "decoder")
+            (
+                None in languages,
+                "decode.source_language and target_language",
+                "they are never null",
             ),
-            (shape.norm != "pre", f"model.norm={shape.norm}", "norms come before sublayers"),
-            (shape.tie != "all", f"model.tie={shape.tie}", "all embeddings are one matrix"),
-            (not shape.source_eos, "model.source_eos=false", "the end of a source is read"),
-            (None in both, "decode.source_language and target_language", "they are never null"),
             (bias.any(), "output.bias", "there is none (trainer.freeze=[output.bias] leaves it)"),
             (
                 not torch.equal(output.weight[BOS], output.weight[EOS]),
@@ -67,34 +50,23 @@ class M2M100Adapter(Adapter):
             ),
         ):
             if wrong:
-                raise UserError(f"{what}: cannot be exported to M2M100, where {why}; {NEAREST}")
-        unshared.refuse(trained.settings, trained.model, "M2M100")
-        segmenter = unshared.plain_sentencepiece(
-            trained.source.segmenter, "M2M100", "knows pieces of SentencePiece alone"
-        )
-        self.ids = m2m100_tokens.ids_of(trained.source.vocabulary)
-        self.files = m2m100_tokens.to_files(segmenter, self.ids.vocabulary, [str(n) for n in both])
-        self.tokenizer = m2m100_tokens.kind_of(self.files)
+                raise UserError(
+                    f"{what}: cannot be exported to M2M100, where {why}; export --to ctranslate2"
+                )
+        vocabulary, names = self.source.vocabulary, [str(name) for name in languages]
+        self.tokenizer = m2m100_tokens.to_files(self.segmenters[0], vocabulary, names)
+        self.tokenizer_class = m2m100_tokens.kind_of(self.tokenizer)
 
-    def written(self, directory: Path, precision: str) -> M2M100Scorer:
-        """Make the directory; the precision is float32."""
-        settings = self.trained.settings
-        generation = transformers_config.to_generation(settings.decode, self.ids, positions=1024)
-        files = self.files | {
-            "config.json": manifest.dump(to_m2m100_config(settings.model, self.ids)),
-            "generation_config.json": manifest.dump(generation),
-        }
-        directory.mkdir()
-        for name, data in files.items():
-            (directory / name).write_bytes(data)
-        order = torch.arange(settings.model.dim)
-        tensors = marian_weights.to_theirs(
-            self.trained.model, settings.model, order, self.ids, self.ids
-        )
-        safetensors.torch.save_file(tensors, directory / "model.safetensors", {"format": "pt"})
-        return M2M100Scorer(directory, settings.decode, self.ids, self.tokenizer)
+    def scorer(self, directory: Path) -> M2M100Scorer:
+        """Open the directory."""
+        decode = self.trained.settings.decode
+        return M2M100Scorer(directory, decode, self.source, self.tokenizer_class)
+
+    def tokenizer_files(self) -> Iterator[tuple[str, bytes]]:
+        """Those of the tokenizer."""
+        yield from self.tokenizer.items()
 
     def code(self, place: str) -> str:
         """Lines for the tokenizer and M2M100ForConditionalGeneration."""
-        classes = ("M2M100ForConditionalGeneration", self.tokenizer)
+        classes = ("M2M100ForConditionalGeneration", self.tokenizer_class)
         return card_code.program(self.trained, "transformers", place, None, classes)

@@ -71,6 +71,11 @@ def kind_of(files: Container[str]) -> str:
     return "M2M100Tokenizer" if PIECES in files else "NllbTokenizer"
 
 
+def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
+    """Their ids of the vocabularies of both sides."""
+    return [*map(ids_of, vocabularies)]
+
+
 def ids_of(vocabulary: Vocabulary) -> MarianIds:
     """Their ids of a vocabulary whose first piece is <s>."""
     others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))

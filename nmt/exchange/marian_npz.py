@@ -12,7 +12,7 @@ import yaml
 from torch import Tensor
 
 from nmt.config import Decode, Model
-from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import transformers_config
 from nmt.exchange.files import read_bytes
@@ -25,7 +25,7 @@ CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
 MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
 LOGIT_BIAS = "decoder_ff_logit_out_b"
-POSITIONS = ("halves", "tensor2tensor")  # layout and denominator of its sinusoids, from 0 on
+SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "tensor2tensor", 0)  # and their start
 _TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
     "all": {"Wemb": "model.shared.weight"},
     "target": {
@@ -123,7 +123,7 @@ def positions(count: int, dim: int) -> Tensor:
     The converters of transformers and CTranslate2 take those of the paper instead, whose
     frequencies are others.
     """
-    return sinusoids(torch.arange(count), dim, *POSITIONS)  # type: ignore[arg-type]
+    return sinusoids(torch.arange(count), dim, *SINUSOIDS[:2])
 
 
 def names(shape: Model) -> Iterator[tuple[str, str]]:

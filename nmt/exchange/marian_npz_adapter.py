@@ -1,14 +1,10 @@
 """A model as a directory of Marian itself: the way back of `marian_npz_read.read`."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nmt.errors import UserError
-from nmt.exchange import (
-    marian_ids,
-    marian_npz,
-    marian_weights,
-)
+from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
@@ -21,7 +17,8 @@ class MarianNpzAdapter(MarianAdapter):
     """Models with Marian's own sinusoids, whose decoder starts from a zero vector."""
 
     library, title, on_hub = CTRANSLATE2, "Marian", None
-    denominator, target_bos = marian_npz.POSITIONS[1], False
+    required: Mapping[str, object] = {**MarianAdapter.required, "target_bos": False}
+    SINUSOIDS = marian_npz.SINUSOIDS
     numberings = staticmethod(marian_ids.without_padding)
 
     def __init__(self, trained: Trained) -> None:
@@ -36,14 +33,9 @@ class MarianNpzAdapter(MarianAdapter):
         return MarianNpzScorer(directory / NAME, decode, self.source, self.target)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
-        """The files (name, bytes) of the directory."""
-        shape = self.trained.settings.model
-        sides = (self.source, self.target)
-        theirs = marian_weights.to_theirs(self.trained.model, shape, self.order, *sides)
-        options = marian_npz.to_options(shape, [side.pad for side in sides])
-        yield NAME, marian_npz.write(marian_npz.from_hugging_face(theirs, shape), options)
+        """The files (name, bytes) of the directory, but for the weights."""
         models = [segmenter.model for segmenter in self.segmenters]
-        ids = [side.to_json(padding=False) for side in sides]
+        ids = [side.to_json(padding=False) for side in (self.source, self.target)]
         kind, vocabularies = "spm", models
         if ids != [*map(marian_ids.of_sentencepiece, models)]:
             kind, vocabularies = "yml", [*map(marian_ids.dump_lines, ids)]
@@ -54,6 +46,13 @@ class MarianNpzAdapter(MarianAdapter):
         search = marian_npz.to_search(self.trained.settings.decode)
         files = {"models": [NAME], "vocabs": names, "relative-paths": True}
         yield "decoder.yml", marian_npz.dump({**files, **search})
+
+    def write_weights(self, directory: Path) -> None:
+        """Make their file."""
+        shape = self.trained.settings.model
+        options = marian_npz.to_options(shape, [self.source.pad, self.target.pad])
+        tensors = marian_npz.from_hugging_face(self.tensors(), shape)
+        (directory / NAME).write_bytes(marian_npz.write(tensors, options))
 
     def code(self, place: str) -> None:
         """None: Marian is a program."""

@@ -11,11 +11,7 @@ from typing import Any
 
 from nmt.data.marian import MarianSegmenter
 from nmt.errors import Exit, UserError
-from nmt.exchange import (
-    marian_ids,
-    marian_npz,
-    marian_weights,
-)
+from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.files import read_bytes, sentencepiece
 from nmt.exchange.marian_ids import MarianIds
@@ -47,7 +43,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     ]
     source, target = (_ids(v) for v in vocabularies)
     overrides = [
-        *sinusoids(*marian_npz.POSITIONS),
+        *sinusoids(*marian_npz.SINUSOIDS),
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
     ]
     shape = config.shape() | {"target_bos": False}

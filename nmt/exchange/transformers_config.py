@@ -143,9 +143,11 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
     }
 
 
-def to_m2m100_config(shape: Model, ids: MarianIds) -> dict[str, Any]:
-    """The keys of config.json for a model of ours."""
-    values = to_config(shape, ids, ids, positions=1024)
+def to_m2m100_config(
+    shape: Model, source: MarianIds, target: MarianIds, positions: int
+) -> dict[str, Any]:
+    """The same for M2M100 and NLLB."""
+    values = to_config(shape, source, target, positions)
     for key in ("decoder_vocab_size", "share_encoder_decoder_embeddings", "normalize_embedding"):
         del values[key]
     return values | {

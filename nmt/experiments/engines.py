@@ -46,11 +46,10 @@ def load(
     """Read run or model directories, or one that nmt-export wrote for CTranslate2.
 
     `threads` are those of the whole process. Torch is imported, and set up, for models of this
-    toolkit alone. `workers`: processes that search, or threads of CTranslate2 for a batch each;
-    None: as many as pay for the text. `engine` is one of ENGINES; None: nmt, or CTranslate2 for
-    what was exported. What is asked of it are `changes` of decode, and
-    `needs`, names of what CTranslate2 cannot do. Raises UserError for an exported model among
-    others, and what `modeldir.load` raises.
+    toolkit alone. `workers`: processes that search, or threads of CTranslate2; None: as many as pay
+    for the text. `engine` is one of ENGINES; None: nmt, or CTranslate2 for what was exported. What
+    is asked of it are `changes` of decode, and `needs`, names of what CTranslate2 cannot do. Raises
+    UserError for an exported model among others, and what `modeldir.load` raises.
     """
     exports = [path for path in paths if ctranslate2_engine.is_exported(Path(path))]
     if exports and engine == "nmt":
@@ -75,6 +74,7 @@ def load(
     others = len(paths) > 1
     if found := _by_ctranslate2(engine, device, others, needs, find):
         model, place = found
+        threads = threads if workers in (None, 1) else workers
         return LoadedModels(
             model,
             [],

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nmt.config import Settings
 from nmt.data.grouping import by_length
-from nmt.decode import scheduler
+from nmt.decode import scheduler, torch_engine
 from nmt.decode.notes import Note, Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
@@ -250,19 +250,18 @@ class Device:
 
 
 @pytest.mark.parametrize(
-    ("batches", "most", "asked", "forks", "gigabytes", "expected"),
+    ("batches", "most", "asked", "gigabytes", "expected"),
     [
-        (1, 4, None, True, 64, 1),  # a small text
-        (2, 4, None, True, 64, 1),
-        (3, 4, None, True, 64, 3),
-        (9, 4, None, True, 64, 4),
-        (2, 2, None, True, 64, 2),
-        (1, 2, None, True, 64, 1),
-        (9, 1, None, True, 64, 1),  # one thread, or a GPU
-        (9, 4, None, False, 64, 1),  # other threads are at work
-        (90, 64, None, True, 16, 16),  # a gigabyte for each
-        (9, 4, 1, True, 64, 1),
-        (1, 1, 3, False, 1, 3),  # as was asked for
+        (1, 4, None, 64, 1),  # a small text
+        (2, 4, None, 64, 1),
+        (3, 4, None, 64, 3),
+        (9, 4, None, 64, 4),
+        (2, 2, None, 64, 2),
+        (1, 2, None, 64, 1),
+        (9, 1, None, 64, 1),  # one thread, or a GPU
+        (90, 64, None, 16, 16),  # a gigabyte for each
+        (9, 4, 1, 64, 1),
+        (1, 1, 3, 1, 3),  # as was asked for
     ],
 )
 def test_how_many_workers_there_are(
@@ -270,11 +269,9 @@ def test_how_many_workers_there_are(
     batches: int,
     most: int,
     asked: int | None,
-    forks: bool,
     gigabytes: int,
     expected: int,
 ) -> None:
-    monkeypatch.setattr(scheduler, "may_fork", lambda: forks)
     monkeypatch.setattr(scheduler, "memory_of", lambda: gigabytes * 2**30)
     some: Any = Device(most)
     with Scheduler(some, asked) as job:
@@ -285,9 +282,18 @@ def test_how_many_workers_there_are(
         else:
             job.start(batches)
             assert not job.running
-            if most > 1 and asked is None and forks and gigabytes > 1:  # a later window may pay
+            if most > 1 and asked is None and gigabytes > 1:  # a later window may pay
                 with pytest.raises(UserError, match="were asked for"):
                     job.start(99)
+
+
+def test_no_worker_starts_by_itself_where_another_thread_may_hold_a_lock(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch_engine, "usable_threads", lambda: 4)
+    for forks, expected in ((True, 4), (False, 1)):
+        monkeypatch.setattr(torch_engine, "may_fork", lambda value=forks: value)
+        assert Translator.of(trained(), decode()).engine.most_workers == expected
 
 
 def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -138,7 +138,7 @@ def test_an_export_is_for_its_checkpoint_its_precision_and_its_versions(
     modeldir.save(loaded, saved)
     assert run(saved, *engine) == Exit.OK
     assert len(exports) == 3
-    monkeypatch.setattr(ctranslate2_cache, "version", lambda package: "99")
+    monkeypatch.setattr("ctranslate2.__version__", "99")
     assert run(saved, *engine) == Exit.OK
     assert len(exports) == len({*exports}) == 4 and sorted(exports) == cache_of(saved)
 

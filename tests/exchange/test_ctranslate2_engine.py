@@ -25,7 +25,6 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, ctranslate2_adapter, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
-from nmt.machine.cpus import cpus
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.exchange.test_ctranslate2_export import made
@@ -140,10 +139,11 @@ def test_scores_have_the_length_penalty_that_was_asked_for(
     assert checked > 20
 
 
-def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("alpha", [0.0, 0.7])
+def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(alpha: float, tmp_path: Path) -> None:
     endless = certain("encoding=none", ends=-60)
     decode = replace(
-        endless.settings.decode, beam_size=2, alpha=0.0, max_length_ratio=0.5, max_length_offset=3
+        endless.settings.decode, beam_size=2, alpha=alpha, max_length_ratio=0.5, max_length_offset=3
     )
     ours, theirs = both(endless, exported(endless, tmp_path / "made"), decode)
     mine = translated(theirs, LINES)
@@ -155,6 +155,26 @@ def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(tmp_path: Path) ->
     agree(mine, alone)
     scores = [best.score for best, *_ in translated(ours, LINES)]
     assert [best.score for best, *_ in mine] == pytest.approx(scores, rel=0.2)
+
+
+def test_sources_of_several_limits_are_searched_together_as_alone(
+    model: Trained, place: Path
+) -> None:
+    decode = replace(
+        model.settings.decode, beam_size=3, alpha=0.7, max_length_ratio=1.0, max_length_offset=1
+    )
+    _, theirs = both(model, place / "made", decode)
+    together = translated(theirs, LINES, 3)
+    agree(together, [translated(theirs, [line], 3)[0] for line in LINES])
+    cut = [not each.finished for found in together for each in found]
+    assert 0 < sum(cut) < len(cut), "some come to their limit, and some do not"
+
+
+def test_where_no_piece_is_allowed_there_is_none(model: Trained, place: Path) -> None:
+    decode = replace(model.settings.decode, max_length_ratio=0.2, max_length_offset=0)
+    _, theirs = both(model, place / "made", decode)
+    (nothing, *_), (one, *_) = translated(theirs, ["ein", LINES[0]])
+    assert nothing == Translation("", 0.0, (), finished=False) and len(one.ids) == 3
 
 
 @pytest.mark.parametrize("too_long", ["split", "truncate", "refuse"])
@@ -195,15 +215,14 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     )
     engine = several.engine
     assert isinstance(engine, CTranslate2Engine)
-    assert (engine.parallel_batches, engine.most_workers) == (cpus(), 1)
+    assert engine.reader.num_translators == engine.threads == 3
     expected = list(alone.translate(lines, 2))
-    for _ in range(2):  # its model is there again
+    for _ in range(2):
         assert list(several.translate(lines, 2, read_ahead=True)) == expected
-        assert engine.reader.num_translators == 1 and engine.reader.model_is_loaded
     running = several.translate(lines)
     next(running)
-    assert engine.reader.num_translators == 3
     running.close()
+    assert engine.most_workers == 2, "beside another thread, too"
     engine.device = DeviceName("meta")
     with pytest.raises(UserError, match=r"^3 workers: meta searches for one process; take 1"):
         several.texts(lines)

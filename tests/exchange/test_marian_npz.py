@@ -317,7 +317,7 @@ def test_models_of_our_own_that_marian_cannot_compute_are_refused(
 
 def test_models_of_marian_do_not_go_to_hugging_face(models: Path, tmp_path: Path) -> None:
     trained = importing.read(models / "opus").trained
-    with pytest.raises(UserError, match=r"target_bos=false: .* export --to marian-npz, or --to"):
+    with pytest.raises(UserError, match=r"target_bos=false: .* export --to marian-npz, or exp"):
         exporting.export(trained, tmp_path / "made", LINES, to="marian")
 
 
