@@ -8,6 +8,7 @@ from nmt.compare.report import (
     BucketScores,
     ComparedSystem,
     PartShares,
+    Report,
     Score,
     Share,
     SystemScores,
@@ -158,3 +159,14 @@ def marks_of(
         deviations=any(score.deviation is not None for score in scores),
         published=any(score.published is not None for score in scores),
     )
+
+
+def seeds_note(report: Report) -> str:
+    """What the intervals say of seeds of training."""
+    runs = [len(system.runs) for system in report.systems]
+    degrees = sum(max(0, count - 1) for count in runs)
+    if not degrees:
+        return "seeds of training are held fixed"
+    apart = ", that of single runs held fixed" if 1 in runs else ""
+    of = "degree" if degrees == 1 else "degrees"
+    return f"and over seeds, by their pooled deviation with {degrees} {of} of freedom{apart}"

@@ -89,7 +89,7 @@ class Score:
     mean: float  # over seeds
     deviation: float | None  # standard deviation over seeds (n - 1); None for one seed
     seeds: list[float]  # by run
-    low: float  # 95% interval of the mean: bootstrap over the pairs, seeds held fixed
+    low: float  # 95% interval of the mean: `scoring`
     high: float
     p: float | None  # paired bootstrap of the means against the first system; None: few pairs
     published: float | None = None  # the same cell in the paper

@@ -1,8 +1,8 @@
 """Scores of translations by source length: means over seeds, their intervals, paired tests.
 
-The interval and the test are about the pairs of the test set: each bootstrap draw of lines scores
-the runs of all seeds, and the mean over them is one sample. Seeds are held fixed; how far they lie
-apart is measured by the deviation. With one seed each this is the usual test of two systems.
+The interval and the test are about the pairs of the test set and, where systems have several runs,
+about other seeds: each bootstrap draw of lines scores the runs of all seeds, and `seeds.over_seeds`
+makes a sample of their mean. With one seed each this is the usual test of two systems.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -27,6 +27,7 @@ from nmt.compare.report import (
     SystemScores,
 )
 from nmt.compare.scores import Scorer, length_ratio, scorers, select
+from nmt.compare.seeds import over_seeds
 from nmt.compare.significance import interval, p_value, resampled
 from nmt.machine.pool import executor, in_order
 
@@ -172,24 +173,31 @@ def _cells(
     """All systems on some lines; an empty bucket is never scored."""
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
-    samples = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
+    by_run = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
+    drawn = [[next(by_run) for _ in runs] for runs in counts]
+    samples = {
+        scorer.name: over_seeds(
+            [np.array([run[scorer.name] for run in runs]) for runs in drawn], bootstrap.seed
+        )
+        for scorer in used
+    }
     baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first
     cells = []
-    for runs, far in zip(counts, beyond, strict=True):
-        sampled_runs = [next(samples) for _ in runs]
+    for s, (runs, far) in enumerate(zip(counts, beyond, strict=True)):
         scores: dict[str, Score] = {}
         for scorer in used:
             seeds = [scorer.score(_sum(run[scorer.name][lines])) for run in runs]
             mean = fmean(seeds)
-            sampled = np.mean([run[scorer.name] for run in sampled_runs], axis=0)  # [samples]
-            p = None
+            sampled, p = samples[scorer.name][s], None
             if scorer.name not in baseline:
                 baseline[scorer.name] = mean, sampled
             elif len(lines) >= TESTED:
                 base, base_sampled = baseline[scorer.name]
                 p = p_value(base_sampled, sampled, mean - base)
             deviation = stdev(seeds) if len(seeds) > 1 else None
-            scores[scorer.name] = Score(mean, deviation, seeds, *interval(sampled), p)
+            most = 100.0 if scorer.higher_is_better else None
+            ends = interval(np.clip(sampled, 0.0, most))  # a deviation of seeds knows no bounds
+            scores[scorer.name] = Score(mean, deviation, seeds, *ends, p)
         ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
         cells.append(SystemScores(scores, ratio, far))
     return cells

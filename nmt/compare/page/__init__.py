@@ -69,7 +69,7 @@ def environment() -> Environment:
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
         *(conclusion.conclude, rows_of, notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
-        *(charts.learning_charts, notation.over_runs, text.deviating),
+        *(charts.learning_charts, notation.over_runs, notation.seeds_note, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
         *(panels.attention_panels, best_of, labels, sections, settings),
     ]

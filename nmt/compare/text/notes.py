@@ -1,6 +1,6 @@
 """How to read the numbers of a report, as far as their marks occur; the same for every layout."""
 
-from nmt.compare.notation import BEYOND, STAR, count, marks_of
+from nmt.compare.notation import BEYOND, STAR, count, marks_of, seeds_note
 from nmt.compare.report import FEW, REFERENCE, SIGNIFICANT, SOURCE, TESTED, Report
 
 
@@ -12,7 +12,7 @@ def notes_of(report: Report) -> list[str]:
     marks = marks_of(row for test in report.tests for row in test.rows)
     notes = [
         f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
-        "seeds of training are held fixed."
+        f"{seeds_note(report)}."
     ]
     if marks.tested:
         notes.append(
