@@ -21,16 +21,11 @@ class WeightsAdapter(Adapter):
         """Raises UserError for a model that CTranslate2 cannot express."""
         super().__init__(trained)
         self._sites = ctranslate2_spec.positions(trained.settings, trained.model, LONGEST)
-        both = names(trained.source.vocabulary, trained.target.vocabulary)
         vocabularies = trained.source.vocabulary, trained.target.vocabulary
-        self._prefixes = prefixes(trained.settings.decode, *vocabularies)
-        limits = [
-            most and most - len(prefix)
-            for most, prefix in zip(
-                (self._sites[s].limit for s in STACKS), self._prefixes, strict=True
-            )
-        ]
-        self.naming = Naming(*both, *limits)
+        languages = prefixes(trained.settings.decode, *vocabularies)
+        tables = [self._sites[stack].limit for stack in STACKS]
+        source, target = (t and t - len(own) for t, own in zip(tables, languages, strict=True))
+        self.naming = Naming(*names(*vocabularies), source, target, *languages)
 
     def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
         """Make a directory of CTranslate2's own files, and open it."""
@@ -40,7 +35,7 @@ class WeightsAdapter(Adapter):
         spec.save(str(directory))
         computed_in = "float32" if precision == "float32" else "default"
         decode = self.trained.settings.decode
-        return CTranslate2Scorer(directory, self.naming, decode, computed_in, self._prefixes)
+        return CTranslate2Scorer(directory, self.naming, decode, computed_in)
 
 
 class CTranslate2Adapter(WeightsAdapter):

@@ -24,7 +24,7 @@ from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
-from nmt.exchange.ctranslate2_options import output_options, restrictions, search_options
+from nmt.exchange.ctranslate2_options import output_options, search_options
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
@@ -88,7 +88,7 @@ def load(path: Path) -> ExportedModel:
     right_for = sealed.json(CERTIFICATE)["right_for"]
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
     longest = [None if most is None else most + 1 for most in pieces]
-    naming = Naming(*names(sides[0].vocabulary, sides[1].vocabulary), *longest)
+    naming = Naming(*names(sides[0].vocabulary, sides[1].vocabulary), longest[0], longest[1])
     return ExportedModel(
         path, settings, sides[0], sides[1], sealed.json("facts.json"), naming, sealed.digest
     )
@@ -118,10 +118,9 @@ class CTranslate2Engine:
         stored = model.settings.decode.precision
         self.source_limit = model.naming.longest_source
         self.target_limit = model.naming.longest_target
-        self.ids = {name: number for number, name in enumerate(model.naming.target)}
-        vocabularies = model.source.vocabulary, model.target.vocabulary
-        self.before, self.after = prefixes(decode, *vocabularies)
-        self.options = search_options(decode) | restrictions(model.naming, decode.unknown)
+        before, after = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
+        self.naming = replace(model.naming, before=before, after=after)
+        self.options = search_options(self.naming, decode)
         self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search
         on_cpu = device.type == "cpu"
         self.threads = (threads or cpus.threads()) if on_cpu else 1
@@ -204,17 +203,15 @@ class CTranslate2Engine:
             parallel = -(-self.threads // len(by_limit))
             for group in batches_of(lengths, self.batch_tokens, 1, parallel):
                 batch = [places[i] for i in group]
-                named = [self._named(sources[place]) for place in batch]
-                options |= output_options(self.after, len(batch), limit)
+                named = [self.naming.of_source(sources[place].ids[:-1]) for place in batch]
+                options |= output_options(self.naming, len(batch), limit)
                 results = self.reader.translate_batch(named, asynchronous=True, **options)
                 started.append((limit, batch, results))
         for limit, batch, results in started:
             for place, result in zip(batch, results, strict=True):
                 outputs = result.result()
                 hypotheses = [
-                    self._hypothesis(
-                        [self.ids[name] for name in pieces[len(self.after) :]], limit, s
-                    )
+                    self._hypothesis(self.naming.target_ids(pieces), limit, s)
                     for pieces, s in zip(outputs.hypotheses, outputs.scores, strict=True)
                 ]
                 yield place, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
@@ -222,14 +219,10 @@ class CTranslate2Engine:
     def _hypothesis(self, ids: list[int], limit: int, score: float) -> Hypothesis:
         """One output with its score as nmt has it; of `limit` pieces, it counts as cut."""
         finished = len(ids) < limit
-        length = len(self.after) + len(ids) + finished  # a language counts
+        length = len(self.naming.after) + len(ids) + finished  # a language counts
         log_prob = score * length ** self.options["length_penalty"]
         penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
         return Hypothesis(ids, log_prob / penalty, log_prob, finished)
-
-    def _named(self, source: Source) -> list[str]:
-        """Its pieces; CTranslate2 adds eos itself."""
-        return [*self.before, *(self.model.naming.source[number] for number in source.ids[:-1])]
 
 
 def refuse(decode: Decode) -> None:

@@ -1,7 +1,9 @@
 """CTranslate2's names of the ids and weights of a model, for both directions."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from nmt.config import Decode, Model
 from nmt.data.languages import language_id
@@ -27,13 +29,32 @@ LAYER = {  # part of a layer -> ours; several maps of one input are one there, r
 }
 
 
-class Naming(NamedTuple):
+@dataclass(frozen=True)
+class Naming:
     """CTranslate2's names of our ids, and the longest lines that its tables are right for."""
 
-    source: list[str]  # by our ids
+    source: list[str]  # by our ids; empty of one that it does not have
     target: list[str]
     longest_source: int | None  # ids, eos included; None: any
     longest_target: int | None  # likewise, bos included
+    before: Sequence[str] = ()  # names before each source: its language, if there is one
+    after: Sequence[str] = ()  # likewise before each target
+
+    def of_source(self, ids: Iterable[int]) -> list[str]:
+        """The names that it reads; without eos, which it adds itself."""
+        return [*self.before, *(self.source[i] for i in ids)]
+
+    def of_target(self, ids: Iterable[int]) -> list[str]:
+        """The names of an output."""
+        return [*self.after, *(self.target[i] for i in ids)]
+
+    def target_ids(self, output: Sequence[str]) -> list[int]:
+        """The way back of `of_target`."""
+        return [self._ids[name] for name in output[len(self.after) :]]
+
+    @cached_property
+    def _ids(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.target)}
 
 
 def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:

@@ -1,6 +1,5 @@
 """The options with which CTranslate2 searches as nmt does."""
 
-from collections.abc import Sequence
 from typing import Any
 
 from nmt.config import Decode
@@ -15,17 +14,7 @@ LONGEST = 2048  # tokens that tables of positions are written for, where the enc
 PATIENCE = 2
 
 
-def restrictions(naming: Naming, unknown: str) -> dict[str, Any]:
-    """Options with which `translate_batch` chooses among the same outputs as nmt does."""
-    return {
-        "suppress_sequences": [[naming.target[i]] for i in (PAD, BOS)],
-        "disable_unk": unknown != "allow",
-        "min_decoding_length": 0,  # by default 1: no output is empty
-        "max_input_length": 0,  # all of it: by default what is beyond 1,024 is not read
-    }
-
-
-def search_options(decode: Decode) -> dict[str, Any]:
+def search_options(naming: Naming, decode: Decode) -> dict[str, Any]:
     """How `translate_batch` must search to find what nmt finds, but for the limit of its length.
 
     With a length penalty that CTranslate2 does not have, it is to give all hypotheses and their
@@ -36,6 +25,10 @@ def search_options(decode: Decode) -> dict[str, Any]:
     patience = PATIENCE if penalised else 1
     anew = is_ranked_anew(decode)
     return {
+        "suppress_sequences": [[naming.target[i]] for i in (PAD, BOS) if naming.target[i]],
+        "disable_unk": decode.unknown != "allow",
+        "min_decoding_length": 0,  # by default 1: no output is empty
+        "max_input_length": 0,  # all of it: by default what is beyond 1,024 is not read
         "beam_size": beam,
         "patience": patience,
         "length_penalty": decode.alpha if penalised else 0,
@@ -49,10 +42,10 @@ def is_ranked_anew(decode: Decode) -> bool:
     return decode.beam_size > 1 and decode.alpha > 0 and decode.length_penalty == "wu"
 
 
-def output_options(before: Sequence[str], sources: int, limit: int) -> dict[str, Any]:
+def output_options(naming: Naming, sources: int, limit: int) -> dict[str, Any]:
     """Options with which the outputs of so many sources follow a language, if there is one.
 
     `limit`: of pieces, to which CTranslate2 counts those before an output, too.
     """
-    prefix = {"target_prefix": [list(before)] * sources} if before else {}
-    return {"max_decoding_length": limit + len(before)} | prefix
+    prefix = {"target_prefix": [naming.of_target([])] * sources} if naming.after else {}
+    return {"max_decoding_length": limit + len(naming.after)} | prefix

@@ -41,10 +41,9 @@ class MarianNpzScorer(CTranslate2Scorer):
             converter.convert(f"{work}/converted")
             both = Naming(naming[0], naming[1], None, None)  # Marian's positions have no end
             super().__init__(Path(work) / "converted", both, decode)
-        self._choices["suppress_sequences"] = []  # it has neither PAD nor BOS
         self.options = {}  # Marian translates with the directory, not CTranslate2
 
 
 def _names(side: MarianIds) -> list[str]:
-    """A name for each of our ids."""
+    """A name for each of our ids; it has neither PAD nor BOS."""
     return ["", "", EOS_PIECE, UNK_PIECE, *(f"p{i}" for i in range(len(side.order) - 2))]
