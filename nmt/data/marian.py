@@ -27,9 +27,7 @@ class MarianSegmenter(Unigram):
         return self._processor.decode(pieces)
 
 
-def language_codes(segmenter: object, vocabulary: Vocabulary) -> dict[str, int]:
+def language_codes(vocabulary: Vocabulary) -> dict[str, int]:
     """The ids of the codes, one of which each source of a multilingual model begins with."""
-    if not isinstance(segmenter, MarianSegmenter):
-        return {}
     pieces = enumerate(vocabulary.to_json(), start=SPECIALS)
     return {piece: i for i, piece in pieces if CODE.fullmatch(piece)}

@@ -4,13 +4,13 @@ import logging
 from typing import Any, Protocol
 
 from nmt.config import WORDS, Decode, Settings, tags_of
-from nmt.data.marian import CODE, language_codes
+from nmt.data.marian import MarianSegmenter, language_codes
 from nmt.data.side import Side
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, parts_of, tag_and_rest
-from nmt.decode.sources import LENGTH, Source, SourceReader
+from nmt.decode.sources import LENGTH, Source, SourceReader, within_table
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modelfiles import USUAL_LENGTH
@@ -47,24 +47,16 @@ class LineReader(SourceReader):
 
     def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
         super().__init__(sides.source.segmenter, sides.settings, engine, decode.reads_lengths)
-        self.side, self.target, self.decode, self.engine = (
-            sides.source,
-            sides.target,
-            decode,
-            engine,
-        )
+        self.side, self.target = sides.source, sides.target
+        self.decode, self.engine = decode, engine
         self.longest_trained: int | None = sides.facts["longest_source"]
-        self.codes = (
-            {}
-            if decode.source_language
-            else language_codes(sides.source.segmenter, sides.source.vocabulary)
-        )
-        known = filter(CODE.fullmatch, sides.source.vocabulary.to_json())
-        self.tags = frozenset([*tags_of(sides.settings.data), *known])
+        codes, tags = language_codes(self.side.vocabulary), tags_of(sides.settings.data)
+        self.tags = frozenset([*tags, *codes])
+        needs_code = isinstance(self.segmenter, MarianSegmenter) and not decode.source_language
+        self.codes = codes if needs_code else {}  # one of which a source begins with
         corpora = getattr(sides.settings.data, "corpora", {}).values()
         if corpora and all(corpus.tag for corpus in corpora):  # no source was without
-            tags = tags_of(sides.settings.data)
-            self.codes |= {tag: sides.source.ids(tag)[0] for tag in tags}
+            self.codes |= {tag: self.side.ids(tag)[0] for tag in tags}
         self.splitter = None if decode.split == "lines" else self._splitter()
         self._warned = False  # of an unfit prefix
 
@@ -93,17 +85,12 @@ class LineReader(SourceReader):
     @property
     def longest(self) -> int:
         """The most pieces that a source may have, without eos."""
-        table, most = self.engine.source_limit, self.decode.max_source
-        return most if table is None else min(most, table - 1)
+        return within_table(self.decode.max_source, self.engine.source_limit)
 
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
-        return self._in_table(limit)
-
-    def _in_table(self, limit: int) -> int:
-        table = self.engine.target_limit  # bos, or eos, and the pieces
-        return limit if table is None else min(limit, table - 1)
+        return within_table(limit, self.engine.target_limit)
 
     def read(self, line: ParallelLine, notes: Notes) -> list[Source]:
         """One source, several if the line is split, none if its translation is left empty."""
@@ -133,11 +120,10 @@ class LineReader(SourceReader):
         pieces = len(source.ids) - 1
         if self.decode.length != "forced":
             limit = self.limit(pieces)
-            return source._replace(
-                limit=limit, least=min(limit, int(self.decode.min_length_ratio * pieces))
-            )
+            least = min(limit, int(self.decode.min_length_ratio * pieces))
+            return source._replace(limit=limit, least=least)
         length = max(*source.columns[LENGTH], len(source.prefix))
-        limit = self._in_table(length)
+        limit = within_table(length, self.engine.target_limit)
         return source._replace(limit=limit, least=limit, forced=limit == length)
 
     def _sources(

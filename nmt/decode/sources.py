@@ -27,6 +27,11 @@ class Source(NamedTuple):
     protected: ProtectedLine = ProtectedLine("", ())  # the same, as the model reads it
 
 
+def within_table(pieces: int, table: int | None) -> int:
+    """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
+    return pieces if table is None else min(pieces, table - 1)
+
+
 class ColumnRequirements(Protocol):
     """The columns that a model or an engine reads."""
 

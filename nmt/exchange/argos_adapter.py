@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.marian import CODE
+from nmt.data.marian import language_codes
 from nmt.data.side import Side
 from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
@@ -118,7 +118,7 @@ def _refuse(trained: Trained) -> None:
         unshared.plain_sentencepiece(side.segmenter, "Argos Translate", why)
         for side in (trained.source, trained.target)
     )
-    if prefix := next(filter(CODE.fullmatch, trained.source.vocabulary.to_json()), None):
+    if prefix := next(iter(language_codes(trained.source.vocabulary)), None):
         raise UserError(
             f"{prefix} in a line: cannot be exported to Argos Translate, which would cut it into "
             "pieces; a package has one target language"

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nmt.data.bpe import Bpe
-from nmt.data.marian import CODE, MarianSegmenter
+from nmt.data.marian import CODE, MarianSegmenter, language_codes
 from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.unigram import Unigram
@@ -28,7 +28,7 @@ NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads 
 
 def markdown(code: str, trained: Trained) -> str:
     """The lines with one that calls them, and what one has to know of them."""
-    codes = [*filter(CODE.fullmatch, trained.source.vocabulary.to_json())]
+    codes = [*language_codes(trained.source.vocabulary)]
     example = " ".join([*codes[:1], EXAMPLE])
     text = f"```python\n{code}\n\n\nprint(translate({_literal(example)}))\n```\n"
     if codes:

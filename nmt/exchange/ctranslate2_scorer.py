@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Decode
+from nmt.decode.sources import within_table
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import CTRANSLATE2, Output
 from nmt.exchange.ctranslate2_names import Naming
@@ -24,8 +25,7 @@ def options(naming: Naming, decode: Decode) -> dict[str, Any]:
     """
     longest = MOST if naming.longest_source is None else naming.longest_source - 1
     limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
-    if naming.longest_target is not None:
-        limit = min(limit, naming.longest_target - 1)
+    limit = within_table(limit, naming.longest_target)
     return search_options(naming, decode) | output_options(naming, 1, limit)
 
 

@@ -6,6 +6,7 @@ from random import Random
 from nmt.data.side import Side
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import SPECIALS
+from nmt.decode.sources import within_table
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import EngineScorer, SampleLine
 from nmt.modeldir import Trained
@@ -55,8 +56,7 @@ def choose_samples(
 def output_limit(trained: Trained, pieces: int) -> int:
     """The most pieces of a translation of so many."""
     table = trained.model.limits(training=False).target
-    most = int(RATIO * pieces) + ROOM
-    return most if table is None else min(most, table - 1)
+    return within_table(int(RATIO * pieces) + ROOM, table)
 
 
 def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:
