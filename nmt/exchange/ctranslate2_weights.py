@@ -101,15 +101,12 @@ def fill(
     for name, order, module in (
         ("encoder/embeddings_0", source, model.source_embedding),
         ("decoder/embeddings", target, model.target_embedding),
+        ("decoder/projection", target, model.output),
     ):
-        rows = files.tensor(f"{name}/weight")
-        scaled = files.number(f"{name.split('/')[0]}/scale_embeddings", 1)
-        _copy(files, name, module.weight, _rows(files, name, rows, order) / (
-            1 if scaled else model.scale))  # fmt: skip
-    name = "decoder/projection"
-    _copy(
-        files, name, model.output.weight, _rows(files, name, files.tensor(f"{name}/weight"), target)
-    )
+        rows = _rows(files, name, files.tensor(f"{name}/weight"), order)
+        if module is not model.output and not files.number(f"{name[:7]}/scale_embeddings", 1):
+            rows = rows / model.scale
+        _copy(files, name, module.weight, rows)
     bias = _bias(files, name, len(target))
     _copy(files, name, model.output.bias, _rows(files, name, bias, target))
     for name, modules in weights(model, shape):
