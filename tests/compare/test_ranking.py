@@ -11,6 +11,7 @@ from nmt.compare import text
 from nmt.compare.ranking import Ranking
 from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
 from nmt.compare.scoring import Bootstrap, TranslatedTest
+from nmt.compare.text.notes import notes_of
 from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(130)
@@ -149,3 +150,11 @@ def test_a_system_that_did_not_translate_has_no_place(four: Ranking) -> None:
     rows = [replace(row, cells=[absent, *row.cells[1:]]) for row in four.test.rows]
     test = replace(four.test, rows=rows)
     assert labels(Ranking(replace(four.report, tests=[test]), test)) == ["good", "middle", "tie"]
+
+
+def test_updates_are_claimed_of_no_system_whose_runs_are_unknown() -> None:
+    systems = [system(name) for name in WRONG]
+    known = replace(
+        made(systems=systems).report, systems=[systems[0], replace(systems[1], runs=[])]
+    )
+    assert f"{systems[0].label}: trained for 640 updates." in notes_of(known)

@@ -39,14 +39,14 @@ def notes_of(report: Report) -> list[str]:
 def _budgets(report: Report) -> list[str]:
     """The updates of all runs, and a warning if some had more than others."""
     runs = [(system.label, run.step) for system in report.systems for run in system.runs]
-    if not runs:
-        return []
-    if len(steps := {step for _, step in runs}) == 1:
-        return [f"Every model was trained for {count(steps.pop())} updates."]
-    budgets = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
-    return [
-        f"Warning: systems were trained for different numbers of updates: {', '.join(budgets)}."
-    ]
+    if len(steps := {step for _, step in runs}) > 1:
+        budgets = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
+        return [
+            f"Warning: systems were trained for different numbers of updates: {', '.join(budgets)}."
+        ]
+    labels = ", ".join(dict.fromkeys(label for label, _ in runs))
+    who = "Every model was" if all(system.runs for system in report.systems) else f"{labels}:"
+    return [f"{who} trained for {count(step)} updates." for step in steps]
 
 
 def _signatures(report: Report) -> list[str]:
