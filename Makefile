@@ -9,9 +9,10 @@ SHOW = $(filter --list --dry-run --help,$(RECIPE))
 TRAIN ?=
 PEERS ?= data/peers
 BENCH ?=
+LONGTEXT ?=
 MUTATIONS ?=
 
-.PHONY: help install demo wmt19-deen wmt19-zhen test check slow mutations processors oracles bench docs lint wheel clean
+.PHONY: help install demo wmt19-deen wmt19-zhen longtext test check slow mutations processors oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -31,6 +32,9 @@ wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 	$(BIN)/nmt-recipe wmt19_zhen $(RECIPE)
 	$(if $(SHOW),,$(BIN)/nmt-train experiment=table1 scale=wmt19 run=R9,R10 seed=1 runs=$(RUNS) $(TRAIN))
+
+longtext: $(VENV)/installed ## go on with the runs of docs/longtext/plan.md; LONGTEXT="--manuals DIR --scan DIR", or --list
+	$(BIN)/python -m scripts.longtext $(RUNS)/longtext $(LONGTEXT)
 
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them

@@ -1,11 +1,13 @@
 """Turn SCAN's files into the parallel text that `experiment=scan` reads.
 
-    python scripts/scan.py tasks_train_length.txt tasks_test_length.txt DIR
+    python scripts/scan.py tasks_train_length.txt tasks_test_length.txt DIR [--longest 26]
     nmt-train -m experiment=scan data.root=DIR encoding=A,B,... runs=runs/scan
     nmt-evaluate RUN ... --rank --metric exact --lengths reference
 
 SCAN: Lake and Baroni (2018), https://github.com/brendenlake/SCAN. A line of it is
 `IN: jump twice OUT: I_JUMP I_JUMP`; the same with a tab between the two sides is read, too.
+--longest N takes both files together and splits them anew (Newman et al. 2020): all commands of up
+to N actions are trained on, and all longer ones are the test set.
 """
 
 import argparse
@@ -44,8 +46,13 @@ def command(argv: list[str]) -> None:
     parser.add_argument("train", type=Path, help="SCAN's training file of a split")
     parser.add_argument("test", type=Path, help="SCAN's test file of the same split")
     parser.add_argument("directory", type=Path, help="made if need be")
+    parser.add_argument("--longest", type=int, metavar="N", help="actions of training, at most")
     asked = parser.parse_args(argv)
     seen, test = read(asked.train), read(asked.test)
+    if asked.longest is not None:
+        both, seen, test = [*seen, *test], [], []
+        for pair in both:
+            (seen if len(pair.action.split()) <= asked.longest else test).append(pair)
     train = [pair for pair in seen if not is_dev(pair)]
     dev = [pair for pair in seen if is_dev(pair)]
     for name, pairs in (("train", train), ("dev", dev), ("test", test)):

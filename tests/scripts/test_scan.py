@@ -35,6 +35,19 @@ def test_all_pairs_arrive_once_side_by_side(tmp_path: Path) -> None:
     assert 3 <= len(pairs["dev"]) <= 20
 
 
+def test_both_files_are_split_anew_by_length(tmp_path: Path) -> None:
+    for name, lines in (("a.txt", LINES[:150]), ("b.txt", LINES[150:])):
+        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
+    files = [str(tmp_path / name) for name in ("a.txt", "b.txt", "out")]
+    assert scan.main([*files, "--longest", "170"]) == 0
+    lengths = {
+        name: {len(line.split()) for line in read(tmp_path / "out" / f"{name}.action")}
+        for name in ("train", "dev", "test")
+    }
+    assert lengths["train"] | lengths["dev"] == set(range(1, 171))
+    assert lengths["test"] == set(range(171, 201))
+
+
 def test_the_development_set_depends_on_the_pairs_not_on_their_order(tmp_path: Path) -> None:
     made(tmp_path, LINES, LINES[:1])
     first = set(read(tmp_path / "out" / "dev.command"))
