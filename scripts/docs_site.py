@@ -25,7 +25,7 @@ ROOT = Path(__file__).parent.parent
 NAVIGATION = {  # caption in the margin -> its pages
     "Tasks": ("train", "translate", "evaluate", "exchange", "gpu", "commands", "options"),
     "Encodings": ("encodings", "encoding-cards", "adding-an-encoding"),
-    "Findings": ("results", "paper", "related-work", "speed", "log"),
+    "Findings": ("results", "longtext/plan", "paper", "related-work", "speed", "log"),
     "Code": ("python", "architecture", "upgrade", "contributing", "changelog"),
 }
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys

@@ -16,7 +16,7 @@ LISTED = [page for pages in docs_site.NAVIGATION.values() for page in pages]
 
 
 def test_the_margin_lists_every_page() -> None:
-    written = {Path(page).stem for page in PAGES if page.startswith("docs/")}
+    written = {page[len("docs/") : -len(".md")] for page in PAGES if page.startswith("docs/")}
     assert len(set(LISTED)) == len(LISTED)
     assert {*LISTED, "index"} == written | {*docs_site.MADE, "encoding-cards"}
     assert all(page in docs_site.start() for page in LISTED)
@@ -76,7 +76,7 @@ def test_it_builds_without_a_warning_and_asks_no_other_server(tmp_path: Path) ->
     pytest.importorskip("sphinx", reason="the extra docs is not installed")
     assert docs_site.main([str(tmp_path)]) == 0
     pages = {path.stem: path.read_text(encoding="utf-8") for path in tmp_path.glob("*.html")}
-    assert {*LISTED, "index"} <= set(pages)
+    assert all((tmp_path / f"{page}.html").exists() for page in [*LISTED, "index"])
     shown = {path.stem for path in (tmp_path / "encoding").glob("*.html")}
     assert shown == set(options_of("encoding"))
     loaded = re.compile(r"<(?:script|link|img)[^>]+(?:src|href)=\"(?:https?:)?//")
