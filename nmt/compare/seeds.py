@@ -22,7 +22,7 @@ def over_seeds(scores: Sequence[Floats], seed: int) -> list[Floats]:
 
     Of two to five seeds, whose scores deviate three times as much as the mean of the lines,
     intervals cover the truth in 95 % of trials or more, and two systems that do not differ have
-    p < 0.05 in 2 to 5 %. Runs drawn with replacement give 74 to 90 % and 10 to 26 %. Where one
+    p < 0.05 in 2 to 6 %. Runs drawn with replacement give 74 to 90 % and 10 to 26 %. Where one
     system deviates twice as much as the other, its intervals cover in 89 to 94 %, and p errs as
     before (simulated).
     """
