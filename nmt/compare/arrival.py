@@ -2,12 +2,12 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from statistics import fmean
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmt.compare.report import Share
+from nmt.compare.seeds import over_seeds
 from nmt.compare.significance import interval, resampled
 
 ORDER = 6
@@ -44,22 +44,34 @@ def arrived(expected: Counter[str], output: Counter[str]) -> int:
     return sum(min(count, output[gram]) for gram, count in expected.items())
 
 
-def lost(expected: Counter[str], outputs: Sequence[Counter[str]]) -> float:
-    """How many of the n-grams expected do not stand in an output; a mean over outputs."""
-    return expected.total() - fmean(arrived(expected, output) for output in outputs)
+def lost(expected: Counter[str], output: Counter[str]) -> int:
+    """How many of the n-grams expected do not stand in an output."""
+    return expected.total() - arrived(expected, output)
 
 
-def pooled_share(counts: Floats, samples: int, seed: int) -> Share | None:
-    """The share that the first column is of the second, over all lines; None of nothing.
+def sampled_share(counts: Floats, samples: int, seed: int) -> Floats:
+    """The share that the first column is of the second: of all lines, then of draws of lines.
 
-    The interval is of a bootstrap over the lines. Draws of nothing tell nothing, and are left out.
+    [1 + samples]. A draw of nothing tells nothing, and has the share of all lines.
     """
-    if not counts.size or not counts[:, 1].sum():
-        return None
-    part, whole = counts.sum(axis=0)
-    sums = resampled(counts, samples, seed)
-    sums = sums[sums[:, 1] > 0]
-    return Share(float(part / whole), *interval(sums[:, 0] / sums[:, 1]))
+    sums = np.concatenate([counts.sum(axis=0, keepdims=True), resampled(counts, samples, seed)])
+    shares = sums[:, 0] / np.maximum(sums[:, 1], 1)
+    return np.where(sums[:, 1] > 0, shares, shares[0])
+
+
+def pooled_shares(
+    systems: Sequence[Sequence[Floats]], samples: int, seed: int
+) -> list[Share | None]:
+    """The mean share of each system's runs, lines of [part, whole] pooled; None of nothing.
+
+    Intervals are of a bootstrap over the lines and over seeds.
+    """
+    known = [s for s, runs in enumerate(systems) if runs and runs[0][:, 1].sum()]
+    values = [np.array([sampled_share(run, samples, seed) for run in systems[s]]) for s in known]
+    shares: list[Share | None] = [None] * len(systems)
+    for s, runs, drawn in zip(known, values, over_seeds(values, seed), strict=True):
+        shares[s] = Share(float(runs[:, 0].mean()), *interval(np.clip(drawn[1:], 0, 1)))
+    return shares
 
 
 def lost_share(
@@ -67,7 +79,8 @@ def lost_share(
 ) -> Share | None:
     """The share of the references' n-grams that do not stand in the outputs, lines pooled."""
     counts = [
-        [lost(expected, [ngrams(output)]), expected.total()]
+        [lost(expected, ngrams(output)), expected.total()]
         for expected, output in zip(map(ngrams, references), outputs, strict=True)
     ]
-    return pooled_share(np.array(counts), samples, seed)
+    (share,) = pooled_shares([[np.array(counts).reshape(-1, 2)]], samples, seed)
+    return share

@@ -3,23 +3,25 @@
 from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nmt.compare.arrival import Floats, distinctive_ngrams, lost, ngrams
+from nmt.compare.arrival import Floats, distinctive_ngrams, lost, ngrams, sampled_share
 from nmt.compare.report import LossParts, Share
 from nmt.compare.scoring import Bootstrap, TranslatedTest
-from nmt.compare.significance import interval, resampled
+from nmt.compare.seeds import over_seeds
+from nmt.compare.significance import interval
+
+COLUMNS = 5  # of the counts of a line
+CAUSES = ("end", "place", "content")  # differences of shares
 
 
 def loss_parts(
-    test: TranslatedTest,
-    longest: int | None,
-    free: Sequence[Sequence[str]],
-    forced: Sequence[Sequence[str]],
-    bootstrap: Bootstrap,
-) -> LossParts | None:
-    """What is lost of lines longer than any in training, and why; None where that is not known.
+    test: TranslatedTest, forced: Sequence[Sequence[Sequence[str]]], bootstrap: Bootstrap
+) -> list[LossParts | None]:
+    """What each system loses of lines longer than any in its training, and why.
 
-    That is where no line is longer, or all are, without forced search or the trained length.
+    `forced` (system, run -> lines) are translations with forced lengths. None where no line is
+    longer, or all are, without forced search or the trained length.
 
     The lost share of some lines is that of their references' character 6-grams that do not stand
     in the translations (`arrival`). The beginning of a reference is as much of it as the trained
@@ -34,7 +36,7 @@ def loss_parts(
     - content: the lost share of the beginnings with forced lengths, less `within`.
 
     So end + place + content = beyond - within. Intervals are of a bootstrap over the pairs, lines
-    within and beyond drawn apart, runs held fixed (means over them).
+    within and beyond drawn apart, and over seeds (`seeds.over_seeds`).
 
     What this cannot separate: forcing tells the model how long the reference is, and whatever else
     follows from that counts as `end`; an output that is too long has more room for n-grams to
@@ -42,53 +44,89 @@ def loss_parts(
     so that a beginning counts as arrived wherever in the output it stands; long lines may be harder
     in other ways than by length, which counts as `content`.
     """
-    if longest is None or not forced:
-        return None
-    assert test.lengths is not None, "a trained length is known in the unit of the lengths"
-    is_beyond = [length > longest for length in test.lengths]
-    if all(is_beyond) or not any(is_beyond):
-        return None
-    counts_within, counts_beyond = list[list[float]](), list[list[float]]()
-    for i, (reference, length) in enumerate(zip(test.references, test.lengths, strict=True)):
-        free_ngrams = [ngrams(run[i]) for run in free]
-        whole = ngrams(reference)
-        if not is_beyond[i]:
-            counts_within.append([lost(whole, free_ngrams), whole.total()])
+    counts = list[list[Floats]]()
+    for free, same, longest in zip(test.hypotheses, forced, test.longest_trained, strict=True):
+        runs = zip(free, same, strict=True) if same and longest is not None else []
+        lengths, most = test.lengths or [], longest or 0
+        counts.append([loss_counts(test.references, lengths, most, *pair) for pair in runs])
+    parts: list[LossParts | None] = [None] * len(counts)
+    known = [s for s, runs in enumerate(counts) if runs and all(map(divisible, runs))]
+    sampled = sampled_parts([counts[s] for s in known], bootstrap.samples, bootstrap.seed)
+    for s, by_name in zip(known, sampled, strict=True):
+        shares = {
+            name: Share(float(mean), *interval(np.clip(drawn, -1 if name in CAUSES else 0, 1)))
+            for name, (mean, *drawn) in by_name.items()
+        }
+        parts[s] = LossParts(pairs=int(_beyond(counts[s][0]).sum()), **shares)
+    return parts
+
+
+def loss_counts(
+    references: Sequence[str],
+    lengths: Sequence[int],
+    longest: int,
+    free: Sequence[str],
+    forced: Sequence[str],
+) -> Floats:
+    """Counts of one run's lines, from which all parts follow: [lines, COLUMNS].
+
+    Of the reference's 6-grams: those lost by free search, all; and of lines longer than `longest`,
+    the trained length: those lost with forced lengths; of the beginning, those lost with forced
+    lengths, and all. Of the other lines the last three are -1.
+    """
+    counts = []
+    for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
+        whole, output, forced_output = map(ngrams, (reference, *outputs))
+        of_whole = [lost(whole, output), whole.total()]
+        if length <= longest:
+            counts.append([*of_whole, -1, -1, -1])
             continue
-        forced_ngrams = [ngrams(run[i]) for run in forced]
         letters = "".join(reference.split())
         cut = round(len(letters) * longest / length)
         beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
-        counts_beyond.append(
-            [
-                *(lost(whole, free_ngrams), lost(whole, forced_ngrams), whole.total()),
-                *(lost(beginning, forced_ngrams), beginning.total()),
-            ]
-        )
-    within, beyond = np.array(counts_within), np.array(counts_beyond)
-    if not within[:, 1].sum() or not beyond[:, 4].sum():
-        return None
-    values = _parts(within.sum(0, keepdims=True), beyond.sum(0, keepdims=True))
-    sums = resampled(within, bootstrap.samples, bootstrap.seed)
-    sums_beyond = resampled(beyond, bootstrap.samples, bootstrap.seed + 1)  # independent
-    known = (sums[:, 1] > 0) & (sums_beyond[:, 4] > 0)  # a draw may have no n-gram at all
-    sampled = _parts(sums[known], sums_beyond[known])
-    parts = {name: Share(float(values[name][0]), *interval(sampled[name])) for name in values}
-    return LossParts(pairs=len(beyond), **parts)
+        of_beginning = [lost(beginning, forced_output), beginning.total()]
+        counts.append([*of_whole, lost(whole, forced_output), *of_beginning])
+    return np.array(counts, dtype=np.float64).reshape(-1, COLUMNS)
 
 
-def _parts(within: Floats, beyond: Floats) -> dict[str, Floats]:
-    """The lost shares and their differences, from sums of counts by sample.
+def divisible(counts: Floats) -> bool:
+    """Whether there are lines both within and beyond the trained length, and text to lose."""
+    beyond = _beyond(counts)
+    return bool(counts[~beyond, 1].sum() and counts[beyond, 4].sum())
 
-    within: lost, all; beyond: lost, lost with forced lengths, all; of beginnings: lost, all.
+
+def sampled_parts(
+    systems: Sequence[Sequence[Floats]], samples: int, seed: int
+) -> list[dict[str, Floats]]:
+    """The parts of each system's loss, from the counts of its runs: name -> [1 + samples].
+
+    First the mean over its runs, then samples of it over lines and seeds.
     """
-    share_within = within[:, 0] / within[:, 1]
-    share_beyond, share_forced = beyond[:, 0] / beyond[:, 2], beyond[:, 1] / beyond[:, 2]
-    share_of_beginnings = beyond[:, 3] / beyond[:, 4]
+    by_run = [[_parts_of_run(counts, samples, seed) for counts in runs] for runs in systems]
+    parts: list[dict[str, Floats]] = [{} for _ in systems]
+    for name in ("within", "beyond", *CAUSES):
+        values = [np.array([run[name] for run in runs]) for runs in by_run]
+        drawn = over_seeds([runs[:, 1:] for runs in values], seed)
+        for s, runs in enumerate(values):
+            parts[s][name] = np.concatenate([runs[:, 0].mean(keepdims=True), drawn[s]])
+    return parts
+
+
+def _beyond(counts: Floats) -> NDArray[np.bool_]:
+    """Which lines are longer than any in training."""
+    return counts[:, 2] >= 0
+
+
+def _parts_of_run(counts: Floats, samples: int, seed: int) -> dict[str, Floats]:
+    """The parts of one run: of all its lines, and of draws."""
+    beyond = counts[_beyond(counts)]
+    within = sampled_share(counts[~_beyond(counts), :2], samples, seed)
+    columns = (0, 1), (2, 1), (3, 4)  # the same draws of lines, independent of those within
+    free, forced, beginning = (sampled_share(beyond[:, c], samples, seed + 1) for c in columns)
     return {
-        "within": share_within,
-        "beyond": share_beyond,
-        "end": share_beyond - share_forced,
-        "place": share_forced - share_of_beginnings,
-        "content": share_of_beginnings - share_within,
+        "within": within,
+        "beyond": free,
+        "end": free - forced,
+        "place": forced - beginning,
+        "content": beginning - within,
     }

@@ -57,6 +57,11 @@ def interval(score: Score | None) -> str:
     return EMPTY if score is None else f"[{score.low:.1f}, {score.high:.1f}]"
 
 
+def ranks(score: Score) -> str:
+    """The best and the worst rank, `2-4`, or the only one."""
+    return EMPTY if score.ranks is None else "-".join(map(str, sorted({*score.ranks})))
+
+
 def percent(share: float | None) -> str:
     """A share of 1 in percent, as `3.4`."""
     return EMPTY if share is None else f"{100 * share:.1f}"

@@ -93,6 +93,7 @@ class Score:
     high: float
     p: float | None  # paired bootstrap of the means against the first system; None: few pairs
     published: float | None = None  # the same cell in the paper
+    ranks: list[int] | None = None  # the best and the worst among the systems, 95%; None: alone
 
     @property
     def significant(self) -> bool:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from nmt.compare import buckets
 from nmt.compare.buckets import Bucket
+from nmt.compare.ranks import rank_intervals
 from nmt.compare.report import (
     ALL,
     FEW,
@@ -181,6 +182,10 @@ def _cells(
         )
         for scorer in used
     }
+    ranks = {
+        scorer.name: rank_intervals(samples[scorer.name], scorer.higher_is_better)
+        for scorer in (used if len(counts) > 1 else ())
+    }
     baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first
     cells = []
     for s, (runs, far) in enumerate(zip(counts, beyond, strict=True)):
@@ -197,7 +202,8 @@ def _cells(
             deviation = stdev(seeds) if len(seeds) > 1 else None
             most = 100.0 if scorer.higher_is_better else None
             ends = interval(np.clip(sampled, 0.0, most))  # a deviation of seeds knows no bounds
-            scores[scorer.name] = Score(mean, deviation, seeds, *ends, p)
+            of_rank = list(ranks[scorer.name][s]) if ranks else None
+            scores[scorer.name] = Score(mean, deviation, seeds, *ends, p, ranks=of_rank)
         ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
         cells.append(SystemScores(scores, ratio, far))
     return cells

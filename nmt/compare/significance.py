@@ -3,6 +3,8 @@
 Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -48,3 +50,16 @@ def p_value(baseline: Floats, other: Floats, observed: float) -> float:
     # A hair of tolerance: rounding must not turn an exact tie into evidence.
     extreme = int(np.count_nonzero(by_chance >= abs(observed) - 1e-9))
     return (extreme + 1) / (len(differences) + 1)
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """p-values of several planned tests, corrected so that all of them together err as one may.
+
+    Holm (1979), A Simple Sequentially Rejective Multiple Test Procedure.
+    """
+    corrected, least = dict[int, float](), 0.0
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    for done, test in enumerate(order):
+        least = max(least, min(1.0, (len(order) - done) * p_values[test]))
+        corrected[test] = least
+    return [corrected[test] for test in range(len(p_values))]

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from nmt.compare.arrival import arrived, distinctive_ngrams, ngrams, pooled_share
+from nmt.compare.arrival import arrived, distinctive_ngrams, ngrams, pooled_shares
 from nmt.compare.report import (
     FEW,
     BucketScores,
@@ -55,13 +55,16 @@ def repetition(lines: Sequence[str], n: int = 4) -> float | None:
     """
     if n < 1:
         raise ValueError(f"n={n}: must be at least 1")
-    repeats = total = 0
-    for line in lines:
-        words = line.split()
-        grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
-        repeats += len(grams) - len(set(grams))
-        total += len(grams)
-    return repeats / total if total else None
+    counts = [repeats_of(line, n) for line in lines]
+    total = sum(grams for _, grams in counts)
+    return sum(repeats for repeats, _ in counts) / total if total else None
+
+
+def repeats_of(line: str, n: int = 4) -> tuple[int, int]:
+    """How many n-grams of white-space words stood earlier in a line, and how many it has."""
+    words = line.split()
+    grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    return len(grams) - len(set(grams)), len(grams)
 
 
 def dropped_halves(hypotheses: Sequence[str], parts: JoinedParts) -> list[bool | None]:
@@ -136,25 +139,29 @@ def by_place(test: TranslatedTest, bootstrap: Bootstrap) -> list[PlaceScores]:
     for size in sorted(set(sizes) - {0, 1}):
         lines = [i for i, parts in enumerate(sizes) if parts == size]
         for place in range(size):
-            cells = [
-                _part_shares([[run[i][place] for i in lines] for run in runs], bootstrap)
-                for runs in counts
-            ]
+            systems = [[[run[i][place] for i in lines] for run in runs] for runs in counts]
             few = len(lines) < FEW
+            cells = _part_shares(systems, bootstrap)
             places.append(PlaceScores(size, place + 1, len(lines), few, cells))
     return places
 
 
-def _part_shares(runs: Sequence[Sequence[PartCounts]], bootstrap: Bootstrap) -> PartShares:
-    """The shares of one part: lines pooled, means over runs."""
-    if not runs:
-        return PartShares(None, None, None)
-    counts = np.array([[part[:3] for part in run] for run in runs], dtype=np.float64)
-    counts = counts.mean(axis=0)  # [lines, 3]
-    omitted = mean_of_known(mean_of_known(part.left_out for part in run) for run in runs)
-    share = pooled_share(counts[:, :2], bootstrap.samples, bootstrap.seed)
-    _, expected, surplus = counts.sum(axis=0)
-    return PartShares(share, omitted, float(surplus / expected) if expected else None)
+def _part_shares(
+    systems: Sequence[Sequence[Sequence[PartCounts]]], bootstrap: Bootstrap
+) -> list[PartShares]:
+    """The shares of one part by each system: lines pooled, means over runs."""
+    counts = [
+        [np.array([part[:3] for part in run], dtype=np.float64) for run in runs] for runs in systems
+    ]
+    shares = pooled_shares(
+        [[run[:, :2] for run in runs] for runs in counts], bootstrap.samples, bootstrap.seed
+    )
+    cells = []
+    for runs, of_system, share in zip(systems, counts, shares, strict=True):
+        omitted = mean_of_known(mean_of_known(part.left_out for part in run) for run in runs)
+        _, expected, surplus = sum((run.sum(axis=0) for run in of_system), start=np.zeros(3))
+        cells.append(PartShares(share, omitted, float(surplus / expected) if expected else None))
+    return cells
 
 
 def with_signs(scored: ScoredTest, test: TranslatedTest, bootstrap: Bootstrap) -> ScoredTest:

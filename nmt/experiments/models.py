@@ -96,12 +96,23 @@ def with_losses(
     bootstrap: Bootstrap,
     options: EvaluationOptions,
 ) -> ScoredTest:
-    """The scored test with why its systems lose what they lose beyond their trained lengths.
-
-    Translates again, with lengths forced to those of the references.
-    """
+    """The scored test with why its systems lose what they lose beyond their trained lengths."""
     if not options.lost:
         return scored
+    forced_lines = with_forced_lengths(read_test, test, systems, options)
+    return replace(scored, losses=loss_parts(test, forced_lines, bootstrap))
+
+
+def with_forced_lengths(
+    read_test: ReadTest,
+    test: TranslatedTest,
+    systems: Sequence[System],
+    options: EvaluationOptions,
+) -> list[list[list[str]]]:
+    """Translations with lengths forced to those of the references: system, run -> lines.
+
+    No run of a system whose loss cannot be divided into its parts, which is said.
+    """
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
     for s, system in enumerate(systems):
@@ -117,11 +128,7 @@ def with_losses(
         for s, files in read_test.columns.items()
     }
     (forced_lines,) = _translations([read_test._replace(columns=columns)], forced_systems, options)
-    losses = [
-        loss_parts(test, *of_system, bootstrap)
-        for of_system in zip(test.longest_trained, test.hypotheses, forced_lines, strict=True)
-    ]
-    return replace(scored, losses=losses)
+    return forced_lines
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:

@@ -19,12 +19,13 @@ STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C rais
 
 
 class LoggedCommand(NamedTuple):
-    """One nmt-train: its arguments, and the file that gets its output."""
+    """One process: its arguments, and the file that gets its output."""
 
     name: str
     arguments: Sequence[str]
     log: Path
     gpu: str | None = None  # the one that it may see; None: as this process does
+    module: str = "nmt.cli.train"
 
 
 def gpus() -> list[str]:
@@ -45,7 +46,7 @@ def start(command: LoggedCommand) -> subprocess.Popen[bytes]:
         environment["CUDA_VISIBLE_DEVICES"] = command.gpu
     with command.log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", "nmt.cli.train", *command.arguments],
+            [sys.executable, "-m", command.module, *command.arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,

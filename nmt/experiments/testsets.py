@@ -208,18 +208,15 @@ def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles
     return ParallelFiles(name, about, *paths)
 
 
-def join_toy(sources: Sequence[str], references: Sequence[str], limit: int) -> joined.Joined:
-    """Join pairs of sentences of the embedded grammar, none longer than `limit` words.
+def join_toy(
+    sources: Sequence[str], references: Sequence[str], limit: int, k: int = 2
+) -> joined.Joined:
+    """Join each k sentences of the embedded grammar, none longer than `limit` words.
 
     What comes out is a sentence of the grammar again, and its reference the right one (tested).
     """
     from nmt.data.toy import together, words
 
     short = [pair for pair in zip(sources, references, strict=True) if len(words(pair[0])) <= limit]
-    linked = [
-        half
-        for first, second in zip(short[::2], short[1::2], strict=False)
-        for half in together(first, second)
-    ]
-    linked += short[len(linked) :]
-    return joined.join([s for s, _ in linked], [r for _, r in linked])
+    linked = [part for i in range(0, len(short), k) for part in together(*short[i : i + k])]
+    return joined.join([s for s, _ in linked], [r for _, r in linked], k)

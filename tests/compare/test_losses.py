@@ -26,6 +26,15 @@ def test() -> TranslatedTest:
     return TranslatedTest(references, [], lengths=lengths, longest_trained=[10])
 
 
+def of_one(
+    test: TranslatedTest, free: list[list[str]], forced: list[list[str]], longest: int | None = 10
+) -> LossParts | None:
+    """The parts of one system, by its runs."""
+    of_test = test._replace(hypotheses=[free], longest_trained=[longest])
+    (parts,) = loss_parts(of_test, [forced], BOOTSTRAP)
+    return parts
+
+
 def parts_of(test: TranslatedTest, free: Any, forced: Any) -> LossParts:
     """The parts where `free(words)` and `forced(words)` translate the words of long lines."""
 
@@ -35,7 +44,7 @@ def parts_of(test: TranslatedTest, free: Any, forced: Any) -> LossParts:
             for line, length in zip(test.references, test.lengths or (), strict=True)
         ]
 
-    parts = loss_parts(test, 10, [translated(free)], [translated(forced)], BOOTSTRAP)
+    parts = of_one(test, [translated(free)], [translated(forced)])
     assert parts is not None and parts.pairs == 40
     assert all(share.low <= share.mean <= share.high for share in shares_of(parts))
     total = parts.end.mean + parts.place.mean + parts.content.mean
@@ -80,7 +89,7 @@ def test_shares_by_plain_loops_and_means_over_runs(test: TranslatedTest) -> None
     """Free search gives half of the words in one run, all in the other; forced all, without one."""
     halves = [" ".join(line.split()[:5]) for line in test.references]
     without = [" ".join(line.split()[1:]) for line in test.references]
-    parts = loss_parts(test, 10, [halves, test.references], [without, without], BOOTSTRAP)
+    parts = of_one(test, [halves, test.references], [without, without])
     assert parts is not None
 
     def lost(lines: list[int], hypotheses: list[str], beginning: bool) -> tuple[int, int]:
@@ -117,21 +126,36 @@ def test_shares_by_plain_loops_and_means_over_runs(test: TranslatedTest) -> None
 @pytest.mark.parametrize("longest", [9, 20])
 def test_nothing_without_lines_on_both_sides(test: TranslatedTest, longest: int) -> None:
     runs = [test.references]
-    assert loss_parts(test, longest, runs, runs, BOOTSTRAP) is None
-    assert loss_parts(test, None, runs, runs, BOOTSTRAP) is None
-    assert loss_parts(test, 10, runs, [], BOOTSTRAP) is None
+    assert of_one(test, runs, runs, longest) is None
+    assert of_one(test, runs, runs, None) is None
+    assert of_one(test, runs, []) is None
 
 
 def test_nothing_without_any_n_gram() -> None:
     test = TranslatedTest(["a b", "c d e"], [], lengths=[2, 3])
-    assert loss_parts(test, 2, [["a", "b"]], [["a", "b"]], BOOTSTRAP) is None
+    assert of_one(test, [["a", "b"]], [["a", "b"]], 2) is None
 
 
 def test_a_draw_may_be_of_lines_without_n_grams() -> None:
     test = TranslatedTest(["", "abcdefghijklmnop", ""], [], lengths=[0, 1, 3])
     far = test._replace(references=["abcdefghijklmnop", "", "abcdefghijklmnopq"], lengths=[1, 1, 3])
-    parts = loss_parts(far, 2, [far.references], [far.references], BOOTSTRAP)
+    parts = of_one(far, [far.references], [far.references], 2)
     assert parts is not None
     assert {(share.mean, share.low, share.high) for share in shares_of(parts)} == {(0, 0, 0)}
-    apart = loss_parts(far, 2, [["b", "", "b"]], [["b", "", "b"]], BOOTSTRAP)
+    apart = of_one(far, [["b", "", "b"]], [["b", "", "b"]], 2)
     assert apart and (apart.within.mean, apart.within.low, apart.beyond.low) == (1, 1, 1)
+
+
+def test_seeds_that_differ_make_the_intervals_of_all_systems_wider(test: TranslatedTest) -> None:
+    """Runs deviate by as much in all systems, and a system of one run is told nothing of others."""
+    half = [" ".join(line.split()[:10]) for line in test.references]
+    same, apart = [[half, half]] * 2, [[half, half], [half, test.references]]
+
+    def width(systems: list[list[list[str]]]) -> list[float]:
+        limits = [10] * len(systems)
+        of_test = test._replace(hypotheses=systems, longest_trained=limits)
+        parts = loss_parts(of_test, systems, BOOTSTRAP)
+        return [part.beyond.high - part.beyond.low for part in parts if part]
+
+    assert all(wide > 2 * narrow for wide, narrow in zip(width(apart), width(same), strict=True))
+    assert width([*apart, [half]])[2] == pytest.approx(width([[half]])[0])

@@ -9,7 +9,7 @@ from sacrebleu.significance import PairedTest, estimate_ci
 
 from nmt.compare import significance
 from nmt.compare.scores import scorers
-from nmt.compare.significance import interval, p_value, resampled
+from nmt.compare.significance import holm, interval, p_value, resampled
 from tests.compare.made_up import noisy, references
 
 
@@ -60,3 +60,8 @@ def test_one_seed_one_result() -> None:
     assert (resampled(counts, 50, 3) == resampled(counts, 50, 3)).all()
     assert (resampled(counts, 50, 3) != resampled(counts, 50, 4)).any()
     assert (resampled(counts, 50, 3)[:, 1] == resampled(counts[:, 1:], 50, 3)[:, 0]).all()
+
+
+def test_holm_by_hand() -> None:
+    assert holm([0.04, 0.01, 0.03, 0.005]) == pytest.approx([0.06, 0.03, 0.06, 0.02])
+    assert holm([0.6, 0.9]) == [1.0, 1.0] and holm([]) == []

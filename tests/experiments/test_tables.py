@@ -244,17 +244,18 @@ def test_missing_test_sets_name_the_command_that_makes_them(
     assert "newstest2019.zh: no such file; nmt-recipe wmt19_zhen" in capsys.readouterr().err
 
 
-def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
+@pytest.mark.parametrize(("k", "most"), [(2, 41), (5, 104)])
+def test_joined_sentences_of_the_grammar_are_its_sentences(k: int, most: int) -> None:
     text = toy.pairs(60, 4, 30, seed=3)
     sources, references = zip(*text, strict=True)
-    made = testsets.join_toy(sources, references, 20)
+    made = testsets.join_toy(sources, references, 20, k)
     short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
-    assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // 2)
+    assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // k)
     for source, reference in zip(made.sources, made.references, strict=True):
         assert toy.translate(source) == reference
     longest = max(len(toy.words(source)) for source in made.sources)
-    assert 30 < longest <= 41
-    assert [len(parts) for parts, _ in made.parts[:-1]] == [2] * (len(made.parts) - 1)
+    assert most * 0.6 < longest <= most
+    assert [len(parts) for parts, _ in made.parts[:-1]] == [k] * (len(made.parts) - 1)
 
 
 @pytest.mark.slow

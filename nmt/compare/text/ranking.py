@@ -2,7 +2,17 @@
 
 from collections.abc import Sequence
 
-from nmt.compare.notation import EMPTY, beyond, count, deviating, interval, number, p_value, star
+from nmt.compare.notation import (
+    EMPTY,
+    beyond,
+    count,
+    deviating,
+    interval,
+    number,
+    p_value,
+    ranks,
+    star,
+)
 from nmt.compare.ranking import EXACT, Ranking
 from nmt.compare.report import BucketScores, Report
 from nmt.compare.text.columns import NamedLine, aligned_table, wrap
@@ -50,14 +60,14 @@ def _lines(ranked: Ranking) -> list[list[str]]:
     systems = ranked.report.systems
     names = [known.name for known in ranked.test.metrics]
     exact = EXACT in names and metric != EXACT  # a column of its own where another has the buckets
-    heading = ["system", "of encodings", "parameters", "tokens/s"]
+    heading = ["system", f"rank {longest.name}", "of encodings", "parameters", "tokens/s"]
     heading += [f"{metric} {row.name}" for row in rows]
     heading += [f"p {longest.name}", *["exact match %"] * exact, f"length ratio {longest.name}"]
     lines = [heading]
     for s in ranked.order:
         system, score = systems[s], longest.cells[s].scores[metric]
-        line = [system.label, count(system.encoding_parameters), count(system.parameters)]
-        line.append(count(system.tokens_per_second))
+        line = [system.label, ranks(score), count(system.encoding_parameters)]
+        line += [count(system.parameters), count(system.tokens_per_second)]
         line += [_score(row, s, metric) for row in rows]
         line.append(p_value(score.p))
         line += [number(rows[-1].cells[s].scores[EXACT].mean)] if exact else []

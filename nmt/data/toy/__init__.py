@@ -7,7 +7,6 @@ sentences than those of training tests length alone. A sentence begins with a ca
 both languages, so that Moses finds its end where another one follows.
 """
 
-import re
 from collections.abc import Collection
 from pathlib import Path
 from random import Random
@@ -33,19 +32,23 @@ def translate(source: str) -> str:
     return _text(english(parse(words(source))))
 
 
-def together(first: tuple[str, str], second: tuple[str, str]) -> list[tuple[str, str]]:
-    """Return two pairs as halves of one sentence: joined by a space, they are a pair of the corpus.
+def together(*sentences: tuple[str, str]) -> list[tuple[str, str]]:
+    """Return pairs as parts of one sentence: joined by a space, they are a pair of the corpus.
 
-    The first ends in `, und` instead of its full stop; the second begins as within a sentence.
-    ValueError for a source that is no sentence of the grammar.
+    All but the last end in `, und` instead of a full stop; all but the first begin as within a
+    sentence. ValueError for a source that is no sentence of the grammar.
     """
     german_and, english_and = next(iter(COORDINATORS.items()))
-    source, target = (re.sub(r"\.$", "", side) for side in first)
-    continued = within(german(parse(words(second[0]))))
-    return [
-        (f"{source}, {german_and}", f"{target}, {english_and}"),
-        (_text(continued), second[1][:1].lower() + second[1][1:]),
-    ]
+    parts = []
+    for number, (source, target) in enumerate(sentences, start=1):
+        if number > 1:
+            source = _text(within(german(parse(words(source)))))
+            target = target[:1].lower() + target[1:]
+        if number < len(sentences):
+            source = f"{source.removesuffix('.')}, {german_and}"
+            target = f"{target.removesuffix('.')}, {english_and}"
+        parts.append((source, target))
+    return parts
 
 
 def columns(source: str) -> dict[str, str]:
