@@ -159,7 +159,7 @@ def with_perplexity(
     if not options.perplexity:
         return scored
     references = [
-        _scored_references(system, read_test, read_test.columns[s], options)
+        scored_references(system, read_test, read_test.columns[s], options)
         if s in read_test.columns
         else None
         for s, system in enumerate(systems)
@@ -167,7 +167,7 @@ def with_perplexity(
     return with_perplexities(scored, read_test.test.lengths or [], references)
 
 
-def _scored_references(
+def scored_references(
     system: System, read_test: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
 ) -> list[GivenTranslation | None]:
     """How likely a model finds each reference; None where a side is too long for it."""

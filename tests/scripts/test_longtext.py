@@ -1,50 +1,120 @@
-"""The runs of LONGTEXT: all that the plan has, none before what it follows from."""
+"""The runs of LONGTEXT: all that the plan has, none before what it follows from; their records."""
 
-import json
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
-from nmt.experiments.plan import PlannedRun
-from scripts import longtext
-from scripts.longtext import ENCODINGS, RATES, Places
+from nmt.compare.losses import sampled_parts
+from nmt.compare.scores import scorers
+from nmt.data import toy
+from nmt.data.corpus import read_text
+from scripts.longtext import __main__ as longtext
+from scripts.longtext import one, plan, records, texts
+from scripts.longtext.plan import ENCODINGS, RATES, Places, Run
+from scripts.longtext.records import Record, Table
 
 
-def finish(run: PlannedRun, perplexity: float = 2.0) -> None:
-    run.directory.mkdir(parents=True)
-    (run.directory / "status.json").write_text(json.dumps({"state": "finished"}))
-    line = {"kind": "dev", "step": 1, "perplexity": perplexity}
-    (run.directory / "metrics.jsonl").write_text(json.dumps(line) + "\n")
+def finish(places: Places, run: Run, perplexity: float = 2.0) -> None:
+    records.write(run.record(places), Record({"dev_perplexity": perplexity}, {}))
 
 
 def test_rates_are_chosen_by_the_development_text(tmp_path: Path) -> None:
-    places = Places(tmp_path, None, None)
-    rates, main = longtext.parts(places)
-    assert len(rates.runs) == rates.planned == len({run.directory for run in rates.runs}) == 36
+    places = Places(tmp_path, tmp_path / "records")
+    rates, main, *_ = plan.parts(places)
+    assert len({run.record(places) for run in rates.runs}) == rates.planned == 36
     assert main.runs == []
-    by_encoding = [rates.runs[i : i + 3] for i in range(0, 36, 3)]
-    for number, runs in enumerate(by_encoding[:2]):
-        for place, run in enumerate(runs):
-            finish(run, 3.0 if place == number else 4.0)
-    _, main = longtext.parts(places)
-    assert [run.settings.optim.lr for run in main.runs] == [float(RATES[0])] * 3 + [
-        float(RATES[1])
-    ] * 3
-    assert {name for run in main.runs for name in run.settings.encoding} == {*ENCODINGS[:2]}
-    assert {run.settings.seed for run in main.runs} == {1, 2, 3}
+    for number in range(2):
+        for place, run in enumerate(rates.runs[3 * number : 3 * number + 3]):
+            finish(places, run, 3.0 if place == number else 4.0)
+    main = plan.parts(places)[1]
+    settings = [plan.composed(places, run).settings for run in main.runs]
+    assert {s.optim.lr for s in settings if "absolute" in s.encoding} == {float(RATES[0])}
+    assert {s.optim.lr for s in settings if "relative" in s.encoding} == {float(RATES[1])}
+    assert {name for s in settings for name in s.encoding} == {*ENCODINGS[:2]}
+    assert [s.seed for s in settings] == [1, 1, 2, 2, 3, 3]
 
 
 def test_parts_of_other_text_have_all_runs_of_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = Places(tmp_path / "runs", tmp_path / "manuals", tmp_path / "scan")
-    found = {part.name: part for part in longtext.parts(places)}
-    assert [len(found[name].runs) for name in "BC"] == [found[name].planned for name in "BC"]
-    assert all(run.settings.model.share_layers for run in found["B"].runs)
-    assert found["D"].runs == [], "its parents are not trained"
-    finish(found["C"].runs[2])
-    assert "C      1 of 12 runs,  8.2 hours of a core left" in [
-        *longtext.remaining(list(longtext.parts(Places(tmp_path / "runs", tmp_path, None))))
-    ]
-    assert longtext.main([str(tmp_path / "runs"), "--list"]) == 0
-    assert capsys.readouterr().out.endswith("\n10.0 hours of a core left\n")
+    places = Places(tmp_path / "runs", tmp_path / "records", tmp_path / "manuals", tmp_path)
+    found = {part.name: part for part in plan.parts(places)}
+    for name in "BCD":
+        assert len({run.record(places) for run in found[name].runs}) == found[name].planned
+    for run in found["B"].runs:
+        assert plan.composed(places, run).settings.model.share_layers
+    assert {run.parent for run in found["D"].runs} == {
+        run for run in found["C"].runs if run.encoding == "absolute"
+    }
+    finish(places, found["C"].runs[2])
+    words = [str(places.runs), "--records", str(places.records), "--list"]
+    assert longtext.main([*words, "--scan", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "C      1 of 12 runs,  8.2 hours of a core left; its text was not named\n" in said
+    assert "B      0 of 4 runs,  4.0 hours of a core left\n" in said
+    assert said.endswith("\n25.2 hours of a core left\n")
+
+
+def test_records_come_back_in_the_same_bytes(tmp_path: Path) -> None:
+    tables: dict[str, Table] = {
+        "counts": np.array([[0.0, 300.0], [-1.0, 7.0]]), "logs": np.array([-0.5, 2.0]),
+        "none": np.zeros((0, 3)),
+    }  # fmt: skip
+    record = Record({"seed": 1, "curve": [2.5]}, {"whole": tables})
+    for name in ("a", "b"):
+        records.write(tmp_path / f"below/{name}.npz", record)
+    assert (tmp_path / "below/a.npz").read_bytes() == (tmp_path / "below/b.npz").read_bytes()
+    found = records.read(tmp_path / "below/a.npz")
+    assert found.about == record.about and found.tests.keys() == {"whole"}
+    for name, table in tables.items():
+        assert np.array_equal(found.tests["whole"][name], table)
+    assert found.tests["whole"]["counts"].dtype == np.int16
+
+
+SMALL = (
+    *("experiment=longtext", "encoding=absolute", "trainer.max_steps=3", "data.train_pairs=200"),
+    *("data.test_pairs=40", "data.dev_pairs=20", "segmenter.merges=300", "model.dim=16"),
+    *("model.feedforward_dim=16", "trainer.log_every=1"),
+)
+
+
+@pytest.mark.slow
+def test_a_run_leaves_the_counts_of_its_test_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    places = Places(tmp_path / "runs", tmp_path / "records")
+    run = Run("A", "absolute-seed1", "absolute", 1, SMALL)
+    planned = plan.composed(places, run)
+    tests = texts.tests_of(places, "A", planned)
+    assert [len(read_text(test.reference)) for test in tests] == [40, 240, 120, 60, 30]
+    for source, reference in zip(*(read_text(p) for p in tests[4][2:4] if p), strict=True):
+        assert toy.translate(source) == reference
+    command = longtext.process(places, run, planned)
+    monkeypatch.setattr(one, "parse_test", lambda test: tests[int(test[-1])])
+    arguments = [command.arguments[0], command.arguments[1], "0;4", *command.arguments[3:]]
+    for _ in range(2):  # trained, then found finished
+        one.command(arguments)
+        found = records.read(run.record(places))
+    assert found.about["step"] == 3 and found.about["run"] == "absolute-seed1"
+    assert found.about["longest_source"] == 48 and len(found.about["curve"]["dev"]) >= 1
+    assert str(tmp_path) not in str(found.about)
+    assert not any(key.startswith("data.cache") for key in found.about["settings"])
+    whole, joined = found.tests["whole"], found.tests["joined8"]
+    _scores_are_those_of_the_translations(whole, run, planned, read_text(tests[0].reference))
+    assert joined["parts"].shape == (30, 8, 3) and "losses" not in joined
+    (parts,) = sampled_parts([[whole["losses"].astype(float)]], 10, 1)
+    assert 0.5 < parts["beyond"][0] <= 1
+    beyond = whole["source"] > 48
+    assert ((whole["losses"][:, 2] >= 0) == beyond).all() and beyond.any() and not beyond.all()
+
+
+def _scores_are_those_of_the_translations(
+    whole: dict[str, Table], run: Run, planned: Any, references: list[str]
+) -> None:
+    kept = planned.directory / "translations"
+    outputs = [lines for path in kept.glob("*.txt") if len(lines := read_text(path)) == 40]
+    by_name = {s.name: s for s in scorers(references, "en", None, 10, 1)}
+    expected = {by_name["chrF2"].score(by_name["chrF2"].counts(o).sum(0)) for o in outputs}
+    assert by_name["chrF2"].score(whole["chrF2"].sum(0, dtype=float)) in expected

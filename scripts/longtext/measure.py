@@ -1,0 +1,91 @@
+"""What a finished run makes of its test texts, counted line by line."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import nmt
+from nmt.compare import scoring
+from nmt.compare.losses import loss_counts
+from nmt.compare.report import trained_run
+from nmt.compare.scoring import Bootstrap
+from nmt.compare.undertranslation import part_counts, repeats_of
+from nmt.config import Files, freeze, is_path
+from nmt.data.segmenter import pieces_of
+from nmt.experiments import models, reading
+from nmt.experiments.options import EvaluationOptions
+from nmt.experiments.systems import System, systems_of
+from nmt.experiments.testsets import ParallelFiles
+from nmt.machine.machine import this_machine
+from nmt.schema import flat
+from nmt.training.metrics import METRICS as METRICS_FILE
+from nmt.training.metrics import read_metrics
+from scripts.longtext.records import Record, Table
+from scripts.longtext.texts import WHOLE
+
+METRICS = ("BLEU", "chrF2", "TER", "exact")
+WITHOUT_TER = ("BLEU", "chrF2", "exact")
+"""Of outputs that run on for hundreds of words: their TER takes sacreBLEU ten minutes and more."""
+OPTIONS = EvaluationOptions(device="cpu", threads=1, workers=1, quiet=True, metrics=METRICS)
+
+
+def record_of(run: Path, tests: Sequence[ParallelFiles], longest: int | None) -> Record:
+    """The record of a finished run; `longest`: beyond how many source pieces text is lost.
+
+    Raises UserError as an evaluation does.
+    """
+    (system,) = systems_of([str(run)])
+    system = models.with_search_settings(system, {})
+    tables = {test.name: tables_of(system, test, longest) for test in tests}
+    return Record(about(run, system), tables)
+
+
+def about(run: Path, system: System) -> dict[str, Any]:
+    """How the run was trained, and how it learned; no place of this machine."""
+    assert system.facts is not None, "a run is a model"
+    settings = system.models[0].settings
+    learned = trained_run(run.name, settings.seed, read_metrics(run / METRICS_FILE).lines)
+    return {
+        "settings": {k: v for k, v in flat(freeze(settings)) if not is_path(k)},
+        **asdict(learned),
+        "parameters": system.facts.parameters,
+        "encoding_parameters": system.facts.encoding_parameters,
+        "longest_source": system.facts.longest,
+        "longest_target": system.facts.target_longest,
+        "processor": this_machine().processor,
+        "nmt": nmt.__version__,
+        "date": date.today().isoformat(),
+    }
+
+
+def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict[str, Table]:
+    """The tables of one test text, as `records` describes them."""
+    assert system.facts is not None, "a run is a model"
+    read = reading.read(files, [system], (), OPTIONS)
+    (test,) = models.translated([read], [system], OPTIONS)
+    ((outputs,),) = test.hypotheses
+    real = isinstance(system.models[0].settings.data, Files)
+    metrics = METRICS if real and test.parts is None else WITHOUT_TER
+    ((counts,),) = scoring.count(test, Bootstrap([1]), metrics)
+    tables: dict[str, Table] = dict(counts)
+    tables["source"] = np.array(test.lengths)
+    pieces = [len(pieces_of(system.facts.target_segmenter, line)) for line in test.references]
+    tables["reference"] = np.array(pieces)
+    tables["repeats"] = np.array([repeats_of(line) for line in outputs])
+    scored = models.scored_references(system, read, read.columns[0], OPTIONS)
+    tables["likelihood"] = np.array([(s.log_prob, s.length) for s in scored if s is not None])
+    if test.parts is not None:
+        most = max(len(sentences) for sentences, _ in test.parts)
+        tables["parts"] = np.zeros((len(outputs), most, 3))
+        for line, parts in enumerate(part_counts(outputs, test.parts)):
+            tables["parts"][line, : len(parts)] = [part[:3] for part in parts]
+    if longest is not None and files.name == WHOLE:
+        test = test._replace(longest_trained=[longest])
+        ((forced,),) = models.with_forced_lengths(read, test, [system], OPTIONS)
+        lengths = test.lengths or []
+        tables["losses"] = loss_counts(test.references, lengths, longest, outputs, forced)
+    return tables

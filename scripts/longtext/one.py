@@ -1,0 +1,29 @@
+"""One run of the plan, as a process of its own: train it, and leave its record.
+
+    python -m scripts.longtext.one RECORD LONGEST TESTS OVERRIDES...
+
+LONGEST: pieces of a source, 0 where nothing is lost by length. TESTS: NAME=SRC,REF;NAME=SRC,REF.
+"""
+
+import sys
+from pathlib import Path
+
+from nmt.cli import train
+from nmt.cli.command import run
+from nmt.experiments.testsets import parse_test
+from nmt.overrides.compose import experiment_of
+from scripts.longtext import records
+from scripts.longtext.measure import record_of
+
+
+def command(argv: list[str]) -> None:
+    """Train where the run is not finished, translate, count, write the record."""
+    record, longest, tests, *overrides = argv
+    train.command(overrides)
+    directory = experiment_of(overrides).run
+    files = [parse_test(test) for test in tests.split(";") if test]
+    records.write(Path(record), record_of(directory, files, int(longest) or None))
+
+
+if __name__ == "__main__":
+    sys.exit(run(command))
