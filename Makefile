@@ -12,7 +12,7 @@ BENCH ?=
 LONGTEXT ?=
 MUTATIONS ?=
 
-.PHONY: help install demo wmt19-deen wmt19-zhen longtext test check slow mutations processors oracles bench docs lint wheel clean
+.PHONY: help install demo wmt19-deen wmt19-zhen longtext longtext-tables test check slow mutations processors oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 
 longtext: $(VENV)/installed ## go on with the runs of docs/longtext/plan.md; LONGTEXT="--manuals DIR --scan DIR", or --list
 	$(BIN)/python -m scripts.longtext $(RUNS)/longtext $(LONGTEXT)
+
+longtext-tables: $(VENV)/installed ## their tables and picture, from the records that they left
+	$(BIN)/python -m scripts.longtext.tables
 
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them

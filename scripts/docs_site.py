@@ -25,7 +25,15 @@ ROOT = Path(__file__).parent.parent
 NAVIGATION = {  # caption in the margin -> its pages
     "Tasks": ("train", "translate", "evaluate", "exchange", "gpu", "commands", "options"),
     "Encodings": ("encodings", "encoding-cards", "adding-an-encoding"),
-    "Findings": ("results", "longtext/plan", "paper", "related-work", "speed", "log"),
+    "Findings": (
+        "results",
+        "longtext/plan",
+        "longtext/tables",
+        "paper",
+        "related-work",
+        "speed",
+        "log",
+    ),
     "Code": ("python", "architecture", "upgrade", "contributing", "changelog"),
 }
 GROUPS: dict[str, list[type]] = {  # group -> what describes its keys

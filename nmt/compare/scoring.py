@@ -174,14 +174,7 @@ def _cells(
     """All systems on some lines; an empty bucket is never scored."""
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
-    by_run = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
-    drawn = [[next(by_run) for _ in runs] for runs in counts]
-    samples = {
-        scorer.name: over_seeds(
-            [np.array([run[scorer.name] for run in runs]) for runs in drawn], bootstrap.seed
-        )
-        for scorer in used
-    }
+    samples = sampled_means(bootstrap, used, counts, lines)
     ranks = {
         scorer.name: rank_intervals(samples[scorer.name], scorer.higher_is_better)
         for scorer in (used if len(counts) > 1 else ())
@@ -207,6 +200,23 @@ def _cells(
         ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
         cells.append(SystemScores(scores, ratio, far))
     return cells
+
+
+def sampled_means(
+    bootstrap: Bootstrap,
+    used: Sequence[Scorer],
+    counts: Sequence[Sequence[RunCounts]],
+    lines: NDArray[np.intp],
+) -> dict[str, list[NDArray[np.float64]]]:
+    """Samples [samples] of each system's mean over seeds, over some lines: metric -> system."""
+    by_run = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
+    drawn = [[next(by_run) for _ in runs] for runs in counts]
+    return {
+        scorer.name: over_seeds(
+            [np.array([run[scorer.name] for run in runs]) for runs in drawn], bootstrap.seed
+        )
+        for scorer in used
+    }
 
 
 def mean_of_known(values: Iterable[float | None]) -> float | None:

@@ -106,8 +106,9 @@ def manuals_run(encoding: str, seed: int) -> Run:
 def remedy_run(parent: Run, encoding: str, share: str) -> Run:
     """A run that goes on from a parent on lines of which some share is joined."""
     name = f"{encoding}-share{share}-seed{parent.seed}"
-    words = ["experiment=lengthen", "trainer.max_steps=450", "data.max_length=200", f"name={name}"]
-    words += [] if share == "0" else ["data.join=4", f"data.join_share={share}"]
+    words = ["experiment=lengthen", "trainer.max_steps=450", "data.max_length=50", f"name={name}"]
+    joined = ["data.join=4", "data.join_length=200", f"data.join_share={share}"]
+    words += ["data.join=1"] if share == "0" else joined
     words += [] if encoding == "absolute" else [f"encoding={encoding}", "optim.lr=1e-3"]
     return Run(REMEDY, name, encoding, parent.seed, tuple(words), parent)
 

@@ -41,6 +41,14 @@ def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
     return tables
 
 
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """The same for Markdown: a heading, then lines; the first cell of each is a name."""
+    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
+    heading, *others = ("| " + " | ".join(line) + " |" for line in cells)
+    rule = "|" + "|".join([":--", *["--:"] * (len(cells[0]) - 1)]) + "|"
+    return "\n".join([heading, rule, *others])
+
+
 def _has_number(line: NamedLine) -> bool:
     return any(map(str.isdigit, "".join(line.cells)))
 

@@ -15,7 +15,7 @@ from nmt.compare.notation import (
 )
 from nmt.compare.ranking import EXACT, Ranking
 from nmt.compare.report import BucketScores, Report
-from nmt.compare.text.columns import NamedLine, aligned_table, wrap
+from nmt.compare.text.columns import NamedLine, aligned_table, markdown_table, wrap
 from nmt.compare.text.notes import notes_of
 
 
@@ -34,10 +34,7 @@ def markdown(report: Report) -> str:
     parts = [f"{report.date}: `{report.command}`"]
     for test in report.tests:
         ranked = Ranking(report, test)
-        cells = [[cell.replace("|", "\\|") for cell in line] for line in _lines(ranked)]
-        heading, *lines = ("| " + " | ".join(line) + " |" for line in cells)
-        rule = "|" + "|".join([":--", *["--:"] * (len(cells[0]) - 1)]) + "|"
-        parts += [_opening(ranked), "\n".join([heading, rule, *lines])]
+        parts += [_opening(ranked), markdown_table(_lines(ranked))]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes_of(report))]) + "\n"
 
 
