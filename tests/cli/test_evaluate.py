@@ -102,6 +102,16 @@ def test_exact_match_is_shown_when_asked_for(command: Run, tmp_path: Path) -> No
     assert "exact by source length" in (tmp_path / "r.svg").read_text()
 
 
+def test_outputs_whose_ter_takes_long_are_said_before(command: Run, tmp_path: Path) -> None:
+    lines = read_text(tmp_path / "a.txt")
+    write(tmp_path / "a.txt", ["word " * 251, *lines[1:]])
+    words = "a.txt", "b.txt", "--reference", "ref"
+    code, _, err = command(*words)
+    assert code == 0
+    assert "TER: 1 outputs have more than 250 words, each of which takes sacreBLEU seconds" in err
+    assert "TER" not in command(*words, "--metric", "BLEU,chrF2")[2]
+
+
 def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:
     odd = ["one\u2028two", "three\x85four \x0b\x0c\x1c five six seven", "eight\rnine", ""]
     write(tmp_path / "ref", odd)
