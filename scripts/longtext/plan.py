@@ -22,6 +22,10 @@ SHARES = ("0", "0.25", "0.5")  # of joined lines
 RATES = ("1e-3", "2e-3", "4e-3")
 SEED_OF_RATES = 11  # no other run has it
 GRAMMAR, SCAN, MANUALS, REMEDY = "A", "B", "C", "D"
+AS_PARENT = (  # how scale=small trains
+    *("trainer.device=cpu", "trainer.precision=bfloat16", "trainer.threads=1"),
+    *("trainer.batch_tokens=2500", "trainer.checkpoints_per_epoch=1", "trainer.tensorboard=false"),
+)
 LONGEST = {GRAMMAR: 48, MANUALS: 50, REMEDY: 50}  # pieces of a source in training, of D's parents
 
 
@@ -107,6 +111,7 @@ def remedy_run(parent: Run, encoding: str, share: str) -> Run:
     """A run that goes on from a parent on lines of which some share is joined."""
     name = f"{encoding}-share{share}-seed{parent.seed}"
     words = ["experiment=lengthen", "trainer.max_steps=450", "data.max_length=50", f"name={name}"]
+    words += AS_PARENT
     joined = ["data.join=4", "data.join_length=200", f"data.join_share={share}"]
     words += ["data.join=1"] if share == "0" else joined
     words += [] if encoding == "absolute" else [f"encoding={encoding}", "optim.lr=1e-3"]

@@ -10,6 +10,8 @@ from nmt.compare.losses import sampled_parts
 from nmt.compare.scores import scorers
 from nmt.data import toy
 from nmt.data.corpus import read_text
+from nmt.experiments.plan import prepare_corpora
+from nmt.experiments.run import train_all
 from scripts.longtext import __main__ as longtext
 from scripts.longtext import one, plan, records, texts
 from scripts.longtext.plan import ENCODINGS, RATES, Places, Run
@@ -55,6 +57,28 @@ def test_parts_of_other_text_have_all_runs_of_the_plan(
     assert "C      1 of 12 runs,  8.2 hours of a core left; its text was not named\n" in said
     assert "B      0 of 4 runs,  4.0 hours of a core left\n" in said
     assert said.endswith("\n25.2 hours of a core left\n")
+
+
+@pytest.mark.slow
+def test_a_remedy_is_trained_as_its_parent_was(tmp_path: Path) -> None:
+    for language in ("de", "en"):
+        for name in ("train", "dev", "test"):
+            lines = [f"eins {number % 7} zwei {number}." for number in range(60)]
+            (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
+    places = Places(tmp_path / "runs", tmp_path / "records", tmp_path, tmp_path)
+    small = "model.dim=16", "model.feedforward_dim=16", "trainer.max_steps=1", "segmenter.merges=9"
+    parent = plan.manuals_run("absolute", 1)
+    parent = parent._replace(overrides=(*parent.overrides, *small))
+    planned = plan.composed(places, parent)
+    assert train_all([planned], prepare_corpora([planned]), 1) == []
+    for encoding, share in (("absolute", "0"), ("rotary", "0.5")):
+        child = plan.composed(places, plan.remedy_run(parent, encoding, share))
+        trainer, before = child.settings.trainer, planned.settings.trainer
+        for name in ("device", "precision", "threads", "batch_tokens", "checkpoints_per_epoch"):
+            assert getattr(trainer, name) == getattr(before, name), name
+        data = child.settings.data
+        assert (data.max_length, data.join) == (50, 1 if share == "0" else 4)
+        assert list(child.settings.encoding) == [encoding] and child.settings.model.dim == 16
 
 
 def test_records_come_back_in_the_same_bytes(tmp_path: Path) -> None:
