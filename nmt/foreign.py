@@ -142,7 +142,7 @@ def refuse_foreign(path: Path) -> None:
 def _where_from(path: Path) -> str:
     """Where a missing model may be found."""
     if (name := name_on_hub(path)) is None:
-        return "name one that holds config.json"
+        return "name the directory of a model"
     folder = name.rpartition("/")[2]
     return (
         f"if that is a model of the Hugging Face hub, pip install 'nmt[hub]' and try again, or "

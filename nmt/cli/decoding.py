@@ -44,10 +44,10 @@ def search_settings_help() -> str:
     return "\n".join(lines)
 
 
-def decode_overrides(settings: Sequence[str]) -> dict[str, str]:
-    """`decode.alpha=1` -> {"alpha": "1"}; raises UserError for another key, or one named twice."""
+def decode_overrides(settings: Sequence[str]) -> dict[str, str | None]:
+    """`decode.alpha=1` -> {"alpha": "1"}, null -> None; UserError for another key, or one twice."""
     refuse_duplicates(settings)
-    changes: dict[str, str] = {}
+    changes: dict[str, str | None] = {}
     for setting in settings:
         name, _, value = setting.partition("=")
         group, _, key = name.partition(".")
@@ -57,5 +57,5 @@ def decode_overrides(settings: Sequence[str]) -> dict[str, str]:
             )
         if name not in (known := keys_of([group])):
             raise UserError(f"{setting}: no such key{nearest(name, known)}")
-        changes[key] = value
+        changes[key] = None if value == "null" else value
     return changes

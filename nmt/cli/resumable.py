@@ -18,7 +18,7 @@ from os.path import samestat
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-from nmt.cli.streams import OutputStream, input_name, plain_output
+from nmt.cli.streams import OutputStream, plain_output
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_writable, unwritable
 from nmt.storage import atomic, manifest
@@ -206,9 +206,8 @@ def check_output(output: str | None, inputs: Iterable[str]) -> None:
             continue
         for written in (path, *partial_files(path)):
             if written.exists() and samestat(read, written.stat()):
-                raise UserError(
-                    f"-o {output}: {input_name(name)} is {written.name}; give another -o"
-                )
+                what = "is an input" if written == path else f"would write {written.name}, an input"
+                raise UserError(f"-o {output}: {what}; give another -o")
 
 
 def _is_file(output: str) -> bool:

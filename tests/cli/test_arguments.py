@@ -24,6 +24,9 @@ from nmt.cli import (
     train,
     translate,
 )
+from nmt.cli.decoding import decode_overrides
+from nmt.config import with_decode
+from tests.composing import settings_of
 
 COMMANDS = {
     "average": average.main,
@@ -295,3 +298,9 @@ def test_a_directory_that_may_not_be_searched(
     err = capsys.readouterr().err
     assert place.format(closed) in err
     assert err.count("\n") == 1 and "Traceback" not in err
+
+
+def test_null_is_no_value_of_a_search_setting() -> None:
+    changes = decode_overrides(["decode.source_language=null", "decode.alpha=1"])
+    assert changes == {"source_language": None, "alpha": "1"}
+    assert with_decode(settings_of(), changes).decode.source_language is None
