@@ -17,10 +17,8 @@ from nmt.experiments.plan import FailedRun, PlannedRun, failure_error, prepare_c
 from nmt.experiments.processes import LoggedCommand, exit_reason, last_line, run_all
 from nmt.experiments.run import parallel_runs, progress, train_all
 from scripts.longtext import plan
-from scripts.longtext.plan import LONGEST, Places, Run, composed
+from scripts.longtext.plan import LONGEST, RECORDS, Places, Run, composed
 from scripts.longtext.texts import tests_of
-
-RECORDS = Path("docs/longtext/records")
 
 
 def main(argv: list[str] | None = None) -> int:

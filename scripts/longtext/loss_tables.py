@@ -1,14 +1,14 @@
 """Tables of what is lost: its parts, the places in joined lines, and the remedy."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
 
 from nmt.compare.arrival import pooled_shares
 from nmt.compare.losses import CAUSES, sampled_parts
-from nmt.compare.notation import OF_LOSSES, number
+from nmt.compare.notation import EMPTY, OF_LOSSES, number, share
 from nmt.compare.report import Share
-from nmt.compare.significance import interval
 from nmt.compare.text.columns import markdown_table
 from scripts.longtext.plan import LONGEST, REMEDY
 from scripts.longtext.score_tables import CONTRASTS, contrast_table, seeds_of
@@ -32,15 +32,18 @@ def decomposition(systems: Sequence[System]) -> str:
     parts = parts_of(systems)
     lines = [["encoding", *OF_LOSSES.values()]]
     for label, by_name in parts.items():
-        lines.append([f"`{label}`", *(percent(by_name[name], name) for name in OF_LOSSES)])
+        least = {name: -1.0 if name in CAUSES else 0.0 for name in OF_LOSSES}
+        cells = [by_name[name].percent(least[name]).shown() for name in OF_LOSSES]
+        lines.append([f"`{label}`", *cells])
     known = [pair for pair in CONTRASTS if all(name in parts for name in pair)]
     names = ("place", "content")
     differences = [["contrast", *(f"{name}, %" for name in names)]]
     for first, base in known:
-        cells = [parts[first][name] - parts[base][name] for name in names]
-        tests = len(CONTRASTS) * len(names)
-        shown = [f"{100 * c.mean:+z.1f} {span(*c.interval(tests), '+')}" for c in cells]
-        differences.append([f"`{first}` - `{base}`", *shown])
+        cells = [
+            (parts[first][name] - parts[base][name]).percent().shown("+z.1f", tests=8)
+            for name in names
+        ]
+        differences.append([f"`{first}` - `{base}`", *cells])
     return (
         "Of the references' character 6-grams, in %; end sign + place + content = lost beyond - "
         "lost within ([what these mean](../evaluate.md#where-long-text-is-lost)).\n\n"
@@ -59,18 +62,6 @@ def parts_of(systems: Sequence[System]) -> dict[str, dict[str, Estimate]]:
     }
 
 
-def percent(share: Estimate, name: str) -> str:
-    """A share with its interval, in percent."""
-    least = -1 if name in CAUSES else 0
-    low, high = interval(np.clip(share.samples, least, 1))
-    return f"{100 * share.mean:z.1f} {span(low, high)}"
-
-
-def span(low: float, high: float, sign: str = "") -> str:
-    """`[1.0, 2.5]`, of shares, in percent."""
-    return f"[{100 * low:{sign}z.1f}, {100 * high:{sign}z.1f}]"
-
-
 def places_of(part: str, systems: Sequence[System]) -> str:
     """What arrives of each part of joined lines, by their number."""
     *fewer, most = (k for k in TIMES[part] if k > 1)
@@ -80,7 +71,7 @@ def places_of(part: str, systems: Sequence[System]) -> str:
     for s, system in enumerate(systems):
         cells = [number(100 * found[s].mean) for found in shares]
         last = shares[-1][s]
-        lines.append([f"`{system.label}`", *cells[:-1], f"{cells[-1]} {span(last.low, last.high)}"])
+        lines.append([f"`{system.label}`", *cells[:-1], share(last)])
     return (
         "Of the 6-grams of each part that no other part has, those that arrive, in %, by the "
         f"part's place and the number of lines that were joined.\n\n{markdown_table(lines)}"
@@ -107,23 +98,16 @@ def remedy(systems: Sequence[System]) -> str:
     lines = [["encoding", "joined share", f"BLEU beyond {LONGEST[REMEDY]}", "BLEU within", "price"]]
     lines[0] += ["BLEU, four joined", "loss, %", "of the loss gone, %"]
     for system in systems:
-        encoding, share = system.label.split("-share")
+        encoding, share_joined = system.label.split("-share")
         alone = f"{encoding}-share0"
-        values = [scores[system.label] for scores in (far_bleu, near_bleu)]
-        cells = [
-            f"{v.mean:.1f} [{', '.join(f'{end:.1f}' for end in v.interval())}]" for v in values
-        ]
-        price = "-"
-        gone, loss = "-", loss_of(losses[system.label])
-        if share != "0" and alone in losses:
-            difference = near_bleu[system.label] - near_bleu[alone]
-            low, high = difference.interval()
-            price = f"{difference.mean:+z.1f} [{low:+z.1f}, {high:+z.1f}]"
-            base = loss_of(losses[alone])
-            part = Estimate(1 - loss.mean / base.mean, 1 - loss.samples / base.samples)
-            gone = f"{100 * part.mean:.0f} [{', '.join(f'{100 * e:.0f}' for e in part.interval())}]"
-        cells += [price, number(joined_bleu[system.label].mean), number(100 * loss.mean), gone]
-        lines.append([f"`{encoding}`", share, *cells])
+        within, loss = near_bleu[system.label], loss_of(losses[system.label])
+        price = gone = EMPTY
+        if share_joined != "0" and alone in losses:
+            price = (within - near_bleu[alone]).shown("+z.1f")
+            gone = gone_of(loss, loss_of(losses[alone])).percent(-math.inf).shown("z.0f")
+        cells = [far_bleu[system.label].shown(), within.shown(), price]
+        cells += [number(joined_bleu[system.label].mean), number(100 * loss.mean), gone]
+        lines.append([f"`{encoding}`", share_joined, *cells])
     planned = [(f"{KEPT}-share0.5", f"{KEPT}-share0")]
     return (
         f"450 updates from the `{KEPT}` parents of C; {seeds_of(systems)}. Price: BLEU within the "
@@ -137,3 +121,8 @@ def remedy(systems: Sequence[System]) -> str:
 def loss_of(parts: dict[str, Estimate]) -> Estimate:
     """What is lost beyond the trained length and not within it."""
     return parts["beyond"] - parts["within"]
+
+
+def gone_of(loss: Estimate, before: Estimate) -> Estimate:
+    """The share of a loss that is gone."""
+    return Estimate(1 - loss.mean / before.mean, 1 - loss.samples / before.samples)

@@ -10,6 +10,7 @@ from nmt.experiments.plan import PlannedRun
 from nmt.overrides.compose import experiment_of
 from scripts.longtext import records
 
+RECORDS = Path("docs/longtext/records")
 PAPER = ("absolute", "relative", "relative_sinusoidal", "relative_key", "relative_absolute", "lstm")
 ENCODINGS = (
     *(*PAPER, "rotary", "alibi_directional", "t5", "none"),

@@ -68,17 +68,13 @@ def perplexity(system: System, lines: NDArray[np.bool_]) -> float:
     return fmean(math.exp(-log_prob / pieces) for log_prob, pieces in sums)
 
 
-def contrast_table(
-    values: dict[str, Estimate], contrasts: Sequence[tuple[str, str]], unit: str = ""
-) -> str:
+def contrast_table(values: dict[str, Estimate], contrasts: Sequence[tuple[str, str]]) -> str:
     """Planned differences with their intervals and corrected p, of those that can be told."""
     known = [pair for pair in contrasts if all(name in values for name in pair)]
     corrected = holm([values[name].p(values[base]) for name, base in known])
-    lines = [["contrast", f"difference{unit}", "p, corrected"]]
+    lines = [["contrast", "difference", "p, corrected"]]
     for (name, base), p in zip(known, corrected, strict=True):
-        difference = values[name] - values[base]
-        low, high = difference.interval()
-        shown = f"{difference.mean:+z.1f} [{low:+z.1f}, {high:+z.1f}]"
+        shown = (values[name] - values[base]).shown("+z.1f")
         lines.append([f"`{name}` - `{base}`", shown, p_value(p)])
     return markdown_table(lines)
 

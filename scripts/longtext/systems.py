@@ -61,6 +61,15 @@ class Estimate(NamedTuple):
         """Of 95 %, for so many tests together."""
         return interval(self.samples, tests)
 
+    def shown(self, form: str = "z.1f", tests: int = 1) -> str:
+        """`31.7 [30.9, 32.4]`, each number in this form."""
+        low, high = self.interval(tests)
+        return f"{self.mean:{form}} [{low:{form}}, {high:{form}}]"
+
+    def percent(self, least: float = -1.0) -> "Estimate":
+        """Of a share: in percent, its samples from `least` to 1."""
+        return Estimate(100 * self.mean, 100 * np.clip(self.samples, least, 1))
+
     def p(self, baseline: "Estimate") -> float:
         """That chance makes it differ as much from a baseline on the same lines; two-sided."""
         return p_value(baseline.samples, self.samples, self.mean - baseline.mean)

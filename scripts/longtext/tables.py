@@ -10,9 +10,8 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.storage import atomic
 from scripts.longtext import picture, plan
-from scripts.longtext.__main__ import RECORDS
 from scripts.longtext.loss_tables import decomposition, places_of, remedy
-from scripts.longtext.plan import GRAMMAR, MANUALS, REMEDY, SCAN, Places
+from scripts.longtext.plan import GRAMMAR, MANUALS, RECORDS, REMEDY, SCAN, Places
 from scripts.longtext.score_tables import TITLES, against, anchor, by_length, ranking
 from scripts.longtext.systems import SAMPLES, System, best_first, systems_of
 

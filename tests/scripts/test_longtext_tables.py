@@ -8,8 +8,7 @@ import pytest
 from nmt.compare.ranks import spearman
 from nmt.errors import UserError
 from scripts.longtext import plan, records, tables
-from scripts.longtext.__main__ import RECORDS
-from scripts.longtext.plan import Part, Places, Run
+from scripts.longtext.plan import RECORDS, Part, Places, Run
 from scripts.longtext.systems import estimates, far_lines, systems_of
 from scripts.longtext.texts import WHOLE
 from tests.scripts.longtext_records import leave
