@@ -51,12 +51,7 @@ def loss_parts(
         counts.append([loss_counts(test.references, lengths, most, *pair) for pair in runs])
     parts: list[LossParts | None] = [None] * len(counts)
     known = [s for s, runs in enumerate(counts) if runs and all(map(divisible, runs))]
-    sampled = sampled_parts([counts[s] for s in known], bootstrap.samples, bootstrap.seed)
-    for s, by_name in zip(known, sampled, strict=True):
-        shares = {
-            name: Share(float(mean), *interval(np.clip(drawn, -1 if name in CAUSES else 0, 1)))
-            for name, (mean, *drawn) in by_name.items()
-        }
+    for s, shares in zip(known, _over_seeds([counts[s] for s in known], bootstrap), strict=True):
         parts[s] = LossParts(pairs=int(_beyond(counts[s][0]).sum()), **shares)
     return parts
 
@@ -95,21 +90,20 @@ def divisible(counts: Floats) -> bool:
     return bool(counts[~beyond, 1].sum() and counts[beyond, 4].sum())
 
 
-def sampled_parts(
-    systems: Sequence[Sequence[Floats]], samples: int, seed: int
-) -> list[dict[str, Floats]]:
-    """The parts of each system's loss, from the counts of its runs: name -> [1 + samples].
-
-    First the mean over its runs, then samples of it over lines and seeds.
-    """
-    by_run = [[_parts_of_run(counts, samples, seed) for counts in runs] for runs in systems]
-    parts: list[dict[str, Floats]] = [{} for _ in systems]
+def _over_seeds(
+    systems: Sequence[Sequence[Floats]], bootstrap: Bootstrap
+) -> list[dict[str, Share]]:
+    """The parts of each system's loss, from the counts of its runs."""
+    draws = bootstrap.samples, bootstrap.seed
+    by_run = [[parts_of_run(counts, *draws) for counts in runs] for runs in systems]
+    shares: list[dict[str, Share]] = [{} for _ in systems]
     for name in ("within", "beyond", *CAUSES):
         values = [np.array([run[name] for run in runs]) for runs in by_run]
-        drawn = over_seeds([runs[:, 1:] for runs in values], seed)
-        for s, runs in enumerate(values):
-            parts[s][name] = np.concatenate([runs[:, 0].mean(keepdims=True), drawn[s]])
-    return parts
+        least = -1 if name in CAUSES else 0
+        for s, drawn in enumerate(over_seeds(values, bootstrap.seed)):
+            ends = interval(np.clip(drawn[1:], least, 1))
+            shares[s][name] = Share(float(values[s][:, 0].mean()), *ends)
+    return shares
 
 
 def _beyond(counts: Floats) -> NDArray[np.bool_]:
@@ -117,8 +111,8 @@ def _beyond(counts: Floats) -> NDArray[np.bool_]:
     return counts[:, 2] >= 0
 
 
-def _parts_of_run(counts: Floats, samples: int, seed: int) -> dict[str, Floats]:
-    """The parts of one run: of all its lines, and of draws."""
+def parts_of_run(counts: Floats, samples: int, seed: int) -> dict[str, Floats]:
+    """The parts of one run's loss by name: [1 + samples], of all its lines, and of draws."""
     beyond = counts[_beyond(counts)]
     within = sampled_share(counts[~_beyond(counts), :2], samples, seed)
     columns = (0, 1), (2, 1), (3, 4)  # the same draws of lines, independent of those within

@@ -174,7 +174,10 @@ def _cells(
     """All systems on some lines; an empty bucket is never scored."""
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
-    samples = sampled_means(bootstrap, used, counts, lines)
+    samples = {
+        metric: over_seeds(systems, bootstrap.seed)
+        for metric, systems in sampled_runs(bootstrap, used, counts, lines).items()
+    }
     ranks = {
         scorer.name: rank_intervals(samples[scorer.name], scorer.higher_is_better)
         for scorer in (used if len(counts) > 1 else ())
@@ -202,19 +205,17 @@ def _cells(
     return cells
 
 
-def sampled_means(
+def sampled_runs(
     bootstrap: Bootstrap,
     used: Sequence[Scorer],
     counts: Sequence[Sequence[RunCounts]],
     lines: NDArray[np.intp],
 ) -> dict[str, list[NDArray[np.float64]]]:
-    """Samples [samples] of each system's mean over seeds, over some lines: metric -> system."""
+    """Scores of each run over the same draws of some lines: metric -> system -> [runs, samples]."""
     by_run = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
     drawn = [[next(by_run) for _ in runs] for runs in counts]
     return {
-        scorer.name: over_seeds(
-            [np.array([run[scorer.name] for run in runs]) for runs in drawn], bootstrap.seed
-        )
+        scorer.name: [np.array([run[scorer.name] for run in runs]) for runs in drawn]
         for scorer in used
     }
 

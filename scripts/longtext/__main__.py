@@ -12,18 +12,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.command import run
+from nmt.cli import command as commands
 from nmt.experiments.plan import FailedRun, PlannedRun, failure_error, prepare_corpora
 from nmt.experiments.processes import LoggedCommand, exit_reason, last_line, run_all
 from nmt.experiments.run import parallel_runs, progress, train_all
 from scripts.longtext import plan
-from scripts.longtext.plan import LONGEST, RECORDS, Places, Run, composed
+from scripts.longtext.plan import LONGEST, RECORDS, Folders, Run, composed
 from scripts.longtext.texts import tests_of
 
 
 def main(argv: list[str] | None = None) -> int:
     """The script; returns the exit code."""
-    return run(command, argv)
+    return commands.run(command, argv)
 
 
 def command(argv: list[str]) -> None:
@@ -38,32 +38,32 @@ def command(argv: list[str]) -> None:
     parser.add_argument("--part", action="append", help="only this one, as D; may come twice")
     parser.add_argument("--list", action="store_true", help="only say what is left")
     asked = parser.parse_args(argv)
-    places = Places(asked.runs, asked.records, asked.manuals, asked.scan)
-    found = plan.parts(places)
-    sys.stdout.write("".join(f"{line}\n" for line in plan.remaining(places, found)))
+    folders = Folders(asked.runs, asked.records, asked.manuals, asked.scan)
+    found = plan.parts(folders)
+    sys.stdout.write("".join(f"{line}\n" for line in plan.remaining(folders, found)))
     sys.stdout.flush()
     for number, part in enumerate(found):
         wanted = asked.part is None or part.name in asked.part
-        if wanted and not asked.list and plan.has_text(places, part.name):
-            train(places, plan.parts(places)[number].runs)  # what A has follows from the rates
+        if wanted and not asked.list and plan.has_text(folders, part.name):
+            train(folders, plan.parts(folders)[number].runs)  # what A has follows from the rates
 
 
-def train(places: Places, runs: Sequence[Run]) -> None:
+def train(folders: Folders, runs: Sequence[Run]) -> None:
     """Train the runs that left no record, and before them their parents.
 
     Raises UserError (70) for runs that failed.
     """
-    pending = [run for run in runs if not run.record(places).exists()]
+    pending = [run for run in runs if not run.is_finished(folders)]
     parents = [run.parent for run in pending if run.parent is not None]
     if parents:
-        needed = [composed(places, parent) for parent in dict.fromkeys(parents)]
+        needed = [composed(folders, parent) for parent in dict.fromkeys(parents)]
         if failed := train_all(needed, prepare_corpora(needed), parallel_runs(needed)):
             raise failure_error(failed, len(needed))
-    planned = {f"{run.part}/{run.name}": (run, composed(places, run)) for run in pending}
+    planned = {f"{run.part}/{run.name}": (run, composed(folders, run)) for run in pending}
     if not planned:
         return
     prepare_corpora([run for _, run in planned.values()])
-    commands = [process(places, *pair) for pair in planned.values()]
+    commands = [process(folders, *pair) for pair in planned.values()]
     directories = {name: run.directory for name, (_, run) in planned.items()}
     at_once = parallel_runs([run for _, run in planned.values()])
     codes = run_all(commands, at_once, lambda name: progress(directories[name]))
@@ -76,12 +76,12 @@ def train(places: Places, runs: Sequence[Run]) -> None:
         raise failure_error(failed, len(planned))
 
 
-def process(places: Places, run: Run, planned: PlannedRun) -> LoggedCommand:
+def process(folders: Folders, run: Run, planned: PlannedRun) -> LoggedCommand:
     """The process that trains a run and leaves its record."""
     planned.directory.parent.mkdir(parents=True, exist_ok=True)
-    tests = [f"{t.name}={t.source},{t.reference}" for t in tests_of(places, run.part, planned)]
-    about = [str(run.record(places)), str(LONGEST.get(run.part, 0)), ";".join(tests)]
-    arguments = [*about, *planned.experiment.overrides]
+    tests = [f"{t.name}={t.source},{t.reference}" for t in tests_of(folders, run.part, planned)]
+    about = [str(run.record(folders)), " ".join(run.overrides), str(LONGEST.get(run.part, 0))]
+    arguments = [*about, ";".join(tests), *planned.experiment.overrides]
     return LoggedCommand(planned.name, arguments, planned.log, module="scripts.longtext.one")
 
 

@@ -1,77 +1,68 @@
 """Tables of what is lost: its parts, the places in joined lines, and the remedy."""
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from nmt.compare import notation
 from nmt.compare.arrival import pooled_shares
-from nmt.compare.losses import CAUSES, sampled_parts
-from nmt.compare.notation import EMPTY, OF_LOSSES, number, share
+from nmt.compare.losses import CAUSES
+from nmt.compare.notation import EMPTY, OF_LOSSES, number
 from nmt.compare.report import Share
+from nmt.compare.significance import Floats
 from nmt.compare.text.columns import markdown_table
-from scripts.longtext.plan import LONGEST, REMEDY
-from scripts.longtext.score_tables import CONTRASTS, contrast_table, seeds_of
+from scripts.longtext.plan import CONTRASTS, KEPT, LONGEST, REMEDY
 from scripts.longtext.systems import (
     EXPLORATORY,
-    SAMPLES,
     SEED,
+    ByRun,
     Estimate,
     System,
+    bleu_by_run,
     estimates,
     far_lines,
     lengths,
+    losses_by_run,
 )
-from scripts.longtext.texts import TIMES, WHOLE
+from scripts.longtext.texts import TIMES
 
-KEPT = "absolute"  # of a remedy: the parents' encoding
+DIFFER = ("place", "content")  # claim (b) of the plan
 
 
 def decomposition(systems: Sequence[System]) -> str:
     """End sign, place and content, and how encodings differ in the last two."""
-    parts = parts_of(systems)
+    parts = {name: estimates(values) for name, values in losses_by_run(systems).items()}
     lines = [["encoding", *OF_LOSSES.values()]]
-    for label, by_name in parts.items():
-        least = {name: -1.0 if name in CAUSES else 0.0 for name in OF_LOSSES}
-        cells = [by_name[name].percent(least[name]).shown() for name in OF_LOSSES]
-        lines.append([f"`{label}`", *cells])
-    known = [pair for pair in CONTRASTS if all(name in parts for name in pair)]
-    names = ("place", "content")
-    differences = [["contrast", *(f"{name}, %" for name in names)]]
-    for first, base in known:
+    for system in systems:
         cells = [
-            (parts[first][name] - parts[base][name]).percent().shown("+z.1f", tests=8)
-            for name in names
+            parts[name][system.label].within(-1 if name in CAUSES else 0, 1).percent().shown()
+            for name in OF_LOSSES
         ]
+        lines.append([f"`{system.label}`", *cells])
+    tests = len(CONTRASTS) * len(DIFFER)
+    differences = [["contrast", *(f"{name}, %" for name in DIFFER)]]
+    for first, base in CONTRASTS:
+        both = [parts[name][first] - parts[name][base] for name in DIFFER]
+        cells = [difference.percent().shown("+z.1f", tests) for difference in both]
         differences.append([f"`{first}` - `{base}`", *cells])
     return (
         "Of the references' character 6-grams, in %; end sign + place + content = lost beyond - "
         "lost within ([what these mean](../evaluate.md#where-long-text-is-lost)).\n\n"
-        f"{markdown_table(lines)}\n\nDifferences in place and content; the intervals of all eight "
-        f"hold together in 95 %:\n\n{markdown_table(differences)}"
+        f"{markdown_table(lines)}\n\nDifferences in place and content; all {tests} intervals hold "
+        f"together in 95 %:\n\n{markdown_table(differences)}"
     )
 
 
-def parts_of(systems: Sequence[System]) -> dict[str, dict[str, Estimate]]:
-    """The parts of the losses by label and name."""
-    counts = [[t.astype(np.float64) for t in s.table(WHOLE, "losses")] for s in systems]
-    sampled = sampled_parts(counts, SAMPLES, SEED)
-    return {
-        system.label: {n: Estimate(float(v[0]), v[1:]) for n, v in by_name.items()}
-        for system, by_name in zip(systems, sampled, strict=True)
-    }
-
-
-def places_of(part: str, systems: Sequence[System]) -> str:
+def by_place(part: str, systems: Sequence[System]) -> str:
     """What arrives of each part of joined lines, by their number."""
-    *fewer, most = (k for k in TIMES[part] if k > 1)
+    *fewer, most = TIMES[part]
     columns = [(k, k) for k in fewer] + [(place, most) for place in range(1, most + 1)]
-    lines = [["encoding", *(f"{place} of {k}" for place, k in columns)]]
+    lines = [["encoding", *(f"{place} of {k}" for place, k in columns), "last left out, %"]]
     shares = [arrived(systems, place, k) for place, k in columns]
     for s, system in enumerate(systems):
-        cells = [number(100 * found[s].mean) for found in shares]
-        last = shares[-1][s]
-        lines.append([f"`{system.label}`", *cells[:-1], share(last)])
+        cells = [number(100 * found[s].mean) for found in shares[:-1]]
+        cells += [notation.share(shares[-1][s]), number(100 * last_left_out(system, most))]
+        lines.append([f"`{system.label}`", *cells])
     return (
         "Of the 6-grams of each part that no other part has, those that arrive, in %, by the "
         f"part's place and the number of lines that were joined.\n\n{markdown_table(lines)}"
@@ -81,7 +72,7 @@ def places_of(part: str, systems: Sequence[System]) -> str:
 def arrived(systems: Sequence[System], place: int, k: int) -> list[Share]:
     """What arrives of the part at a place (from 1) of lines that were joined of k."""
     counts = [
-        [table[:, place - 1, :2].astype(np.float64) for table in s.table(f"joined{k}", "parts")]
+        [table[:, place - 1, :2].astype(np.float64) for table in s.tables(f"joined{k}", "parts")]
         for s in systems
     ]
     shares = pooled_shares(counts, EXPLORATORY, SEED)
@@ -89,40 +80,50 @@ def arrived(systems: Sequence[System], place: int, k: int) -> list[Share]:
     return [share for share in shares if share]
 
 
+def last_left_out(system: System, k: int) -> float:
+    """In which share of the lines the last of k parts was left out, of those that tell."""
+    tables = np.concatenate(system.tables(f"joined{k}", "parts"))
+    left_out = tables[:, k - 1, 3]
+    return float((left_out == 1).sum() / (left_out >= 0).sum())
+
+
 def remedy(systems: Sequence[System]) -> str:
     """What joined lines win beyond the trained length, and what they cost below it."""
     far = far_lines(systems, REMEDY)
-    near_bleu, far_bleu = (estimates(systems, WHOLE, "BLEU", lines) for lines in (~far, far))
+    within, beyond = (bleu_by_run(systems, "whole", lines) for lines in (~far, far))
     four = np.ones(len(lengths(systems, "joined4")), dtype=bool)
-    joined_bleu, losses = estimates(systems, "joined4", "BLEU", four), parts_of(systems)
-    lines = [["encoding", "joined share", f"BLEU beyond {LONGEST[REMEDY]}", "BLEU within", "price"]]
-    lines[0] += ["BLEU, four joined", "loss, %", "of the loss gone, %"]
-    for system in systems:
-        encoding, share_joined = system.label.split("-share")
-        alone = f"{encoding}-share0"
-        within, loss = near_bleu[system.label], loss_of(losses[system.label])
-        price = gone = EMPTY
-        if share_joined != "0" and alone in losses:
-            price = (within - near_bleu[alone]).shown("+z.1f")
-            gone = gone_of(loss, loss_of(losses[alone])).percent(-math.inf).shown("z.0f")
-        cells = [far_bleu[system.label].shown(), within.shown(), price]
-        cells += [number(joined_bleu[system.label].mean), number(100 * loss.mean), gone]
-        lines.append([f"`{encoding}`", share_joined, *cells])
-    planned = [(f"{KEPT}-share0.5", f"{KEPT}-share0")]
+    joined, lost = bleu_by_run(systems, "joined4", four), losses_by_run(systems)
+    loss = {label: lost["beyond"][label] - lost["within"][label] for label in within}
+    rows = [(label, *label.split("-share")) for label in within]
+    alone = {label: f"{encoding}-share0" for label, encoding, share in rows if share != "0"}
+    price, gain = (paired(values, alone, np.subtract) for values in (within, beyond))
+    gone = paired(loss, alone, lambda now, before: 1 - now / before)
+    known = estimates(loss)
+    lines = [["encoding", "joined share", f"BLEU beyond {LONGEST[REMEDY]}", "gain", "BLEU within"]]
+    lines[0] += ["price", "BLEU, four joined", "loss, %", "of the loss gone, %"]
+    levels = [estimates(values) for values in (beyond, within, joined)]
+    for label, encoding, share in rows:
+        far_bleu, near_bleu, four_bleu = (level[label].within(0, 100).shown() for level in levels)
+        cells = [far_bleu, EMPTY, near_bleu, EMPTY, four_bleu]
+        cells += [known[label].percent().shown(), EMPTY]
+        if label in alone:
+            cells[1], cells[3] = (values[label].shown("+z.1f") for values in (gain, price))
+            if known[alone[label]].interval()[0] > 0:
+                cells[6] = gone[label].percent().shown("z.0f")
+        lines.append([f"`{encoding}`", share, *cells])
+    planned = f"{KEPT}-share0.5"
     return (
-        f"450 updates from the `{KEPT}` parents of C; {seeds_of(systems)}. Price: BLEU within the "
-        "trained length, less that of the same encoding without joined lines. Loss: of the "
-        "references' 6-grams, lost beyond less lost within.\n\n"
-        f"{markdown_table(lines)}\n\nPlanned contrast, BLEU beyond:\n\n"
-        f"{contrast_table(far_bleu, planned)}"
+        f"450 updates from the {len(systems[0].runs)} `{KEPT}` parents of C, at a peak rate of "
+        "5e-4 where the encoding is kept and of 1e-3 where it is replaced. Gain, price and what is "
+        "gone of the loss are differences from the same encoding and parent without joined lines: "
+        f"gain beyond {LONGEST[REMEDY]} pieces, price within. Loss: of the references' 6-grams, "
+        f"lost beyond less lost within.\n\n{markdown_table(lines)}\n\nPlanned contrast: the gain of "
+        f"`{KEPT}` at a share of .5 has p {notation.p_value(gain[planned].p())}."
     )
 
 
-def loss_of(parts: dict[str, Estimate]) -> Estimate:
-    """What is lost beyond the trained length and not within it."""
-    return parts["beyond"] - parts["within"]
-
-
-def gone_of(loss: Estimate, before: Estimate) -> Estimate:
-    """The share of a loss that is gone."""
-    return Estimate(1 - loss.mean / before.mean, 1 - loss.samples / before.samples)
+def paired(
+    values: ByRun, alone: dict[str, str], compare: Callable[[Floats, Floats], Floats]
+) -> dict[str, Estimate]:
+    """How runs compare with those of the same seed, and so of the same parent, without remedy."""
+    return estimates({label: compare(values[label], values[base]) for label, base in alone.items()})

@@ -12,7 +12,7 @@ import nmt
 from nmt.compare import scoring
 from nmt.compare.losses import loss_counts
 from nmt.compare.report import trained_run
-from nmt.compare.scoring import Bootstrap
+from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.undertranslation import part_counts, repeats_of
 from nmt.config import Files, freeze, is_path
 from nmt.data.segmenter import pieces_of
@@ -22,6 +22,7 @@ from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
 from nmt.machine.machine import this_machine
 from nmt.schema import flat
+from nmt.storage.manifest import sha256_of
 from nmt.training.metrics import METRICS as METRICS_FILE
 from nmt.training.metrics import read_metrics
 from scripts.longtext.records import Record, Table
@@ -41,11 +42,12 @@ def record_of(run: Path, tests: Sequence[ParallelFiles], longest: int | None) ->
     (system,) = systems_of([str(run)])
     system = models.with_search_settings(system, {})
     tables = {test.name: tables_of(system, test, longest) for test in tests}
-    return Record(about(run, system), tables)
+    texts = {test.name: [sha256_of(p) for p in test[2:4] if p is not None] for test in tests}
+    return Record({**about(run, system), "texts": texts}, tables)
 
 
 def about(run: Path, system: System) -> dict[str, Any]:
-    """How the run was trained, and how it learned; no place of this machine."""
+    """How the run was trained, and how it learned; nothing of where its files lie."""
     assert system.facts is not None, "a run is a model"
     settings = system.models[0].settings
     learned = trained_run(run.name, settings.seed, read_metrics(run / METRICS_FILE).lines)
@@ -56,6 +58,7 @@ def about(run: Path, system: System) -> dict[str, Any]:
         "encoding_parameters": system.facts.encoding_parameters,
         "longest_source": system.facts.longest,
         "longest_target": system.facts.target_longest,
+        "corpus": system.models[0].fingerprint,
         "processor": this_machine().processor,
         "nmt": nmt.__version__,
         "date": date.today().isoformat(),
@@ -76,16 +79,25 @@ def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict
     pieces = [len(pieces_of(system.facts.target_segmenter, line)) for line in test.references]
     tables["reference"] = np.array(pieces)
     tables["repeats"] = np.array([repeats_of(line) for line in outputs])
-    scored = models.scored_references(system, read, read.columns[0], OPTIONS)
-    tables["likelihood"] = np.array([(s.log_prob, s.length) for s in scored if s is not None])
-    if test.parts is not None:
-        most = max(len(sentences) for sentences, _ in test.parts)
-        tables["parts"] = np.zeros((len(outputs), most, 3))
-        for line, parts in enumerate(part_counts(outputs, test.parts)):
-            tables["parts"][line, : len(parts)] = [part[:3] for part in parts]
-    if longest is not None and files.name == WHOLE:
+    scored = [s for s in models.scored_references(system, read, read.columns[0], OPTIONS) if s]
+    assert len(scored) == len(outputs), "no encoding of the plan has a longest text"
+    tables["likelihood"] = np.array([(s.log_prob, s.length) for s in scored])
+    if files.name != WHOLE:
+        tables["parts"] = table_of_parts(outputs, test)
+    elif longest is not None:
         test = test._replace(longest_trained=[longest])
         ((forced,),) = models.with_forced_lengths(read, test, [system], OPTIONS)
         lengths = test.lengths or []
         tables["losses"] = loss_counts(test.references, lengths, longest, outputs, forced)
     return tables
+
+
+def table_of_parts(outputs: Sequence[str], test: TranslatedTest) -> Table:
+    """What arrived of each part of each line, single lines being one part."""
+    parts = test.parts or [([""], [reference]) for reference in test.references]
+    table = np.zeros((len(parts), max(len(references) for _, references in parts), 4))
+    for line, counts in enumerate(part_counts(outputs, parts)):
+        for place, part in enumerate(counts):
+            left_out = -1 if part.left_out is None else part.left_out
+            table[line, place] = [*part[:3], left_out]
+    return table

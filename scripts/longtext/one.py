@@ -1,8 +1,9 @@
 """One run of the plan, as a process of its own: train it, and leave its record.
 
-    python -m scripts.longtext.one RECORD LONGEST TESTS OVERRIDES...
+    python -m scripts.longtext.one RECORD PLANNED LONGEST TESTS OVERRIDES...
 
-LONGEST: pieces of a source, 0 where nothing is lost by length. TESTS: NAME=SRC,REF;NAME=SRC,REF.
+PLANNED: its overrides in the plan, without places, separated by spaces. LONGEST: pieces of a source
+in training, 0 where nothing is lost by length. TESTS: NAME=SRC,REF;NAME=SRC,REF.
 """
 
 import sys
@@ -18,11 +19,13 @@ from scripts.longtext.measure import record_of
 
 def command(argv: list[str]) -> None:
     """Train where the run is not finished, translate, count, write the record."""
-    record, longest, tests, *overrides = argv
+    path, planned, longest, tests, *overrides = argv
     train.command(overrides)
     directory = experiment_of(overrides).run
     files = [parse_test(test) for test in tests.split(";") if test]
-    records.write(Path(record), record_of(directory, files, int(longest) or None))
+    record = record_of(directory, files, int(longest) or None)
+    record.about["overrides"] = planned.split(" ")
+    records.write(Path(path), record)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ SPREAD = 0.5  # share of a group's width over which the encodings stand
 
 
 def draw(systems: dict[str, list[System]], path: Path) -> None:
-    """Draw those encodings that both parts have; the same records give the same bytes."""
+    """Draw the encodings of the manuals; the same records give the same bytes."""
     parts = [part for part in (GRAMMAR, MANUALS) if systems[part]]
     if not parts:
         return

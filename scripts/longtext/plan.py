@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import preflight
+from nmt.errors import Exit, UserError
 from nmt.experiments.plan import PlannedRun
 from nmt.overrides.compose import experiment_of
 from scripts.longtext import records
@@ -27,10 +28,17 @@ AS_PARENT = (  # how scale=small trains
     *("trainer.device=cpu", "trainer.precision=bfloat16", "trainer.threads=1"),
     *("trainer.batch_tokens=2500", "trainer.checkpoints_per_epoch=1", "trainer.tensorboard=false"),
 )
+CONTRASTS = (  # the second is the baseline
+    ("relative", "absolute"),
+    ("rotary", "absolute"),
+    ("relative_sinusoidal", "relative"),
+    ("alibi_directional", "rotary"),
+)
+KEPT = "absolute"  # in D: the parents' encoding
 LONGEST = {GRAMMAR: 48, MANUALS: 50, REMEDY: 50}  # pieces of a source in training, of D's parents
 
 
-class Places(NamedTuple):
+class Folders(NamedTuple):
     """Where runs go, where their records lie, and where text is."""
 
     runs: Path
@@ -49,9 +57,26 @@ class Run(NamedTuple):
     overrides: tuple[str, ...]  # without places
     parent: "Run | None" = None  # whose weights it goes on from
 
-    def record(self, places: Places) -> Path:
+    @property
+    def label(self) -> str:
+        """Of the system, all of whose runs differ in their seeds alone."""
+        return self.name.removesuffix(f"-seed{self.seed}")
+
+    def record(self, folders: Folders) -> Path:
         """The file that it leaves."""
-        return places.records / self.part / f"{self.name}.npz"
+        return folders.records / self.part / f"{self.name}.npz"
+
+    def is_finished(self, folders: Folders) -> bool:
+        """Whether it left its record; raises UserError (65) for that of other overrides."""
+        if not (path := self.record(folders)).exists():
+            return False
+        if (trained := records.read(path).about["overrides"]) != list(self.overrides):
+            raise UserError(
+                f"{path}: of a run with {' '.join(trained)}; the plan has "
+                f"{' '.join(self.overrides)}; move it away to train that",
+                Exit.DATA,
+            )
+        return True
 
 
 class Part(NamedTuple):
@@ -63,14 +88,14 @@ class Part(NamedTuple):
     runs: list[Run]
 
 
-def parts(places: Places) -> list[Part]:
+def parts(folders: Folders) -> list[Part]:
     """All parts, in the order in which they are trained; what A has follows from the rates."""
     rates = [rate_run(name, rate) for name in ENCODINGS for rate in RATES]
-    chosen = [(name, rate) for name in ENCODINGS if (rate := best_rate(places, name))]
+    chosen = [(name, rate) for name in ENCODINGS if (rate := best_rate(folders, name))]
     grammar = [grammar_run(*pair, seed) for seed in (1, 2, 3) for pair in chosen]
     scan = [scan_run(name, seed) for seed in (1, 2) for name in ON_SCAN]
     manuals = [manuals_run(name, seed) for seed in (1, 2) for name in ON_MANUALS]
-    parents = [run for run in manuals if run.encoding == "absolute"]
+    parents = [run for run in manuals if run.encoding == KEPT]
     remedies = [remedy_run(*kind) for kind in product(parents, REMEDIES, SHARES)]
     return [
         Part("rates", 2.0, 36, rates),
@@ -115,46 +140,51 @@ def remedy_run(parent: Run, encoding: str, share: str) -> Run:
     words += AS_PARENT
     joined = ["data.join=4", "data.join_length=200", f"data.join_share={share}"]
     words += ["data.join=1"] if share == "0" else joined
-    words += [] if encoding == "absolute" else [f"encoding={encoding}", "optim.lr=1e-3"]
+    words += [] if encoding == KEPT else [f"encoding={encoding}", "optim.lr=1e-3"]
     return Run(REMEDY, name, encoding, parent.seed, tuple(words), parent)
 
 
-def best_rate(places: Places, encoding: str) -> str | None:
+def best_rate(folders: Folders, encoding: str) -> str | None:
     """The rate with the least dev perplexity of an encoding; None until all have been tried."""
-    tried = [rate_run(encoding, rate).record(places) for rate in RATES]
-    if not all(record.exists() for record in tried):
-        return None
-    perplexity = [records.read(record).about["dev_perplexity"] for record in tried]
-    return RATES[perplexity.index(min(perplexity))]
+    tried = rate_perplexities(folders, encoding)
+    return RATES[tried.index(min(tried))] if tried else None
 
 
-def composed(places: Places, run: Run) -> PlannedRun:
+def rate_perplexities(folders: Folders, encoding: str) -> list[float]:
+    """The least dev perplexity with each rate; none until all have been tried."""
+    tried = [rate_run(encoding, rate) for rate in RATES]
+    if not all(run.is_finished(folders) for run in tried):
+        return []
+    return [float(records.read(run.record(folders)).about["dev_perplexity"]) for run in tried]
+
+
+def composed(folders: Folders, run: Run) -> PlannedRun:
     """A run with all its settings, checked; its parent must lie in its directory."""
     words = [*run.overrides, f"seed={run.seed}"]
-    words += [f"runs={places.runs / run.part}", f"data.cache={places.runs / 'cache'}"]
+    words += [f"runs={folders.runs / run.part}", f"data.cache={folders.runs / 'cache'}"]
     if run.parent is not None:
-        words.append(f"parent={composed(places, run.parent).directory}")
+        words.append(f"parent={composed(folders, run.parent).directory}")
     elif run.part in (SCAN, MANUALS):
-        words.append(f"data.root={places.scan if run.part == SCAN else places.manuals}")
+        words.append(f"data.root={folders.scan if run.part == SCAN else folders.manuals}")
     experiment = experiment_of(words)
     preflight.check(experiment.settings)
     return PlannedRun(f"{run.part}/{run.name}", experiment)
 
 
-def has_text(places: Places, part: str) -> bool:
+def has_text(folders: Folders, part: str) -> bool:
     """Whether a part's text was named."""
-    needed = {SCAN: places.scan, MANUALS: places.manuals, REMEDY: places.manuals}
-    return needed.get(part, places.runs) is not None
+    needed = {SCAN: folders.scan, MANUALS: folders.manuals, REMEDY: folders.manuals}
+    return needed.get(part, folders.runs) is not None
 
 
-def remaining(places: Places, found: Sequence[Part]) -> Iterator[str]:
+def remaining(folders: Folders, found: Sequence[Part]) -> Iterator[str]:
     """How many runs and hours each part has left."""
     total = 0.0
     for part in found:
-        done = sum(run.record(places).exists() for run in part.runs)
+        done = sum(run.is_finished(folders) for run in part.runs)
         hours = part.hours * (1 - done / part.planned)
         total += hours
-        without = "" if has_text(places, part.name) else "; its text was not named"
+        without = "" if has_text(folders, part.name) else "; its text was not named"
         yield (
             f"{part.name:5} {done:2} of {part.planned} runs, {hours:4.1f} hours of a core left"
             f"{without}"

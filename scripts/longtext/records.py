@@ -19,8 +19,8 @@ Table = NDArray[Any]
 
 source, reference: lengths in pieces; BLEU, chrF2, TER, exact: counts of `compare.scores`; repeats:
 repeated 4-grams and all; likelihood: natural logarithm of the reference's probability, and its
-pieces; losses: `compare.losses.loss_counts`; parts: [lines, parts, 3], of joined lines the columns
-arrived, expected, surplus of `compare.undertranslation.PartCounts`, and 0 where a line has fewer.
+pieces; losses: `compare.losses.loss_counts`; parts: [lines, parts, 4], of joined lines the columns
+of `compare.undertranslation.PartCounts` (left_out: -1 for None), all 0 where a line has fewer.
 """
 
 

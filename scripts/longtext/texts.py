@@ -9,14 +9,14 @@ from nmt.data.joined import Joined
 from nmt.errors import UserError
 from nmt.experiments.plan import PlannedRun
 from nmt.experiments.testsets import ParallelFiles, corpus_test_files, join_toy
-from scripts.longtext.plan import GRAMMAR, MANUALS, REMEDY, SCAN, Places
+from scripts.longtext.plan import GRAMMAR, MANUALS, REMEDY, SCAN, Folders
 
 WHOLE = "whole"  # the test text of which all lines are single ones
 TIMES = {GRAMMAR: (1, 2, 4, 8), MANUALS: (2, 4), REMEDY: (2, 4)}  # lines that are joined
 SENTENCES, LEAST, MOST = 240, 4, 24  # of the grammar, to be joined; words of each
 
 
-def tests_of(places: Places, part: str, run: PlannedRun) -> list[ParallelFiles]:
+def tests_of(folders: Folders, part: str, run: PlannedRun) -> list[ParallelFiles]:
     """The test texts of a part; those of joined lines are made if need be. None to choose rates.
 
     `run`: one of the part; the corpus names its own test text.
@@ -27,7 +27,7 @@ def tests_of(places: Places, part: str, run: PlannedRun) -> list[ParallelFiles]:
     tests = [ParallelFiles(WHOLE, "", source, reference)]
     for k in TIMES.get(part, ()):
         lines = _joined(run, part, k)
-        directory = places.runs / "tests" / (GRAMMAR if part == GRAMMAR else MANUALS)
+        directory = folders.runs / "tests" / (GRAMMAR if part == GRAMMAR else MANUALS)
         data = run.settings.data
         about = joined.described([] if part == GRAMMAR else [source, reference], k)
         place = directory, f"joined{k}", data.source_language, data.target_language

@@ -6,14 +6,14 @@ from random import Random
 import numpy as np
 
 from scripts.longtext import records
-from scripts.longtext.plan import LONGEST, Places, Run
+from scripts.longtext.plan import LONGEST, Folders, Run
 from scripts.longtext.records import Record, Table
 from scripts.longtext.texts import TIMES, WHOLE
 
 LINES = 120
 
 
-def leave(places: Places, run: Run, within: float, beyond: float) -> Path:
+def leave(folders: Folders, run: Run, within: float, beyond: float) -> Path:
     """A record of a run that gets these shares of the words of short and of long lines right."""
     draw = Random(f"{run.part} {run.name}")
     longest = LONGEST.get(run.part)
@@ -22,13 +22,20 @@ def leave(places: Places, run: Run, within: float, beyond: float) -> Path:
         tests[WHOLE].pop("losses")
     for k in TIMES.get(run.part, ()):
         tests[f"joined{k}"] = tables(draw, longest, within, beyond)
-        if k > 1:
-            shares = np.linspace(within, beyond, k)
-            arrived = np.rint(shares * 40)[None, :].repeat(LINES, axis=0)
-            parts = np.stack([arrived, np.full_like(arrived, 40), np.zeros_like(arrived)], axis=2)
-            tests[f"joined{k}"]["parts"] = parts
-    about = {"step": 800, "seconds": 80.0, "dev_perplexity": 2.0, "parameters": 1000}
-    path = run.record(places)
+        arrived = np.rint(np.linspace(within, beyond, k) * 40)[None, :].repeat(LINES, axis=0)
+        left_out = (np.arange(LINES) < 30)[:, None].repeat(k, axis=1)  # a quarter
+        parts = arrived, np.full_like(arrived, 40), np.zeros_like(arrived), left_out
+        tests[f"joined{k}"]["parts"] = np.stack(parts, axis=2)
+    about = {
+        "step": 800,
+        "seconds": 80.0,
+        "dev_perplexity": 2.0,
+        "parameters": 1000,
+        "overrides": run.overrides,
+        "settings": {"seed": run.seed},
+        "texts": {"whole": "1"},
+    }
+    path = run.record(folders)
     records.write(path, Record(about, tests))
     return path
 

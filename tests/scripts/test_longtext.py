@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.compare.losses import sampled_parts
+from nmt.compare.losses import parts_of_run
 from nmt.compare.scores import scorers
 from nmt.data import toy
 from nmt.data.corpus import read_text
@@ -14,24 +14,25 @@ from nmt.experiments.plan import prepare_corpora
 from nmt.experiments.run import train_all
 from scripts.longtext import __main__ as longtext
 from scripts.longtext import one, plan, records, texts
-from scripts.longtext.plan import ENCODINGS, RATES, Places, Run
+from scripts.longtext.plan import ENCODINGS, RATES, Folders, Run
 from scripts.longtext.records import Record, Table
 
 
-def finish(places: Places, run: Run, perplexity: float = 2.0) -> None:
-    records.write(run.record(places), Record({"dev_perplexity": perplexity}, {}))
+def finish(folders: Folders, run: Run, perplexity: float = 2.0) -> None:
+    about = {"dev_perplexity": perplexity, "overrides": run.overrides}
+    records.write(run.record(folders), Record(about, {}))
 
 
 def test_rates_are_chosen_by_the_development_text(tmp_path: Path) -> None:
-    places = Places(tmp_path, tmp_path / "records")
-    rates, main, *_ = plan.parts(places)
-    assert len({run.record(places) for run in rates.runs}) == rates.planned == 36
+    folders = Folders(tmp_path, tmp_path / "records")
+    rates, main, *_ = plan.parts(folders)
+    assert len({run.record(folders) for run in rates.runs}) == rates.planned == 36
     assert main.runs == []
     for number in range(2):
         for place, run in enumerate(rates.runs[3 * number : 3 * number + 3]):
-            finish(places, run, 3.0 if place == number else 4.0)
-    main = plan.parts(places)[1]
-    settings = [plan.composed(places, run).settings for run in main.runs]
+            finish(folders, run, 3.0 if place == number else 4.0)
+    main = plan.parts(folders)[1]
+    settings = [plan.composed(folders, run).settings for run in main.runs]
     assert {s.optim.lr for s in settings if "absolute" in s.encoding} == {float(RATES[0])}
     assert {s.optim.lr for s in settings if "relative" in s.encoding} == {float(RATES[1])}
     assert {name for s in settings for name in s.encoding} == {*ENCODINGS[:2]}
@@ -41,17 +42,17 @@ def test_rates_are_chosen_by_the_development_text(tmp_path: Path) -> None:
 def test_parts_of_other_text_have_all_runs_of_the_plan(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    places = Places(tmp_path / "runs", tmp_path / "records", tmp_path / "manuals", tmp_path)
-    found = {part.name: part for part in plan.parts(places)}
+    folders = Folders(tmp_path / "runs", tmp_path / "records", tmp_path / "manuals", tmp_path)
+    found = {part.name: part for part in plan.parts(folders)}
     for name in "BCD":
-        assert len({run.record(places) for run in found[name].runs}) == found[name].planned
+        assert len({run.record(folders) for run in found[name].runs}) == found[name].planned
     for run in found["B"].runs:
-        assert plan.composed(places, run).settings.model.share_layers
+        assert plan.composed(folders, run).settings.model.share_layers
     assert {run.parent for run in found["D"].runs} == {
         run for run in found["C"].runs if run.encoding == "absolute"
     }
-    finish(places, found["C"].runs[2])
-    words = [str(places.runs), "--records", str(places.records), "--list"]
+    finish(folders, found["C"].runs[2])
+    words = [str(folders.runs), "--records", str(folders.records), "--list"]
     assert longtext.main([*words, "--scan", str(tmp_path)]) == 0
     said = capsys.readouterr().out
     assert "C      1 of 12 runs,  8.2 hours of a core left; its text was not named\n" in said
@@ -65,14 +66,14 @@ def test_a_remedy_is_trained_as_its_parent_was(tmp_path: Path) -> None:
         for name in ("train", "dev", "test"):
             lines = [f"eins {number % 7} zwei {number}." for number in range(60)]
             (tmp_path / f"{name}.{language}").write_text("".join(f"{line}\n" for line in lines))
-    places = Places(tmp_path / "runs", tmp_path / "records", tmp_path, tmp_path)
+    folders = Folders(tmp_path / "runs", tmp_path / "records", tmp_path, tmp_path)
     small = "model.dim=16", "model.feedforward_dim=16", "trainer.max_steps=1", "segmenter.merges=9"
     parent = plan.manuals_run("absolute", 1)
     parent = parent._replace(overrides=(*parent.overrides, *small))
-    planned = plan.composed(places, parent)
+    planned = plan.composed(folders, parent)
     assert train_all([planned], prepare_corpora([planned]), 1) == []
     for encoding, share in (("absolute", "0"), ("rotary", "0.5")):
-        child = plan.composed(places, plan.remedy_run(parent, encoding, share))
+        child = plan.composed(folders, plan.remedy_run(parent, encoding, share))
         trainer, before = child.settings.trainer, planned.settings.trainer
         for name in ("device", "precision", "threads", "batch_tokens", "checkpoints_per_epoch"):
             assert getattr(trainer, name) == getattr(before, name), name
@@ -108,28 +109,31 @@ SMALL = (
 def test_a_run_leaves_the_counts_of_its_test_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    places = Places(tmp_path / "runs", tmp_path / "records")
+    folders = Folders(tmp_path / "runs", tmp_path / "records")
     run = Run("A", "absolute-seed1", "absolute", 1, SMALL)
-    planned = plan.composed(places, run)
-    tests = texts.tests_of(places, "A", planned)
+    planned = plan.composed(folders, run)
+    tests = texts.tests_of(folders, "A", planned)
     assert [len(read_text(test.reference)) for test in tests] == [40, 240, 120, 60, 30]
     for source, reference in zip(*(read_text(p) for p in tests[4][2:4] if p), strict=True):
         assert toy.translate(source) == reference
-    command = longtext.process(places, run, planned)
+    command = longtext.process(folders, run, planned)
     monkeypatch.setattr(one, "parse_test", lambda test: tests[int(test[-1])])
-    arguments = [command.arguments[0], command.arguments[1], "0;4", *command.arguments[3:]]
+    arguments = [*command.arguments[:3], "0;4", *command.arguments[4:]]
     for _ in range(2):  # trained, then found finished
         one.command(arguments)
-        found = records.read(run.record(places))
+        found = records.read(run.record(folders))
     assert found.about["step"] == 3 and found.about["run"] == "absolute-seed1"
     assert found.about["longest_source"] == 48 and len(found.about["curve"]["dev"]) >= 1
     assert str(tmp_path) not in str(found.about)
     assert not any(key.startswith("data.cache") for key in found.about["settings"])
     whole, joined = found.tests["whole"], found.tests["joined8"]
     _scores_are_those_of_the_translations(whole, run, planned, read_text(tests[0].reference))
-    assert joined["parts"].shape == (30, 8, 3) and "losses" not in joined
-    (parts,) = sampled_parts([[whole["losses"].astype(float)]], 10, 1)
-    assert 0.5 < parts["beyond"][0] <= 1
+    assert joined["parts"].shape == (30, 8, 4) and "losses" not in joined
+    assert 0.5 < parts_of_run(whole["losses"].astype(float), 10, 1)["beyond"][0] <= 1
+    assert (
+        found.about["overrides"] == [*SMALL] and found.about["texts"].keys() == found.tests.keys()
+    )
+    assert run.is_finished(folders)
     beyond = whole["source"] > 48
     assert ((whole["losses"][:, 2] >= 0) == beyond).all() and beyond.any() and not beyond.all()
 

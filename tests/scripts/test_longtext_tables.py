@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.compare.ranks import spearman
 from nmt.errors import UserError
-from scripts.longtext import plan, records, tables
-from scripts.longtext.plan import RECORDS, Part, Places, Run
-from scripts.longtext.systems import estimates, far_lines, systems_of
+from scripts.longtext import plan, records, systems, tables
+from scripts.longtext.loss_tables import paired
+from scripts.longtext.plan import RECORDS, Folders, Part, Run
+from scripts.longtext.score_tables import contrast_table, over_encodings
+from scripts.longtext.systems import Estimate, estimates, losses_by_run, systems_of
 from scripts.longtext.texts import WHOLE
 from tests.scripts.longtext_records import leave
 
@@ -18,20 +19,18 @@ BEYOND = {"absolute": 0.3, "rotary": 0.45, "relative": 0.6, "alibi_directional":
 
 
 @pytest.fixture(scope="module")
-def places(tmp_path_factory: pytest.TempPathFactory) -> Places:
-    """Records of all parts, of four encodings where there are more."""
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Folders:
+    """Records of all runs."""
     root = tmp_path_factory.mktemp("longtext")
-    places = Places(root / "runs", root / "records")
-    for part in (0, 1):  # what runs there are follows from the rates
-        for run in plan.parts(places)[part].runs:
-            if run.encoding in BEYOND:
-                leave(places, run, 0.9, BEYOND[run.encoding] + 0.01 * run.seed)
-    for run in (run for part in plan.parts(places)[2:] for run in part.runs):
-        joined = float(run.name.split("share")[-1].split("-")[0]) if "share" in run.name else 0
-        if run.encoding in BEYOND or run.part == plan.SCAN:
-            within, beyond = 0.9 - 0.1 * joined, BEYOND.get(run.encoding, 1.0) + joined * 0.4
-            leave(places, run, 1.0 if beyond == 1 else within, beyond + 0.01 * run.seed)
-    return places
+    folders = Folders(root / "runs", root / "records")
+    for part in range(5):  # what runs there are follows from those before
+        for run in plan.parts(folders)[part].runs:
+            joined = float(run.label.split("share")[1]) if "share" in run.name else 0
+            within, beyond = 0.9 - 0.1 * joined, BEYOND.get(run.encoding, 0.2) + joined * 0.4
+            if run.part == plan.SCAN:
+                within = beyond = 1.0 if run.encoding == "transformer_xl" else 0.5
+            leave(folders, run, within, beyond + 0.01 * run.seed)
+    return folders
 
 
 def row(text: str, name: str) -> list[str]:
@@ -40,60 +39,132 @@ def row(text: str, name: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_the_page_says_what_the_records_hold(places: Places) -> None:
-    output = places.records.parent
-    assert tables.main(["--records", str(places.records), "--output", str(output)]) == 0
+def test_the_page_says_what_the_records_hold(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(systems, "SAMPLES", 1000)
+    output = folders.records.parent
+    assert tables.main(["--records", str(folders.records), "--output", str(output)]) == 0
     page = (output / "tables.md").read_text()
     assert (output / "longtext.png").stat().st_size > 10_000
     sections = {part.split("\n")[0]: part for part in page.split("\n## ")[1:]}
-    assert len(sections) == 9 and "**So far 42 of 70 runs are finished.**" in page
+    assert len(sections) == 10 and "Not finished" not in page
+    assert row(sections["Rates"], "`lstm`") == ["`lstm`", "**2.000**", "2.000", "2.000"]
     for text in ("embedded grammar", "manuals"):
         ranks = sections[f"Ranks: {text}"]
         order = [line.split("`")[1] for line in ranks.split("\n") if line.startswith("| `")][:4]
         assert order == ["relative", "rotary", "alibi_directional", "absolute"]
         assert [row(ranks, f"`{name}`")[1] for name in order] == ["1", "2", "3", "4"]
-        difference, p = row(ranks, "`relative` - `absolute`")[1:]
-        assert difference.startswith("+") and p == "<.001"
-        assert "relative_sinusoidal" not in ranks, "no record has it"
-        lost = sections[f"What is lost: {text}"]
-        within, beyond, *causes = (float(cell.split()[0]) for cell in row(lost, "`relative`")[1:])
+        assert len(row(ranks, "`relative`")[3].split(",")) == (3 if "grammar" in text else 2)
+        difference, p, alone = row(ranks, "`relative` - `absolute`")[1:]
+        assert difference[0] == alone[0] == "+" and float(p.replace("<", "0")) < 0.01
+        within, beyond, *causes = (
+            float(cell.split()[0])
+            for cell in row(sections[f"What is lost: {text}"], "`relative`")[1:]
+        )
         assert sum(causes) == pytest.approx(beyond - within, abs=0.2)
-    assert (
-        "rho of these 4 encodings: 1.00 [1.00, 1.00]" in sections["The grammar against real text"]
-    )
-    places_ = sections["By place in joined lines: manuals"]
-    assert row(places_, "`absolute`")[2:4] == ["90.0", "70.0"]
+    assert "of these 6 encodings: 1.00 [" in sections["The grammar against real text"]
+    parts = row(sections["By place in joined lines: manuals"], "`absolute`")
+    assert parts[2:4] == ["90.0", "70.0"] and parts[-1] == "25.0"
     assert "Below 90 %" not in sections["Anchor: SCAN beyond 26 actions"]
-    remedy = [
-        line for line in sections["The remedy: joined lines"].split("\n") if "`rotary`" in line
-    ]
-    gone = [line.strip("|").split("|")[-1].strip() for line in remedy]
+    remedy = [line.split("|")[1:-1] for line in sections["The remedy: joined lines"].split("\n")]
+    gone = [line[-1].strip() for line in remedy if "`rotary`" in "".join(line)]
     assert gone[0] == "-" and 15 < int(gone[1].split()[0]) < 35 < int(gone[2].split()[0]) < 60
 
 
-def test_contrasts_are_those_of_the_means_over_seeds(places: Places) -> None:
-    part = next(part for part in plan.parts(places) if part.name == plan.MANUALS)
-    systems = systems_of(places, part)
-    assert [len(system.runs) for system in systems] == [2] * 4
-    far = far_lines(systems, plan.MANUALS)
-    values = estimates(systems, WHOLE, "BLEU", far)
-    difference = values["relative"] - values["absolute"]
-    low, high = difference.interval()
-    wide_low, wide_high = difference.interval(8)
-    assert wide_low < low < difference.mean < high < wide_high
-    assert values["relative"].p(values["absolute"]) < 0.001 < values["rotary"].p(values["rotary"])
-    assert spearman(*(np.array([[v.mean] for v in values.values()]),) * 2) == pytest.approx(1)
+def test_what_is_not_finished_is_not_shown(folders: Folders, tmp_path: Path) -> None:
+    few = Folders(folders.runs, tmp_path / "records")
+    part = plan.parts(folders)[1]
+    for run in (run for p in plan.parts(folders)[:2] for run in p.runs):
+        if run != part.runs[-1]:
+            leave(few, run, 0.9, 0.5)
+    assert systems_of(few, part) == []
+    missing = "A 35 of 36, B 0 of 4, C 0 of 12, D 0 of 18"
+    assert tables.unfinished(few) == [f"**Not finished yet, and not shown: {missing} runs.**"]
+    assert tables.unfinished(folders) == []
 
 
-def test_records_of_other_texts_are_refused(places: Places, tmp_path: Path) -> None:
-    runs = [Run("C", f"x-seed{seed}", "x", seed, ()) for seed in (1, 2)]
-    other = Places(places.runs, tmp_path)
+def test_seeds_of_two_systems_alone_show_where_others_deviate_less() -> None:
+    draws = np.random.default_rng(1).normal(size=(1, 400)) * 0.01
+
+    def runs(*means: float) -> np.ndarray:
+        return np.concatenate([np.array(means)[:, None] + draws * 0, draws + 0], axis=0)[
+            : len(means)
+        ]
+
+    values = {"a": runs(10, 30, 20), "b": runs(15, 35, 25)}
+    values |= {f"other{n}": runs(9.9, 10.1, 10) for n in range(8)}
+    shown = contrast_table(values, [("b", "a")])
+    difference, _, alone = row(shown, "`b` - `a`")[1:]
+    widths = [
+        float(c.split(", ")[1][:-1]) - float(c.split("[")[1].split(",")[0])
+        for c in (difference, alone)
+    ]
+    assert widths[1] > 1.8 * widths[0]
+
+
+def test_a_loss_that_differs_between_seeds_has_a_wide_interval() -> None:
+    """What is lost within the trained length does not hide it: it is subtracted run by run."""
+    beyond, within = (np.array([[b] * 200, [c] * 200]) for b, c in ((0.9, 0.7), (0.4, 0.4)))
+    (known,) = estimates({"x": beyond - within}).values()
+    low, high = known.interval()
+    assert known.mean == pytest.approx(0.4) and low < 0.3 and high > 0.5
+
+
+def test_remedies_are_compared_with_the_same_parent() -> None:
+    """Parents that deviate do not widen what their children gain."""
+    before = np.array([[10.0] * 300, [30.0] * 300])
+    values = {
+        "x-share0": before,
+        "x-share0.5": before + 5,
+        "y-share0": before,
+        "y-share0.5": before + 7,
+    }
+    alone = {"x-share0.5": "x-share0", "y-share0.5": "y-share0"}
+    gained = paired(values, alone, np.subtract)
+    assert [estimate.shown() for estimate in gained.values()] == [
+        "5.0 [5.0, 5.0]",
+        "7.0 [7.0, 7.0]",
+    ]
+    levels = estimates(values)
+    low, high = (levels["x-share0.5"] - levels["x-share0"]).interval()
+    assert high - low > 20
+
+
+def test_orders_that_chance_would_give() -> None:
+    first = np.arange(6.0)[:, None]
+    assert over_encodings(1.0, first, first) == f"over encodings, exact p {2 / 720:.3f}"
+    assert over_encodings(0.6, first, first[[1, 0, 3, 2, 5, 4]]).startswith("over encodings [-0.")
+
+
+def test_records_of_other_settings_or_texts_are_refused(folders: Folders, tmp_path: Path) -> None:
+    runs = [Run("C", f"x-seed{seed}", "x", seed, ("a=1",)) for seed in (1, 2)]
+    other = Folders(folders.runs, tmp_path)
     paths = [leave(other, run, 0.9, 0.5) for run in runs]
+    part = Part("C", 1.0, 2, runs)
+    assert len(systems_of(other, part)) == 1
     about, tests = records.read(paths[1])
-    tests[WHOLE]["reference"] = tests[WHOLE]["reference"] + 1
-    records.write(paths[1], records.Record(about, tests))
-    with pytest.raises(UserError, match=r"x-seed2\.npz: of other test texts"):
-        systems_of(other, Part("C", 1.0, 2, runs))
+    for name in ("settings", "texts"):
+        changed = {**about, name: {**about[name], "key": "other"}}
+        records.write(paths[1], records.Record(changed, tests))
+        with pytest.raises(UserError, match=rf"x-seed2\.npz: other {name} than"):
+            systems_of(other, part)
+    renamed = part._replace(runs=[run._replace(overrides=("a=2",)) for run in runs])
+    with pytest.raises(UserError, match=r"x-seed1\.npz: of a run with a=1; the plan has a=2"):
+        systems_of(other, renamed)
+
+
+def test_parts_of_a_loss_are_those_of_its_runs(folders: Folders) -> None:
+    part = next(part for part in plan.parts(folders) if part.name == plan.MANUALS)
+    of_part = systems_of(folders, part)
+    assert [len(system.runs) for system in of_part] == [2] * 6
+    lost = {name: estimates(v) for name, v in losses_by_run(of_part[:2]).items()}
+    for system in of_part[:2]:
+        tables_ = system.tables(WHOLE, "losses")
+        far = tables_[0][:, 2] >= 0
+        shares = [table[far, 0].sum() / table[far, 1].sum() for table in tables_]
+        assert lost["beyond"][system.label].mean == pytest.approx(np.mean(shares))
+    assert Estimate(0.5, np.array([0.5, 2])).within(0, 1).samples.tolist() == [0.5, 1]
 
 
 @pytest.mark.slow
