@@ -117,7 +117,7 @@ def remedy(systems: Sequence[System]) -> str:
         "5e-4 where the encoding is kept and of 1e-3 where it is replaced. Gain, price and what is "
         "gone of the loss are differences from the same encoding and parent without joined lines: "
         f"gain beyond {LONGEST[REMEDY]} pieces, price within. Loss: of the references' 6-grams, "
-        f"lost beyond less lost within.\n\n{markdown_table(lines)}\n\nPlanned contrast: the gain of "
+        f"lost beyond less lost within.\n\n{markdown_table(lines)}\n\nPlanned contrast: gain of "
         f"`{KEPT}` at a share of .5 has p {notation.p_value(gain[planned].p())}."
     )
 
