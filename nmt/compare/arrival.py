@@ -4,11 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.compare.report import Share
 from nmt.compare.seeds import over_seeds
-from nmt.compare.significance import interval, resampled
+from nmt.compare.significance import Floats, interval, resampled
 
 ORDER = 6
 """Length of the character n-grams that are counted: a word or so.
@@ -17,8 +16,6 @@ Shorter ones arrive by chance, the more so the longer the text. Unrelated senten
 manual pages (man-de-en) share 16 % of the n-grams of orders 1 to 6 where they stand alone, and 34 %
 where eight are joined; of 6-grams 2 % and 6 %.
 """
-
-Floats = NDArray[np.float64]
 
 
 def ngrams(text: str, orders: Iterable[int] = (ORDER,)) -> Counter[str]:

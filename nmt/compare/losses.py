@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.compare.arrival import Floats, distinctive_ngrams, lost, ngrams, sampled_share
+from nmt.compare.arrival import distinctive_ngrams, lost, ngrams, sampled_share
 from nmt.compare.report import LossParts, Share
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.seeds import over_seeds
-from nmt.compare.significance import interval
+from nmt.compare.significance import Floats, interval
 
 COLUMNS = 5  # of the counts of a line
 CAUSES = ("end", "place", "content")  # differences of shares

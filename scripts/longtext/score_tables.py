@@ -71,7 +71,8 @@ def ranking(part: str, systems: Sequence[System]) -> str:
         f"BLEU of {far.sum():,} lines whose source is longer than {LONGEST[part]} pieces, and of "
         f"{(~far).sum():,} others; {len(systems[0].runs)} seeds each. Ranks are of each system "
         "alone. Length ratio, repeated 4-grams and perplexity of the references are of the longer "
-        f"lines.\n\n{markdown_table(lines)}\n\n"
+        "lines; ms/update is of one core of a machine that had other work, too.\n\n"
+        f"{markdown_table(lines)}\n\n"
         f"{contrast_table(bleu_by_run(systems, WHOLE, far), CONTRASTS)}"
     )
 
