@@ -17,7 +17,7 @@ from nmt.experiments.plan import FailedRun, PlannedRun, failure_error, prepare_c
 from nmt.experiments.processes import LoggedCommand, exit_reason, last_line, run_all
 from nmt.experiments.run import parallel_runs, progress, train_all
 from scripts.longtext import plan
-from scripts.longtext.plan import LONGEST, RECORDS, Folders, Run, composed
+from scripts.longtext.plan import LONGEST, RECORDS, Folders, TrainingRun, composed
 from scripts.longtext.texts import tests_of
 
 
@@ -48,7 +48,7 @@ def command(argv: list[str]) -> None:
             train(folders, plan.parts(folders)[number].runs)  # what A has follows from the rates
 
 
-def train(folders: Folders, runs: Sequence[Run]) -> None:
+def train(folders: Folders, runs: Sequence[TrainingRun]) -> None:
     """Train the runs that left no record, and before them their parents.
 
     Raises UserError (70) for runs that failed.
@@ -76,7 +76,7 @@ def train(folders: Folders, runs: Sequence[Run]) -> None:
         raise failure_error(failed, len(planned))
 
 
-def process(folders: Folders, run: Run, planned: PlannedRun) -> LoggedCommand:
+def process(folders: Folders, run: TrainingRun, planned: PlannedRun) -> LoggedCommand:
     """The process that trains a run and leaves its record."""
     planned.directory.parent.mkdir(parents=True, exist_ok=True)
     tests = [f"{t.name}={t.source},{t.reference}" for t in tests_of(folders, run.part, planned)]

@@ -17,7 +17,7 @@ from scripts.longtext.systems import (
     SEED,
     ByRun,
     Estimate,
-    System,
+    SeededSystem,
     bleu_by_run,
     estimates,
     far_lines,
@@ -29,7 +29,7 @@ from scripts.longtext.texts import TIMES
 DIFFER = ("place", "content")  # claim (b) of the plan
 
 
-def decomposition(systems: Sequence[System]) -> str:
+def decomposition(systems: Sequence[SeededSystem]) -> str:
     """End sign, place and content, and how encodings differ in the last two."""
     parts = {name: estimates(values) for name, values in losses_by_run(systems).items()}
     lines = [["encoding", *OF_LOSSES.values()]]
@@ -53,7 +53,7 @@ def decomposition(systems: Sequence[System]) -> str:
     )
 
 
-def by_place(part: str, systems: Sequence[System]) -> str:
+def by_place(part: str, systems: Sequence[SeededSystem]) -> str:
     """What arrives of each part of joined lines, by their number."""
     *fewer, most = TIMES[part]
     columns = [(k, k) for k in fewer] + [(place, most) for place in range(1, most + 1)]
@@ -69,7 +69,7 @@ def by_place(part: str, systems: Sequence[System]) -> str:
     )
 
 
-def arrived(systems: Sequence[System], place: int, k: int) -> list[Share]:
+def arrived(systems: Sequence[SeededSystem], place: int, k: int) -> list[Share]:
     """What arrives of the part at a place (from 1) of lines that were joined of k."""
     counts = [
         [table[:, place - 1, :2].astype(np.float64) for table in s.tables(f"joined{k}", "parts")]
@@ -80,14 +80,14 @@ def arrived(systems: Sequence[System], place: int, k: int) -> list[Share]:
     return [share for share in shares if share]
 
 
-def last_left_out(system: System, k: int) -> float:
+def last_left_out(system: SeededSystem, k: int) -> float:
     """In which share of the lines the last of k parts was left out, of those that tell."""
     tables = np.concatenate(system.tables(f"joined{k}", "parts"))
     left_out = tables[:, k - 1, 3]
     return float((left_out == 1).sum() / (left_out >= 0).sum())
 
 
-def remedy(systems: Sequence[System]) -> str:
+def remedy(systems: Sequence[SeededSystem]) -> str:
     """What joined lines win beyond the trained length, and what they cost below it."""
     far = far_lines(systems, REMEDY)
     within, beyond = (bleu_by_run(systems, "whole", lines) for lines in (~far, far))

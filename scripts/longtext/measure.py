@@ -25,7 +25,7 @@ from nmt.schema import flat
 from nmt.storage.manifest import sha256_of
 from nmt.training.metrics import METRICS as METRICS_FILE
 from nmt.training.metrics import read_metrics
-from scripts.longtext.records import Record, Table
+from scripts.longtext.records import RunRecord, Table
 from scripts.longtext.texts import WHOLE
 
 METRICS = ("BLEU", "chrF2", "TER", "exact")
@@ -34,7 +34,7 @@ WITHOUT_TER = ("BLEU", "chrF2", "exact")
 OPTIONS = EvaluationOptions(device="cpu", threads=1, workers=1, quiet=True, metrics=METRICS)
 
 
-def record_of(run: Path, tests: Sequence[ParallelFiles], longest: int | None) -> Record:
+def record_of(run: Path, tests: Sequence[ParallelFiles], longest: int | None) -> RunRecord:
     """The record of a finished run; `longest`: beyond how many source pieces text is lost.
 
     Raises UserError as an evaluation does.
@@ -43,7 +43,7 @@ def record_of(run: Path, tests: Sequence[ParallelFiles], longest: int | None) ->
     system = models.with_search_settings(system, {})
     tables = {test.name: tables_of(system, test, longest) for test in tests}
     texts = {test.name: [sha256_of(p) for p in test[2:4] if p is not None] for test in tests}
-    return Record({**about(run, system), "texts": texts}, tables)
+    return RunRecord({**about(run, system), "texts": texts}, tables)
 
 
 def about(run: Path, system: System) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Any
 from nmt.compare.plot import COLOURS, MARKERS
 from nmt.figure import drawn
 from scripts.longtext.plan import GRAMMAR, LONGEST, MANUALS, ON_MANUALS
-from scripts.longtext.systems import System, scored
+from scripts.longtext.systems import SeededSystem, scored
 from scripts.longtext.texts import WHOLE
 
 BOUNDS = {GRAMMAR: [12, 24, 36, 48, 64, 96, 128, 160], MANUALS: [12, 25, 38, 50, 75, 100]}
@@ -14,7 +14,7 @@ TITLES = {GRAMMAR: "embedded grammar, trained to 48 pieces", MANUALS: "manuals, 
 SPREAD = 0.5  # share of a group's width over which the encodings stand
 
 
-def draw(systems: dict[str, list[System]], path: Path) -> None:
+def draw(systems: dict[str, list[SeededSystem]], path: Path) -> None:
     """Draw the encodings of the manuals; the same records give the same bytes."""
     parts = [part for part in (GRAMMAR, MANUALS) if systems[part]]
     if not parts:
@@ -27,7 +27,7 @@ def draw(systems: dict[str, list[System]], path: Path) -> None:
         figure.legend(handles, labels, loc="outside upper left", frameon=False, ncols=len(labels))
 
 
-def _panel(panel: Any, part: str, systems: list[System]) -> None:
+def _panel(panel: Any, part: str, systems: list[SeededSystem]) -> None:
     test = scored(systems, WHOLE, BOUNDS[part], ["BLEU"])
     rows = [row for row in test.buckets if row.pairs]
     for s, system in enumerate(systems):

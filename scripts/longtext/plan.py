@@ -47,7 +47,7 @@ class Folders(NamedTuple):
     scan: Path | None = None
 
 
-class Run(NamedTuple):
+class TrainingRun(NamedTuple):
     """One training run of the plan."""
 
     part: str
@@ -55,7 +55,7 @@ class Run(NamedTuple):
     encoding: str
     seed: int
     overrides: tuple[str, ...]  # without places
-    parent: "Run | None" = None  # whose weights it goes on from
+    parent: "TrainingRun | None" = None  # whose weights it goes on from
 
     @property
     def label(self) -> str:
@@ -85,7 +85,7 @@ class Part(NamedTuple):
     name: str
     hours: float  # of one core, as the plan has them
     planned: int  # runs, in all
-    runs: list[Run]
+    runs: list[TrainingRun]
 
 
 def parts(folders: Folders) -> list[Part]:
@@ -106,34 +106,34 @@ def parts(folders: Folders) -> list[Part]:
     ]
 
 
-def rate_run(encoding: str, rate: str) -> Run:
+def rate_run(encoding: str, rate: str) -> TrainingRun:
     """The short run by which an encoding's rate is chosen."""
     words = "experiment=longtext", f"encoding={encoding}", f"optim.lr={rate}"
     short = "trainer.max_steps=800", "trainer.early_stopping=0"
     name = f"{encoding}-seed{SEED_OF_RATES}"
-    return Run(f"rates-{rate}", name, encoding, SEED_OF_RATES, (*words, *short))
+    return TrainingRun(f"rates-{rate}", name, encoding, SEED_OF_RATES, (*words, *short))
 
 
-def grammar_run(encoding: str, rate: str, seed: int) -> Run:
+def grammar_run(encoding: str, rate: str, seed: int) -> TrainingRun:
     """A run on the embedded grammar, until it stalls."""
     words = "experiment=longtext", f"encoding={encoding}", f"optim.lr={rate}"
-    return Run(GRAMMAR, f"{encoding}-seed{seed}", encoding, seed, words)
+    return TrainingRun(GRAMMAR, f"{encoding}-seed{seed}", encoding, seed, words)
 
 
-def scan_run(encoding: str, seed: int) -> Run:
+def scan_run(encoding: str, seed: int) -> TrainingRun:
     """A run on SCAN, with one layer's weights in all."""
     words = "experiment=scan", f"encoding={encoding}", "model.share_layers=true"
     long = "trainer.max_steps=20000"
-    return Run(SCAN, f"{encoding}-seed{seed}", encoding, seed, (*words, long))
+    return TrainingRun(SCAN, f"{encoding}-seed{seed}", encoding, seed, (*words, long))
 
 
-def manuals_run(encoding: str, seed: int) -> Run:
+def manuals_run(encoding: str, seed: int) -> TrainingRun:
     """A run on the manuals."""
     words = "scale=small", "data.name=manuals", "trainer.device=cpu", f"encoding={encoding}"
-    return Run(MANUALS, f"{encoding}-seed{seed}", encoding, seed, words)
+    return TrainingRun(MANUALS, f"{encoding}-seed{seed}", encoding, seed, words)
 
 
-def remedy_run(parent: Run, encoding: str, share: str) -> Run:
+def remedy_run(parent: TrainingRun, encoding: str, share: str) -> TrainingRun:
     """A run that goes on from a parent on lines of which some share is joined."""
     name = f"{encoding}-share{share}-seed{parent.seed}"
     words = ["experiment=lengthen", "trainer.max_steps=450", "data.max_length=50", f"name={name}"]
@@ -141,7 +141,7 @@ def remedy_run(parent: Run, encoding: str, share: str) -> Run:
     joined = ["data.join=4", "data.join_length=200", f"data.join_share={share}"]
     words += ["data.join=1"] if share == "0" else joined
     words += [] if encoding == KEPT else [f"encoding={encoding}", "optim.lr=1e-3"]
-    return Run(REMEDY, name, encoding, parent.seed, tuple(words), parent)
+    return TrainingRun(REMEDY, name, encoding, parent.seed, tuple(words), parent)
 
 
 def best_rate(folders: Folders, encoding: str) -> str | None:
@@ -158,7 +158,7 @@ def rate_perplexities(folders: Folders, encoding: str) -> list[float]:
     return [float(records.read(run.record(folders)).about["dev_perplexity"]) for run in tried]
 
 
-def composed(folders: Folders, run: Run) -> PlannedRun:
+def composed(folders: Folders, run: TrainingRun) -> PlannedRun:
     """A run with all its settings, checked; its parent must lie in its directory."""
     words = [*run.overrides, f"seed={run.seed}"]
     words += [f"runs={folders.runs / run.part}", f"data.cache={folders.runs / 'cache'}"]

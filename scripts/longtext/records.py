@@ -24,14 +24,14 @@ of `compare.undertranslation.PartCounts` (left_out: -1 for None), all 0 where a 
 """
 
 
-class Record(NamedTuple):
+class RunRecord(NamedTuple):
     """What one run leaves."""
 
     about: dict[str, Any]
     tests: dict[str, dict[str, Table]]  # name of the test set -> name of the table -> table
 
 
-def write(path: Path, record: Record) -> None:
+def write(path: Path, record: RunRecord) -> None:
     """Write a record; raises OSError. The same record gives the same bytes."""
     arrays: dict[str, Any] = {
         f"{test}/{name}": smallest(table)
@@ -43,7 +43,7 @@ def write(path: Path, record: Record) -> None:
     atomic.replace_by(path, lambda file: np.savez_compressed(file, **arrays))
 
 
-def read(path: Path) -> Record:
+def read(path: Path) -> RunRecord:
     """The record in a file; raises OSError."""
     tests: dict[str, dict[str, Table]] = {}
     with np.load(path) as file:
@@ -52,7 +52,7 @@ def read(path: Path) -> Record:
             test, slash, name = key.partition("/")
             if slash:
                 tests.setdefault(test, {})[name] = file[key]
-    return Record(about, tests)
+    return RunRecord(about, tests)
 
 
 def smallest(table: Table) -> Table:

@@ -18,7 +18,7 @@ from scripts.longtext.plan import CONTRASTS, GRAMMAR, LONGEST, MANUALS, RATES
 from scripts.longtext.systems import (
     EXPLORATORY,
     ByRun,
-    System,
+    SeededSystem,
     bleu_by_run,
     estimates,
     far_lines,
@@ -49,7 +49,7 @@ def rates(perplexities: Mapping[str, Sequence[float]]) -> str:
     )
 
 
-def ranking(part: str, systems: Sequence[System]) -> str:
+def ranking(part: str, systems: Sequence[SeededSystem]) -> str:
     """Systems by BLEU beyond the trained length, and the planned contrasts."""
     far = far_lines(systems, part)
     metrics = [m for m in ("BLEU", "chrF2", "TER") if m in systems[0].runs[0].tests[WHOLE]]
@@ -87,7 +87,7 @@ def seeds(score: Score) -> str:
     return ", ".join(map(number, score.seeds))
 
 
-def perplexity(system: System, lines: NDArray[np.bool_]) -> float:
+def perplexity(system: SeededSystem, lines: NDArray[np.bool_]) -> float:
     """Of the references by piece, lines pooled; the mean over runs."""
     sums = [table[lines].sum(axis=0, dtype=float) for table in system.tables(WHOLE, "likelihood")]
     return fmean(math.exp(-log_prob / pieces) for log_prob, pieces in sums)
@@ -110,7 +110,7 @@ def contrast_table(values: ByRun, contrasts: Sequence[tuple[str, str]]) -> str:
     )
 
 
-def by_length(part: str, systems: Sequence[System], side: str) -> str:
+def by_length(part: str, systems: Sequence[SeededSystem], side: str) -> str:
     """BLEU in groups of lengths."""
     test = scored(systems, WHOLE, GROUPS[part], ["BLEU"], side, EXPLORATORY)
     lines = [["encoding", *(f"{row.name} ({row.pairs:,})" for row in test.filled)]]
@@ -121,7 +121,7 @@ def by_length(part: str, systems: Sequence[System], side: str) -> str:
     return f"BLEU by {side} length in pieces (lines):\n\n{markdown_table(lines)}"
 
 
-def against(grammar: Sequence[System], real: Sequence[System]) -> str:
+def against(grammar: Sequence[SeededSystem], real: Sequence[SeededSystem]) -> str:
     """The same encodings in both parts, and how alike their orders are."""
     common = {system.label for system in grammar} & {system.label for system in real}
     chosen = [[s for s in systems if s.label in common] for systems in (grammar, real)]
@@ -156,7 +156,7 @@ def over_encodings(rho: float, first: Floats, second: Floats) -> str:
     return f"over encodings [{', '.join(f'{end:.2f}' for end in ends)}] (Fisher's z), and {exact}"
 
 
-def anchor(systems: Sequence[System]) -> str:
+def anchor(systems: Sequence[SeededSystem]) -> str:
     """Exact match on SCAN, by the length of the output, next to the published figure."""
     test = scored(systems, WHOLE, [32, 40], ["exact"], side="reference")
     lines = [["encoding", *(f"{row.name} actions ({row.pairs:,})" for row in test.filled), "seeds"]]

@@ -18,7 +18,7 @@ from nmt.compare.significance import Floats, interval, p_value
 from nmt.errors import Exit, UserError
 from scripts.longtext import records
 from scripts.longtext.plan import LONGEST, Folders, Part
-from scripts.longtext.records import Record, Table
+from scripts.longtext.records import RunRecord, Table
 from scripts.longtext.texts import WHOLE
 
 SAMPLES, SEED = 10_000, 12345  # of the bootstrap
@@ -27,11 +27,11 @@ EXPLORATORY = 1_000  # samples
 ByRun = dict[str, Floats]  # by label [runs, 1 + samples]: of all lines, and of draws of lines
 
 
-class System(NamedTuple):
+class SeededSystem(NamedTuple):
     """An encoding, or a remedy; its runs differ in their seeds."""
 
     label: str
-    runs: list[Record]
+    runs: list[RunRecord]
 
     def tables(self, test: str, name: str) -> list[Table]:
         """A table of a test text, by run."""
@@ -83,14 +83,14 @@ class Estimate(NamedTuple):
         return p_value(np.zeros_like(self.samples), self.samples, self.mean)
 
 
-def systems_of(folders: Folders, part: Part) -> list[System]:
+def systems_of(folders: Folders, part: Part) -> list[SeededSystem]:
     """The systems of a part in the order of the plan; none until all its runs are finished.
 
     Raises UserError (65) for records of other settings, or of other texts, than those next to them.
     """
     if sum(run.is_finished(folders) for run in part.runs) < part.planned:
         return []
-    by_label: dict[str, list[Record]] = {}
+    by_label: dict[str, list[RunRecord]] = {}
     for run in part.runs:
         record = records.read(run.record(folders))
         runs = by_label.setdefault(run.label, [])
@@ -103,20 +103,20 @@ def systems_of(folders: Folders, part: Part) -> list[System]:
                     Exit.DATA,
                 )
         runs.append(record)
-    return [System(*labelled) for labelled in by_label.items()]
+    return [SeededSystem(*labelled) for labelled in by_label.items()]
 
 
-def _known(record: Record, name: str) -> dict[str, object]:
+def _known(record: RunRecord, name: str) -> dict[str, object]:
     """Texts or settings of a run, less its seed."""
     return {key: value for key, value in record.about[name].items() if key != "seed"}
 
 
-def lengths(systems: Sequence[System], test: str, side: str = "source") -> NDArray[np.int64]:
+def lengths(systems: Sequence[SeededSystem], test: str, side: str = "source") -> NDArray[np.int64]:
     """Lengths of the lines of a test text, in pieces."""
     return systems[0].runs[0].tests[test][side].astype(np.int64)
 
 
-def far_lines(systems: Sequence[System], part: str) -> NDArray[np.bool_]:
+def far_lines(systems: Sequence[SeededSystem], part: str) -> NDArray[np.bool_]:
     """Which lines of the test text are longer than any in training."""
     return lengths(systems, WHOLE) > LONGEST[part]
 
@@ -128,7 +128,7 @@ def scorer(metric: str, samples: int) -> Scorer:
 
 
 def scored(
-    systems: Sequence[System],
+    systems: Sequence[SeededSystem],
     test: str,
     bounds: Sequence[int],
     metrics: Sequence[str],
@@ -144,7 +144,7 @@ def scored(
     return scoring.score_counts(texts, bootstrap, used, _counts(systems, test, metrics))
 
 
-def bleu_by_run(systems: Sequence[System], test: str, lines: NDArray[np.bool_]) -> ByRun:
+def bleu_by_run(systems: Sequence[SeededSystem], test: str, lines: NDArray[np.bool_]) -> ByRun:
     """BLEU of each run on some lines, and on the same draws of them for all."""
     counts, indices = _counts(systems, test, [scoring.BLEU]), np.flatnonzero(lines)
     used, bootstrap = scorer(scoring.BLEU, SAMPLES), Bootstrap([1], SAMPLES, SEED)
@@ -156,7 +156,7 @@ def bleu_by_run(systems: Sequence[System], test: str, lines: NDArray[np.bool_]) 
     return found
 
 
-def losses_by_run(systems: Sequence[System]) -> dict[str, ByRun]:
+def losses_by_run(systems: Sequence[SeededSystem]) -> dict[str, ByRun]:
     """The parts of each run's loss beyond the trained length: name of the part -> label."""
     parts = {
         system.label: [
@@ -181,7 +181,7 @@ def estimates(values: Mapping[str, Floats]) -> dict[str, Estimate]:
     }
 
 
-def best_first(systems: Sequence[System], part: str) -> list[System]:
+def best_first(systems: Sequence[SeededSystem], part: str) -> list[SeededSystem]:
     """The systems by BLEU beyond the trained length."""
     if not systems:
         return []
@@ -191,7 +191,9 @@ def best_first(systems: Sequence[System], part: str) -> list[System]:
     return [systems[s] for s in order]
 
 
-def _counts(systems: Sequence[System], test: str, metrics: Sequence[str]) -> list[list[RunCounts]]:
+def _counts(
+    systems: Sequence[SeededSystem], test: str, metrics: Sequence[str]
+) -> list[list[RunCounts]]:
     needed = {*metrics, scoring.BLEU}
     return [
         [{name: run.tests[test][name].astype(np.float32) for name in needed} for run in s.runs]

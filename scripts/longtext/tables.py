@@ -13,7 +13,7 @@ from scripts.longtext import picture, plan
 from scripts.longtext.loss_tables import by_place, decomposition, remedy
 from scripts.longtext.plan import ENCODINGS, RECORDS, REMEDY, SCAN, Folders
 from scripts.longtext.score_tables import TITLES, against, anchor, by_length, ranking, rates
-from scripts.longtext.systems import SAMPLES, System, best_first, systems_of
+from scripts.longtext.systems import SAMPLES, SeededSystem, best_first, systems_of
 
 OPENING = f"""# LONGTEXT: the tables
 
@@ -47,7 +47,7 @@ def command(argv: list[str]) -> None:
     picture.draw(systems, asked.output / "longtext.png")
 
 
-def page(folders: Folders, systems: dict[str, list[System]]) -> str:
+def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
     """The tables of all parts that are finished."""
     sections = [OPENING, *unfinished(folders)]
     perplexities = {name: plan.rate_perplexities(folders, name) for name in ENCODINGS}

@@ -6,14 +6,14 @@ from random import Random
 import numpy as np
 
 from scripts.longtext import records
-from scripts.longtext.plan import LONGEST, Folders, Run
-from scripts.longtext.records import Record, Table
+from scripts.longtext.plan import LONGEST, Folders, TrainingRun
+from scripts.longtext.records import RunRecord, Table
 from scripts.longtext.texts import TIMES, WHOLE
 
 LINES = 120
 
 
-def leave(folders: Folders, run: Run, within: float, beyond: float) -> Path:
+def leave(folders: Folders, run: TrainingRun, within: float, beyond: float) -> Path:
     """A record of a run that gets these shares of the words of short and of long lines right."""
     draw = Random(f"{run.part} {run.name}")
     longest = LONGEST.get(run.part)
@@ -36,7 +36,7 @@ def leave(folders: Folders, run: Run, within: float, beyond: float) -> Path:
         "texts": {"whole": "1"},
     }
     path = run.record(folders)
-    records.write(path, Record(about, tests))
+    records.write(path, RunRecord(about, tests))
     return path
 
 

@@ -14,13 +14,13 @@ from nmt.experiments.plan import prepare_corpora
 from nmt.experiments.run import train_all
 from scripts.longtext import __main__ as longtext
 from scripts.longtext import one, plan, records, texts
-from scripts.longtext.plan import ENCODINGS, RATES, Folders, Run
-from scripts.longtext.records import Record, Table
+from scripts.longtext.plan import ENCODINGS, RATES, Folders, TrainingRun
+from scripts.longtext.records import RunRecord, Table
 
 
-def finish(folders: Folders, run: Run, perplexity: float = 2.0) -> None:
+def finish(folders: Folders, run: TrainingRun, perplexity: float = 2.0) -> None:
     about = {"dev_perplexity": perplexity, "overrides": run.overrides}
-    records.write(run.record(folders), Record(about, {}))
+    records.write(run.record(folders), RunRecord(about, {}))
 
 
 def test_rates_are_chosen_by_the_development_text(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_records_come_back_in_the_same_bytes(tmp_path: Path) -> None:
         "counts": np.array([[0.0, 300.0], [-1.0, 7.0]]), "logs": np.array([-0.5, 2.0]),
         "none": np.zeros((0, 3)),
     }  # fmt: skip
-    record = Record({"seed": 1, "curve": [2.5]}, {"whole": tables})
+    record = RunRecord({"seed": 1, "curve": [2.5]}, {"whole": tables})
     for name in ("a", "b"):
         records.write(tmp_path / f"below/{name}.npz", record)
     assert (tmp_path / "below/a.npz").read_bytes() == (tmp_path / "below/b.npz").read_bytes()
@@ -110,7 +110,7 @@ def test_a_run_leaves_the_counts_of_its_test_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folders = Folders(tmp_path / "runs", tmp_path / "records")
-    run = Run("A", "absolute-seed1", "absolute", 1, SMALL)
+    run = TrainingRun("A", "absolute-seed1", "absolute", 1, SMALL)
     planned = plan.composed(folders, run)
     tests = texts.tests_of(folders, "A", planned)
     assert [len(read_text(test.reference)) for test in tests] == [40, 240, 120, 60, 30]
@@ -139,7 +139,7 @@ def test_a_run_leaves_the_counts_of_its_test_lines(
 
 
 def _scores_are_those_of_the_translations(
-    whole: dict[str, Table], run: Run, planned: Any, references: list[str]
+    whole: dict[str, Table], run: TrainingRun, planned: Any, references: list[str]
 ) -> None:
     kept = planned.directory / "translations"
     outputs = [lines for path in kept.glob("*.txt") if len(lines := read_text(path)) == 40]

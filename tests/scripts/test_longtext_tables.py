@@ -8,7 +8,7 @@ import pytest
 from nmt.errors import UserError
 from scripts.longtext import plan, records, systems, tables
 from scripts.longtext.loss_tables import paired
-from scripts.longtext.plan import RECORDS, Folders, Part, Run
+from scripts.longtext.plan import RECORDS, Folders, Part, TrainingRun
 from scripts.longtext.score_tables import contrast_table, over_encodings
 from scripts.longtext.systems import Estimate, estimates, losses_by_run, systems_of
 from scripts.longtext.texts import WHOLE
@@ -138,7 +138,7 @@ def test_orders_that_chance_would_give() -> None:
 
 
 def test_records_of_other_settings_or_texts_are_refused(folders: Folders, tmp_path: Path) -> None:
-    runs = [Run("C", f"x-seed{seed}", "x", seed, ("a=1",)) for seed in (1, 2)]
+    runs = [TrainingRun("C", f"x-seed{seed}", "x", seed, ("a=1",)) for seed in (1, 2)]
     other = Folders(folders.runs, tmp_path)
     paths = [leave(other, run, 0.9, 0.5) for run in runs]
     part = Part("C", 1.0, 2, runs)
@@ -146,7 +146,7 @@ def test_records_of_other_settings_or_texts_are_refused(folders: Folders, tmp_pa
     about, tests = records.read(paths[1])
     for name in ("settings", "texts"):
         changed = {**about, name: {**about[name], "key": "other"}}
-        records.write(paths[1], records.Record(changed, tests))
+        records.write(paths[1], records.RunRecord(changed, tests))
         with pytest.raises(UserError, match=rf"x-seed2\.npz: other {name} than"):
             systems_of(other, part)
     renamed = part._replace(runs=[run._replace(overrides=("a=2",)) for run in runs])
