@@ -42,6 +42,8 @@ JoinedParts = Sequence[tuple[list[str], list[str]]]
 
 CountTable = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
 RunCounts = Mapping[str, CountTable]  # of one run, by metric
+ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
+Task = tuple[ScorerKey, tuple[str, ...], tuple[str, ...]]  # metrics, and translations of one run
 
 
 class TranslatedTest(NamedTuple):
@@ -86,14 +88,20 @@ def count(
     """Count all translations by each metric, and by BLEU: system, run -> metric -> table.
 
     TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are
-    counted in `bootstrap.jobs` processes.
+    counted in `bootstrap.jobs` processes, and the last test's counts are remembered, which a
+    test by reference length after one by source length needs again.
     """
     names = tuple(dict.fromkeys([*metrics, BLEU]))
-    runs = [hypotheses for system in test.hypotheses for hypotheses in system]
-    tasks = [(_key(test, bootstrap), names, hypotheses) for hypotheses in runs]
-    with executor(process_count(len(tasks), len(test.references), bootstrap.jobs), *JOBS) as pool:
-        counts = in_order(pool, _count, tasks)
-        return [[next(counts) for _ in system] for system in test.hypotheses]
+    key, runs = _key(test, bootstrap), sum(map(len, test.hypotheses))
+    tasks = tuple(tuple((key, names, tuple(run)) for run in system) for system in test.hypotheses)
+    return _counted(tasks, process_count(runs, len(test.references), bootstrap.jobs))
+
+
+@lru_cache(maxsize=1)
+def _counted(systems: tuple[tuple[Task, ...], ...], processes: int) -> list[list[RunCounts]]:
+    with executor(processes, *JOBS) as pool:
+        counts = in_order(pool, _count, [task for runs in systems for task in runs])
+        return [[next(counts) for _ in runs] for runs in systems]
 
 
 def process_count(tasks: int, lines: int, jobs: int) -> int:
@@ -108,14 +116,11 @@ def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
     return buckets.indices(Bucket(row.low, row.high), lengths)
 
 
-ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
-
-
 def _key(test: TranslatedTest, bootstrap: Bootstrap) -> ScorerKey:
     return tuple(test.references), test.language, test.tokenize, bootstrap.samples, bootstrap.seed
 
 
-def _count(task: tuple[ScorerKey, tuple[str, ...], list[str]]) -> RunCounts:
+def _count(task: Task) -> RunCounts:
     """Count one run's translations by some metrics, in any process."""
     scorers_key, metrics, hypotheses = task
     by_name = _scorers(*scorers_key)

@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from nmt.cli import evaluate as command
 from nmt.cli import train
 from nmt.compare import text
 from nmt.compare.report import PaperTable
-from nmt.compare.scores import NAMES
+from nmt.compare.scores import NAMES, Counts, Scorer
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments import models, reading, systems, testsets
@@ -491,9 +492,20 @@ def test_lengths_of_other_pieces_are_not_marked(
 
 
 def test_by_source_and_by_reference_length(
-    made: Made, searched: list[KeptTranslation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    made: Made,
+    searched: list[KeptTranslation],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Each test twice, with the same translations; marks are of what each side was trained on."""
+    count, counted = Scorer.counts, list[str]()
+
+    def watched(self: Scorer, hypotheses: Sequence[str]) -> Counts:
+        counted.append(self.name)
+        return count(self, hypotheses)
+
+    monkeypatch.setattr(Scorer, "counts", watched)
     page, plain = tmp_path / "page.html", tmp_path / "report.json"
     words = [*made.runs("relative_seed1"), *made.test("t"), "--samples", "40", "--device", "cpu"]
     words += ["--lengths", "both", "--bounds", "12,14,16", "--lost", "decode.max_length_offset=3"]
@@ -502,6 +514,7 @@ def test_by_source_and_by_reference_length(
     assert command.main(words) == 0
     out = capsys.readouterr().out
     assert len(searched) == 2  # free and forced
+    assert counted.count("TER") == 1, "not again by reference length"
     assert "t, 20 pairs; source length in" in out
     assert "t-by-reference, 20 pairs; reference length in" in out
     assert "^ every source or reference is longer than any in the system's training." in out
