@@ -10,7 +10,7 @@ from nmt.overrides.compose import experiment_of
 from nmt.overrides.options import Folders, family_of, options_of
 
 HEAD = (
-    *("method", "overrides", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),
+    *("method", "encoding=", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),
     *("parameters (survey, one stack)", "here, encoder + decoder", "works"),
 )
 MARK = "*"

@@ -208,7 +208,7 @@ WHOLE_MODELS = [
     whole("relative tau=3", *SHAW),
     whole("relative tau=3", *SHAW, what="whole model: greedy outputs and scores, both with caches",
           compare=greedy),
-    whole("absolute layout=halves denominator=tensor2tensor at=1", SINUSOIDS, nothing, {}),
+    whole("absolute layout=halves denominator=tensor2tensor at={index:{start:1}}", SINUSOIDS, nothing, {}),
     whole("learned", ["encoding=learned"], vectors, {}),
     whole("t5 buckets=8 max_distance=6", BUCKETS, buckets, {"relative_attention_bias": True}),
     whole("rotary", ["encoding=rotary"], nothing, ROTARY),
