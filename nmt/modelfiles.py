@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -61,22 +60,16 @@ def weights_sha256(path: str | Path) -> str:
 
 def portable(settings: config.Settings) -> config.Settings:
     """Return settings whose paths are reduced to file names, for another machine."""
-    known = {f.name for f in fields(settings.data)}
-    values = {key: getattr(settings.data, key) for key in config.PATHS if key in known}
-    cut: dict[str, Any] = {key: value and Path(value).name for key, value in values.items()}
-    if isinstance(settings.data, config.Files):
-        cut["columns"] = {
-            name: replace(
-                column,
-                train=Path(column.train).name,
-                dev=Path(column.dev).name,
-                test=column.test and Path(column.test).name,
-            )
-            for name, column in settings.data.columns.items()
+    return config.thaw(_without_directories(config.freeze(settings)))
+
+
+def _without_directories(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {
+            name: _without_directories(inner, f"{key}.{name}" if key else name)
+            for name, inner in value.items()
         }
-    start = settings.trainer.init_from
-    trainer = replace(settings.trainer, init_from=start and Path(start).name)
-    return replace(settings, data=replace(settings.data, **cut), trainer=trainer)
+    return Path(value).name if value and config.is_path(key) else value
 
 
 def settings_of(sealed: VerifiedDirectory) -> config.Settings:

@@ -78,8 +78,8 @@ def _own_scores(model: str) -> "list[CardScores]":
 def _scores(argument: str) -> "CardScores":
     """Read [LABEL=]FILE."""
     from nmt.compare.report import Report
-    from nmt.exchange.files import read_object
     from nmt.exchange.model_card import scores_of
+    from nmt.storage import manifest
 
     label, equals, name = argument.partition("=")
     whole = Path(argument).exists() or not equals
@@ -87,7 +87,7 @@ def _scores(argument: str) -> "CardScores":
     if not file.is_file():
         raise UserError(f"--scores {file}: no such file", Exit.NO_INPUT)
     try:
-        report = Report.from_json(read_object(file))
+        report = Report.from_json(manifest.read(file, None))
     except (ValueError, TypeError) as error:
         raise UserError(
             f"{file}: not the scores that nmt-evaluate --json writes ({error})", Exit.DATA

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.parser import Parser, integer
+from nmt.data.corpus import uncompressed
 from nmt.errors import UserError
 from nmt.experiments import outputs
 
@@ -40,8 +41,8 @@ def command(argv: list[str]) -> None:
     outputs.check_writable([], directories=[options.directory])
     pairs = []
     for source, reference in zip(options.sources, options.references, strict=True):
-        pairs.append((testsets.plain(source).stem, source, reference))
-        if testsets.plain(reference).stem != pairs[-1][0]:
+        pairs.append((uncompressed(source).stem, source, reference))
+        if uncompressed(reference).stem != pairs[-1][0]:
             log.warning("%s and %s: taken for one test set", source, reference)
     place = options.directory, _languages(options), options.name
     written = testsets.join_sets(pairs, *place, options.k, options.documents)
@@ -89,14 +90,13 @@ def tokenisation_difference(source: Path, lines: int) -> str:
 
 def _languages(options: argparse.Namespace) -> tuple[str, str]:
     """The languages as given, or as all names end; UserError where they do not say."""
-    from nmt.recipes.testsets import plain
 
     languages = []
     for option, code, paths in (
         ("--source-language", options.source_language, options.sources),
         ("--target-language", options.target_language, options.references),
     ):
-        endings = {plain(path).suffix.removeprefix(".") for path in paths}
+        endings = {uncompressed(path).suffix.removeprefix(".") for path in paths}
         if code is None and (len(endings) > 1 or "" in endings):
             raise UserError(
                 f"{', '.join(map(str, paths))}: the names do not end in one language; "

@@ -10,7 +10,6 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
-from nmt import schema
 from nmt.config.data import HEADS as HEADS
 from nmt.config.data import LABELS as LABELS
 from nmt.config.data import TOY_COLUMNS as TOY_COLUMNS
@@ -364,16 +363,6 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
 def freeze(settings: Settings) -> dict[str, Any]:
     """Turn settings into plain values that `thaw` and JSON take."""
     return json.loads(json.dumps(asdict(settings)))
-
-
-def completed(plain: dict[str, Any]) -> dict[str, Any]:
-    """A plain config with the keys that it lacks because it is older than they are."""
-    return {
-        group: schema.completed(schema_of(group, values), values)
-        if group in KINDS and isinstance(values, dict)
-        else values
-        for group, values in plain.items()
-    }
 
 
 def schema_of(group: str, values: dict[str, Any]) -> type:

@@ -84,9 +84,9 @@ def table_column(table: Iterable[bytes], column: int, where: str) -> Iterator[by
         yield (fields[column - 1] if len(fields) >= column else b"") + b"\n"
 
 
-def base_name(path: Path) -> str:
-    """The name of a file without the ending of a compressed one."""
-    return path.name.removesuffix(".gz").removesuffix(".zst")
+def uncompressed(path: Path) -> Path:
+    """The same without the ending of a compressed file."""
+    return path.with_name(path.name.removesuffix(".gz").removesuffix(".zst"))
 
 
 @contextmanager

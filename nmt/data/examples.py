@@ -111,7 +111,7 @@ def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
 
 def longest(store: Pairs, joining: Joining) -> dict[str, int]:
     """Return the pieces of the longest example that any epoch may have, by side."""
-    by_side = {side: int(lengths.max()) for side, lengths in _lengths(store).items()}
+    by_side = {"source": int(store.source_lengths.max()), "target": int(store.target_lengths.max())}
     for count in range(2, min(joining.max_lines, len(store)) + 1):
         first = np.arange(len(store) - count + 1, dtype=np.int64)
         counts = np.full_like(first, count)
@@ -120,10 +120,6 @@ def longest(store: Pairs, joining: Joining) -> dict[str, int]:
             pieces = _pieces(store, side, first, counts)[fits]
             by_side[side] = max(by_side[side], int(pieces.max()))
     return by_side
-
-
-def _lengths(store: Pairs) -> dict[str, NDArray[np.int32]]:
-    return {"source": store.source_lengths, "target": store.target_lengths}
 
 
 def _fits(

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nmt
-from nmt.data.corpus import base_name, read_text
+from nmt.data.corpus import read_text, uncompressed
 from nmt.data.segmenter import JoinedLine
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
@@ -209,7 +209,7 @@ def differs_from_sentences(lines: Sequence[Sequence[str]], language: str) -> lis
 
 def _record(source: Path) -> tuple[Path, dict[str, Any] | None]:
     """Return where the record of a source text lies, and the record if there is one."""
-    where = source.with_name(base_name(source)).with_suffix(".json")
+    where = uncompressed(source).with_suffix(".json")
     return where, _read(where) if where.is_file() else None
 
 

@@ -129,8 +129,13 @@ class TorchEngine:
         A batch for which a GPU has too little memory is searched in halves, with a warning for the
         first; raises UserError (71) where it is too little for one sentence, or that of a CPU.
         """
+        # in inference mode, autocast would not keep the rounded weights for the next step
+        no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
+        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
+        message = out_of_memory_message(self.decode.batch_tokens, self.device)
         try:
-            return self._search(sources, n_best)
+            with within_memory(message), no_gradients, autocast:
+                return self._find(sources, n_best)
         except UserError as error:
             halves = error.code == Exit.NO_MEMORY and self.device.type != "cpu"
             if len(sources) == 1 or not halves:
@@ -141,15 +146,6 @@ class TorchEngine:
             self._has_halved = True
         middle = len(sources) // 2
         return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
-
-    def _search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        """The same at once; raises UserError (71) where memory is short."""
-        # in inference mode, autocast would not keep the rounded weights for the next step
-        no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
-        autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
-        message = out_of_memory_message(self.decode.batch_tokens, self.device)
-        with within_memory(message), no_gradients, autocast:
-            return self._find(sources, n_best)
 
     def cross_attention(
         self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import read_bytes, read_object
+from nmt.exchange.files import read_bytes
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.storage import manifest
 
@@ -101,7 +101,8 @@ def read(directory: Path) -> CTranslate2Files:
                 Exit.DATA,
             )
         names.append(vocabulary)
-    return CTranslate2Files(directory, read_object(directory / "config.json"), names, variables)
+    settings = manifest.read(directory / "config.json", None)
+    return CTranslate2Files(directory, settings, names, variables)
 
 
 def _vocabulary(directory: Path, name: str) -> list[str] | None:

@@ -22,9 +22,10 @@ from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, fill, model_of
-from nmt.exchange.files import read_object, sentencepiece, vocabulary
+from nmt.exchange.files import sentencepiece, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
 EPSILON = 1e-5  # of layer norms
@@ -100,7 +101,7 @@ def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
     segmenter, model = directory / f"{name}.json", directory / f"{name}.spm"
     pieces = vocabulary(directory, names[SPECIALS:])
     if segmenter.exists():
-        return Side(Side.from_json(read_object(segmenter)).segmenter, pieces)
+        return Side(Side.from_json(manifest.read(segmenter, None)).segmenter, pieces)
     if not model.exists():
         raise UserError(
             f"{directory}: no {segmenter.name} and no {model.name}: nothing says how text becomes "

@@ -8,7 +8,6 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
 
 Segmenter = TypeVar("Segmenter", bound=Unigram)
 
@@ -19,14 +18,6 @@ def read_bytes(where: Path) -> bytes:
         return where.read_bytes()
     except OSError as error:
         raise UserError(f"{where}: {error.strerror}; the model is incomplete", Exit.DATA) from None
-
-
-def read_object(where: Path) -> dict[str, Any]:
-    """Read a JSON object; UserError (65) for anything else."""
-    values = manifest.parse(read_bytes(where), where)
-    if not isinstance(values, dict):
-        raise UserError(f"{where}: expected a JSON object", Exit.DATA)
-    return values
 
 
 def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import in_order, read_object, vocabulary
+from nmt.exchange.files import in_order, vocabulary
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.transformers_config import EOS, PAD
 from nmt.storage import manifest
@@ -38,7 +38,7 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
     UserError (65) for what does not fit.
     """
     where = directory / CONFIG
-    values = read_object(where) if where.exists() else {}
+    values = manifest.read(where, None) if where.exists() else {}
     for key, usual in (("legacy_behaviour", False), ("language_codes", "m2m100")):
         if (value := values.get(key, usual)) != usual:
             raise UserError(
@@ -46,10 +46,10 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
                 Exit.DATA,
             )
     if (where := directory / PIECES).exists():
-        pieces = [*in_order(where, read_object(where)), *BRACKETED]
+        pieces = [*in_order(where, manifest.read(where, None)), *BRACKETED]
     else:
         where = directory / TOKENIZER
-        tokenizer = read_object(where)
+        tokenizer = manifest.read(where, None)
         try:
             added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
             pieces = in_order(where, dict(tokenizer["model"]["vocab"]) | added)

@@ -11,7 +11,8 @@ from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import in_order, read_object, vocabulary
+from nmt.exchange.files import in_order, vocabulary
+from nmt.storage import manifest
 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
@@ -72,7 +73,7 @@ class MarianIds(NamedTuple):
 
 def read(where: Path) -> MarianIds:
     """Read the pieces of a side; UserError (65) for what is no vocabulary of that family."""
-    return of(where, read_object(where))
+    return of(where, manifest.read(where, None))
 
 
 def of(where: Path, ids: dict[str, Any], pad: int | None = None) -> MarianIds:

@@ -11,9 +11,9 @@ from nmt.config import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import read_object
 from nmt.exchange.marian_ids import MarianIds
 from nmt.schema import keys_in, knob
+from nmt.storage import manifest
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -192,7 +192,7 @@ def read_generation(directory: Path) -> Generation:
     """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
     where = directory / "generation_config.json"
     where = where if where.exists() else directory / "config.json"
-    values = read_object(where)
+    values = manifest.read(where, None)
     warn_of_others(where, values, UNSHARED)
     return checked(Generation, where, values)
 
@@ -206,7 +206,7 @@ def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, A
 
 def read(kind: type[T], where: Path) -> T:
     """The keys of a file that a schema declares, less those without a value; UserError (65)."""
-    return checked(kind, where, read_object(where))
+    return checked(kind, where, manifest.read(where, None))
 
 
 def checked(kind: type[T], where: Path, values: Mapping[str, Any]) -> T:

@@ -17,12 +17,13 @@ from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
-from nmt.exchange.files import read_object, sentencepiece
+from nmt.exchange.files import sentencepiece
 from nmt.exchange.marian_ids import PAD_PIECE, MarianIds
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
 from nmt.modeldir import Trained
+from nmt.storage import manifest
 
 
 def marian(directory: Path, trained_length: int | None = None) -> Imported:
@@ -103,7 +104,7 @@ def _trained(
 def _tokenizer(directory: Path) -> tuple[list[str], bool]:
     """The languages of both sides, and whether each has a vocabulary of its own."""
     where = directory / "tokenizer_config.json"
-    values = read_object(where) if where.exists() else {}
+    values = manifest.read(where, None) if where.exists() else {}
     separate = values.get("separate_vocabs", False)
     if not isinstance(separate, bool):
         raise UserError(f"{where}: separate_vocabs={separate}: expected true or false", Exit.DATA)

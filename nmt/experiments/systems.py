@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nmt import modelfiles
 from nmt.compare.report import SOURCE
 from nmt.config import Settings, freeze, is_path
-from nmt.data.corpus import base_name
+from nmt.data.corpus import uncompressed
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
@@ -170,7 +170,7 @@ def _default_label(path: Path) -> str:
     resolved = path.resolve()
     if resolved.parent.name == "checkpoints":
         return f"{resolved.parent.parent.name}@{resolved.name}"
-    return resolved.name if path.is_dir() else Path(base_name(path)).stem
+    return resolved.name if path.is_dir() else uncompressed(path).stem
 
 
 def settings_of(path: Path) -> Settings:

@@ -152,17 +152,13 @@ def translate_all(
 def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
     """The models at these paths, on the device that is wanted."""
     from nmt.experiments import engines
-    from nmt.machine.device import pick, set_up
 
-    device = pick(options.device)
-    set_up(device, threads=options.threads)
-    return engines.load(paths, str(device), options.threads, workers=options.workers)
+    return engines.load(paths, options.device, options.threads, workers=options.workers)
 
 
 def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
     """The lines of one translation."""
-    from tqdm import tqdm
-
+    from nmt.data.progress import shown
     from nmt.machine.memory import keep_memory
 
     keep_memory()
@@ -174,13 +170,7 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
     lines, columns = with_columns(
         reader.requirements.columns, reader.settings, translation.lines, streams
     )
-    tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
     with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
-        bar = tqdm(
-            translated,
-            desc=translation.label,
-            total=len(translation.lines),
-            unit=" lines",
-            disable=True if quiet else None,  # None: unless stderr is a terminal
-        )
-        return [best[0].text for best in bar]
+        ones = [1] * len(translation.lines)
+        found = translated if quiet else shown(translated, translation.label, ones)
+        return [best[0].text for best in found]

@@ -29,11 +29,6 @@ _STOPS = (
 )
 
 
-def last_part(key: str) -> str:
-    """The last part of a key."""
-    return key.rpartition(".")[2]
-
-
 def keys_of(groups: Iterable[str]) -> list[str]:
     """The keys of groups, whichever option is chosen, as `decode.beam_size`; in their order."""
     schemas = ((group, schema) for group in groups for schema in KINDS[group].values())
@@ -45,7 +40,7 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
     group, dot, last = name.rpartition(".")
     by_name: dict[str, list[str]] = {}
     for key in sorted(known):
-        by_name.setdefault(last_part(key), []).append(key)
+        by_name.setdefault(key.rpartition(".")[2], []).append(key)
     if same := next((t for t in (last, *OTHER_NAMES.get(last, ())) if t in by_name), None):
         return by_name[same]
     inside = [t for t, keys in by_name.items() if f"{group}{dot}{t}" in keys]  # of its own group
@@ -59,7 +54,7 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
 
 def nearest(name: str, known: Iterable[str], listed: bool = True) -> str:
     """'; did you mean X?' if something is near, else what there is (or where to look)."""
-    if last_part(name) in STOPPING and not listed:
+    if name.rpartition(".")[2] in STOPPING and not listed:
         return f"; {_STOPS}"
     if close := closest(name, known):
         return f"; did you mean {' or '.join(close)}?"

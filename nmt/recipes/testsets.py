@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.data import joined
-from nmt.data.corpus import base_name, read_text
+from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
@@ -67,11 +67,6 @@ def join_sets(
     texts = joined.write(directory, name, *languages, lines, described)
     counts = {set_name: len(side) for set_name, (side, _) in read_sets.items()}
     return JoinedSets(texts, {**counts, name: len(lines.sources)})
-
-
-def plain(path: Path) -> Path:
-    """The same without the ending of a compressed file."""
-    return path.with_name(base_name(path))
 
 
 def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:

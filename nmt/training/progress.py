@@ -85,10 +85,6 @@ class MetricsLog:
         self.bar, self.writers = bar, writers
         self.fields: dict[str, str] = {}  # behind the bar
 
-    def tick(self) -> None:
-        """Move the bar on by one update."""
-        self.bar.update()
-
     def train(self, line: Line) -> None:
         """Report on the updates since the last report."""
         self._write({"kind": "train", **line})

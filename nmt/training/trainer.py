@@ -209,7 +209,7 @@ class Trainer:
             self.meter.add(total, nll, update.counts, norm, seconds)
         else:
             self.skip(update)
-        self.progress.tick()
+        self.progress.bar.update()
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             self.progress.train({**self.where(update.step), "lr": update.rate, **means})

@@ -141,6 +141,12 @@ def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     assert isinstance(cut.data, config.Files)
     assert cut.data.columns == {"tag": config.Column("word", "a", "b", "c")}
     assert differences(config.freeze(here), config.freeze(cut)) == []
+    more = ["data.root=/h/x", "segmenter=spm", "segmenter.source_model=/h/de.model"]
+    corpus = "+data.corpora.bt={root: /h/bt, train_source: /h/other/bt.de.gz}"
+    several = experiment_of(["data=files", *more, corpus]).settings
+    plain = config.freeze(modelfiles.portable(several))
+    assert "/" not in str({key: plain[key] for key in ("data", "segmenter")})
+    assert plain["data"]["corpora"]["bt"]["train_source"] == "bt.de.gz"
     sentence = experiment_of(["data=files", "data.root=x", word.replace("word", "sentence")])
     assert differences(config.freeze(here), config.freeze(sentence.settings)) == [
         "data.columns.tag.per: word -> sentence"

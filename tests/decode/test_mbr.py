@@ -32,17 +32,18 @@ def test_candidates_are_ranked_by_their_mean_chrf(candidates: list[str]) -> None
         for one in candidates
     ]
     found = by_utility(candidates)
-    assert {candidates[choice.place] for choice in found} == set(candidates)
+    assert {candidates[place] for place, _ in found} == set(candidates)
     assert len(found) == len(set(candidates))
-    for choice in found:
-        assert choice.place == candidates.index(candidates[choice.place])
-        assert choice.utility == pytest.approx(means[choice.place])
-    assert [c.utility for c in found] == sorted((c.utility for c in found), reverse=True)
+    for place, utility in found:
+        assert place == candidates.index(candidates[place])
+        assert utility == pytest.approx(means[place])
+    utilities = [utility for _, utility in found]
+    assert utilities == sorted(utilities, reverse=True)
 
 
 def test_the_consensus_wins_over_what_stands_alone() -> None:
     candidates = ["xyz xyz", "the cat sleeps", "the cat slept", "a cat sleeps", "qqq"]
-    assert candidates[by_utility(candidates)[0].place] == "the cat sleeps"
+    assert candidates[by_utility(candidates)[0][0]] == "the cat sleeps"
     assert by_utility(["b", "a"]) == by_utility(["a", "b"])  # of equals the first
 
 
@@ -70,7 +71,7 @@ def test_a_translator_ranks_what_the_search_finds(whole: Trained, way: dict[str,
             assert best == [Translation("", 0.0)]
             continue
         choices = by_utility([t.text for t in some])[:3]
-        assert best == [some[c.place]._replace(score=c.utility) for c in choices]
+        assert best == [some[place]._replace(score=utility) for place, utility in choices]
     assert any(some[0].text != best[0].text for some, best in zip(candidates, chosen, strict=True))
     assert [each[:1] for each in chosen] == translations(whole, 1, mbr=6, **way)
     for changes in ({"window": 1}, {"batch_tokens": 1}):

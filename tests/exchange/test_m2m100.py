@@ -340,7 +340,7 @@ def pickled(place: Path) -> None:
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {
     "no weights": (removed("model.safetensors"), "pytorch_model.bin: No such file"),
     "no pieces": (removed("sentencepiece.bpe.model"), "sentencepiece.bpe.model: No such file"),
-    "no numbers": (removed("tokenizer.json"), "tokenizer.json: No such file"),
+    "no numbers": (removed("tokenizer.json"), "tokenizer.json: the file is missing"),
     "damaged": (cut, "model.safetensors: damaged, or holds more than tensors"),
     "a pickle": (pickled, "pytorch_model.bin: damaged, or holds more than tensors"),
     "post-norm": (changed("config.json", normalize_before=False), "normalize_before=False: choose"),

@@ -15,25 +15,20 @@ from bisect import insort
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
-from typing import NamedTuple
 
 from nmt.data.bpe.symbols import Pair, Symbols
 
 PairCounts = defaultdict[Pair, int]
 
 
-class LearnedMerges(NamedTuple):
-    """The result of learning."""
-
-    merges: list[str]  # two symbols each, with a space between
-    words: Iterator[tuple[str, list[str]]]  # each word, and its symbols by these merges
-
-
-def learn(counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int) -> LearnedMerges:
+def learn(
+    counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int
+) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:
     """Learn merges from words and their frequencies: one for each of the numbers 0, 1, ...
 
     No pair rarer than `min_frequency`, 1 or more, is merged. ValueError if there is no pair.
-    The resulting words are those of `counts`, except a few whose segmentation is not known.
+    Returns merges, two symbols each with a space between, and each word with its symbols by these
+    merges: the words of `counts`, except a few whose segmentation is not known.
     """
     symbols = Symbols(counts)
     pairs = PairCounts(int, symbols.pairs())
@@ -61,7 +56,7 @@ def learn(counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int)
         frequent[best] = 0
         if not number % 100:
             _set_aside(frequent, pairs, limit)
-    return LearnedMerges(learned, symbols.words())
+    return learned, symbols.words()
 
 
 class _Queue:
