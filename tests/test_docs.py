@@ -14,7 +14,6 @@ import pytest
 import nmt
 import nmt.api.models
 from nmt.data import toy
-from nmt.errors import Exit
 from nmt.overrides.options import options_of
 from tests.pages import PAGES, blocks, examples, text_of
 
@@ -109,12 +108,6 @@ def test_every_encoding_can_be_exported_or_has_a_reason() -> None:
     reasons = re.findall(r"^\| (`.+?) \|", cannot, re.M)
     named = re.findall(r"`(\w+)`", " ".join([can, *reasons]))
     assert sorted(named) == options_of("encoding")
-
-
-def test_every_exit_code_is_in_its_table() -> None:
-    table = text_of("docs/commands.md").partition("### Exit codes")[2].partition("\n## ")[0]
-    rows = re.findall(r"^\| ([\d, ]+) \|", table, re.M)
-    assert {int(code) for row in rows for code in row.split(", ")} == {1, *Exit}  # 1: a bug
 
 
 def test_every_command_is_in_the_table_of_commands() -> None:

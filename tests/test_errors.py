@@ -23,4 +23,5 @@ def test_a_long_text_is_cut() -> None:
 def test_every_exit_code_is_in_the_table_of_the_docs() -> None:
     page = Path("docs/commands.md").read_text(encoding="utf-8").partition("### Exit codes")[2]
     rows = re.findall(r"^\| ([\d, ]+) \|", page.partition("\n## ")[0], re.M)
-    assert sorted(int(code) for row in rows for code in row.split(",")) == sorted(Exit)
+    codes = sorted(int(code) for row in rows for code in row.split(","))
+    assert codes == sorted([1, *Exit])  # 1: a bug in nmt
