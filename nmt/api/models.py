@@ -5,7 +5,6 @@ first used: `import nmt` alone is quick.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
@@ -135,8 +134,6 @@ def _translator(
     first, *others = arguments.models(model)
     settings = with_decode(first.settings, decode)
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
-    if settings.decode.position_scale != 1:  # of copies
-        first, *others = (m._replace(model=deepcopy(m.model)) for m in (first, *others))
     if engine == "nmt":
         return Translator.of(first, settings.decode, *others, workers=workers)
     from nmt.experiments import engines  # and what exports a model

@@ -157,6 +157,11 @@ class Decode:
         """Whether a column says how many pieces each output shall have."""
         return self.length == "forced" or self.target_length == "given"
 
+    @property
+    def pieces_before(self) -> int:
+        """Pieces before an output that its length penalty counts, as in other engines: a tag."""
+        return int(self.target_language is not None)
+
     def by_beam(self) -> "Decode":
         """The same, without sampling and choosing among samples."""
         return replace(self, method="beam", temperature=1.0, top_k=0, top_p=1.0, seed=1, mbr=0)

@@ -1,6 +1,6 @@
 """Beam search: at each step the best continuations of the best outputs."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -52,7 +52,6 @@ class Beam(Strategy):
         alpha: float,
         penalty: str = "wu",
         eos: int,
-        forbidden: Sequence[int] = (),
         n_best: int = 1,
         coverage_penalty: Callable[[], Tensor] | None = None,
         before: int = 0,
@@ -60,14 +59,14 @@ class Beam(Strategy):
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
-        `alpha` and `penalty` are those of `length_penalty`, `forbidden` ids that no output has.
+        `alpha` and `penalty` are those of `length_penalty`.
         `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
         `before`: pieces before each output that the length penalty counts.
         """
         if not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
         self.beam_size, self.alpha, self.penalty, self.n_best = beam_size, alpha, penalty, n_best
-        self.eos, self.forbidden, self.coverage_penalty = eos, forbidden, coverage_penalty
+        self.eos, self.coverage_penalty = eos, coverage_penalty
         self.before = before
         self.sentences = batch = limits.numel()
         self.longest = max(limits.tolist(), default=0)
@@ -88,7 +87,7 @@ class Beam(Strategy):
         """Extend hypotheses of `length` ids, by log_probs [live x width, vocab]."""
         width, k = self.total.shape[1], self.beam_size
         penalty = self._penalty(length + 1)  # of all continuations
-        scores, parent, token = _continue(log_probs, self.total, 2 * k, self.forbidden)
+        scores, parent, token = _continue(log_probs, self.total, 2 * k)
         is_eos = token == self.eos  # [live, 2k], as scores, parent and token
         at_limit = self.limits == length  # [live]
         top, top_parent = scores[:, :k], parent[:, :k]  # [live, k]
@@ -148,16 +147,11 @@ class Beam(Strategy):
         return length_penalty(self.before + length, self.alpha, self.penalty)
 
 
-def _continue(
-    log_probs: Tensor, total: Tensor, count: int, forbidden: Sequence[int]
-) -> tuple[Tensor, Tensor, Tensor]:
+def _continue(log_probs: Tensor, total: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:
     """The `count` best continuations of each sentence: log_prob, row of the parent, token."""
     live, width = total.shape
     vocab = log_probs.shape[1]
-    sums = total[:, :, None] + log_probs.view(live, width, vocab)
-    for token in forbidden:
-        sums[:, :, token] = NEVER
-    scores = sums.flatten(1)  # [live, width x vocab]
+    scores = (total[:, :, None] + log_probs.view(live, width, vocab)).flatten(1)
     count = min(count, width * vocab)
     best = _top if scores.device.type == "cpu" else _top_on_gpu
     values, index = best(scores, count)

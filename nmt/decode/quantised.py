@@ -1,10 +1,10 @@
 """Models whose large linear layers compute in 8-bit integers."""
 
-import copy
 import logging
 
 from torch import nn
 
+from nmt import build
 from nmt.errors import UserError
 from nmt.machine.int8 import LARGEST, Int8
 from nmt.machine.machine import this_machine
@@ -38,8 +38,7 @@ def quantised(model: Transformer) -> Transformer:
         return model
     if integers.largest < LARGEST:
         log.info("decode.precision=int8: weights of 7 bits, as this CPU adds products in 16 bits")
-    shared = {id(p): p for p in model.parameters()}
-    copied = copy.deepcopy(model, shared)
+    copied = build.shallow(model)
     for module in list(copied.modules()):
         for name in next((n for kind, n in LARGE.items() if isinstance(module, kind)), ()):
             if isinstance(linear := getattr(module, name), nn.Linear):

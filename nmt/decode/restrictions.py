@@ -41,11 +41,10 @@ def with_lengths(
     return bounded
 
 
-def with_new_ngrams(step: Step, n: int, forbidden: Sequence[int]) -> Step:
+def with_new_ngrams(step: Step, n: int) -> Step:
     """A step in which no id makes an n-gram that the output has already (Paulus et al. 2018).
 
     A row that would have no id left may repeat itself: where a prefix or a length leaves no other.
-    `forbidden` are ids that no output has anyway.
     """
     if not n:
         return step
@@ -66,8 +65,6 @@ def with_new_ngrams(step: Step, n: int, forbidden: Sequence[int]) -> Step:
         end = outputs[:, length - n + 1 :]  # [rows, n - 1]
         again = (grams[:, :, :-1] == end[:, None]).all(dim=2)  # [rows, length - n + 1]
         banned = torch.zeros_like(log_probs).scatter_add_(1, grams[:, :, -1], again.to(log_probs))
-        for token in forbidden:
-            banned[:, token] = 1
         left = log_probs.masked_fill(banned > 0, NEVER)
         return torch.where(left.amax(1, keepdim=True) > NEVER, left, log_probs)
 

@@ -57,7 +57,6 @@ class Sampling(Strategy):
         top_k: int = 0,
         top_p: float = 1.0,
         eos: int,
-        forbidden: Sequence[int] = (),
         device: torch.device = CPU,
     ) -> None:
         """`limits` [batch]: the greatest length of each output, without eos.
@@ -66,7 +65,7 @@ class Sampling(Strategy):
         `probabilities`. Both are on the CPU.
         """
         self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
-        self.eos, self.forbidden = eos, forbidden
+        self.eos = eos
         self.sentences, self.samples, _ = numbers.shape
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(self.sentences * self.samples)
@@ -93,9 +92,8 @@ class Sampling(Strategy):
             rows = to_device(every, log_probs.device)
             log_probs = log_probs[rows]
         log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        distribution = probabilities(
-            log_probs, self.temperature, self.top_k, self.top_p, self.forbidden
-        )  # [live, vocab]
+        # [live, vocab]
+        distribution = probabilities(log_probs, self.temperature, self.top_k, self.top_p)
         token = sampled(distribution, self.numbers[:, length])  # [live]
         total = self.total + log_probs.gather(1, token[:, None])[:, 0].double()
         impossible = ~(distribution.sum(1) > 0)  # [live] without a finite log-probability
@@ -125,22 +123,16 @@ class Sampling(Strategy):
 
 
 def probabilities(
-    log_probs: Tensor,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    forbidden: Sequence[int] = (),
+    log_probs: Tensor, temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
 ) -> Tensor:
     """The probabilities [rows, vocab], in float64, by which tokens are drawn.
 
-    Forbidden tokens get none. Of the others, log-probabilities are divided by `temperature`; then
-    the `top_k` most probable tokens are kept (0: all; Fan et al. 2018), and of these, the fewest
-    most probable ones that hold a share of at least `top_p` (Holtzman et al. 2020; 1: all). Among
-    equals the lower id is kept. The rest is normalised; a row without any finite number is 0.
+    Log-probabilities are divided by `temperature`; then the `top_k` most probable tokens are kept
+    (0: all; Fan et al. 2018), and of these, the fewest most probable ones that hold a share of at
+    least `top_p` (Holtzman et al. 2020; 1: all). Among equals the lower id is kept. The rest is
+    normalised; a row without any finite number is 0.
     """
     scaled = log_probs.double() / temperature
-    for token in forbidden:
-        scaled[:, token] = NEVER
     distribution = scaled.softmax(dim=1).nan_to_num(nan=0.0)
     if not top_k and top_p == 1:
         return distribution

@@ -5,7 +5,6 @@ import math
 from collections.abc import Callable, Mapping, Sequence, Set
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -22,7 +21,7 @@ from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_lengths, with_new_ngrams
 from nmt.decode.sampling import Sampling, random_numbers
-from nmt.decode.search import Step, Strategy, search, with_prefixes
+from nmt.decode.search import NEVER, Step, Strategy, search, with_prefixes
 from nmt.decode.sources import LENGTH, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
@@ -55,11 +54,8 @@ class TorchEngine:
 
         Raises UserError for settings that they or their device cannot follow.
         """
-        self.models, self.decode = [_with_languages(m, decode) for m in members], decode
+        self.models, self.decode = [adapted(m, decode).model for m in members], decode
         _check_length(self.models, decode)
-        if decode.position_scale != 1:
-            for model in self.models:
-                _scale_positions(model, decode.position_scale)
         self.device = next(self.models[0].parameters()).device
         self._has_halved = False  # a batch that was too large
         self._choose_precision(decode.precision)
@@ -172,7 +168,7 @@ class TorchEngine:
         """The step without what the settings forbid."""
         least, forced = [s.least for s in sources], [s.forced for s in sources]
         step = with_lengths(step, least, forced, EOS, self.device)
-        return with_new_ngrams(step, self.decode.no_repeat_ngram, FORBIDDEN[self.decode.unknown])
+        return with_new_ngrams(step, self.decode.no_repeat_ngram)
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -193,9 +189,12 @@ class TorchEngine:
                 if parents is not None:
                     state.reorder(parents)
                 log_probs.append(model.step(tokens, state).float().log_softmax(dim=-1))
-            if len(log_probs) == 1:
-                return log_probs[0]
-            return torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+            mean = log_probs[0]
+            if len(log_probs) > 1:
+                mean = torch.stack(log_probs).logsumexp(dim=0) - math.log(len(log_probs))
+            for token in FORBIDDEN[self.decode.unknown]:  # all at once would wait for a GPU
+                mean[:, token] = NEVER
+            return mean
 
         return step
 
@@ -207,11 +206,6 @@ class TorchEngine:
     ) -> Strategy:
         """Beam search, or sampling, as the settings say."""
         decode, limits = self.decode, torch.tensor([source.limit for source in sources])
-        rules: dict[str, Any] = {
-            "eos": EOS,
-            "forbidden": FORBIDDEN[decode.unknown],
-            "device": self.device,
-        }
         if decode.method == "beam":
             return Beam(
                 limits,
@@ -220,8 +214,9 @@ class TorchEngine:
                 penalty=decode.length_penalty,
                 n_best=n_best,
                 coverage_penalty=coverage_penalty,
-                before=int(decode.target_language is not None),  # as in other engines
-                **rules,
+                before=decode.pieces_before,
+                eos=EOS,
+                device=self.device,
             )
         sentences = [(source.line, source.part) for source in sources]
         numbers = random_numbers(decode.seed, sentences, n_best, int(limits.max()) + 1)
@@ -231,7 +226,8 @@ class TorchEngine:
             temperature=decode.temperature,
             top_k=decode.top_k,
             top_p=decode.top_p,
-            **rules,
+            eos=EOS,
+            device=self.device,
         )
 
     def _lengths(
@@ -267,21 +263,22 @@ def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
         )
 
 
-def _with_languages(member: Trained, decode: Decode) -> Transformer:
-    """The model with the languages of these settings; a copy where they are others than its own."""
+def adapted(member: Trained, decode: Decode) -> Trained:
+    """The model with the languages and the scale of positions of these settings.
+
+    It shares its weights with `member`, which stays as it is. Raises UserError for a language that
+    the model lacks, and for a scale that its encodings do not follow.
+    """
     own = member.settings.decode
-    if (own.source_language, own.target_language) == (
-        decode.source_language, decode.target_language
-    ):  # fmt: skip
-        return member.model
+    languages = [(d.source_language, d.target_language) for d in (own, decode)]
+    if languages[0] == languages[1] and decode.position_scale == 1:
+        return member
     model = build.shallow(member.model)
     build.set_languages(model, decode, member.source.vocabulary, member.target.vocabulary)
-    return model
-
-
-def _scale_positions(model: Transformer, factor: float) -> None:
-    try:
-        for site in model.sites.values():
-            site.scale_positions(factor)
-    except ValueError as error:
-        raise UserError(f"decode.position_scale={factor}: {error}") from None
+    if decode.position_scale != 1:
+        try:
+            for site in model.sites.values():
+                site.scale_positions(decode.position_scale)
+        except ValueError as error:
+            raise UserError(f"decode.position_scale={decode.position_scale}: {error}") from None
+    return member._replace(model=model)

@@ -184,8 +184,6 @@ class Translator:
             for parts in lines
         ]
         translations = [self._joined(parts) for parts in searched]
-        # which hypotheses of its parts each translation of a line is
-        places = [list(range(len(of_line))) for of_line in translations]
         if self.decode.mbr:
             ranks = {
                 i: executor.submit(by_utility, [translation.text for translation in of_line])
@@ -194,13 +192,13 @@ class Translator:
             }
             for i, rank in ranks.items():
                 choices = rank.result()
-                translations[i] = [
-                    translations[i][place]._replace(score=utility) for place, utility in choices
+                translations[i] = [translations[i][n]._replace(score=u) for n, u in choices]
+                searched[i] = [
+                    (source, [found[n] for n, _ in choices]) for source, found in searched[i]
                 ]
-                places[i] = [place for place, _ in choices]
-        for parts, (best, *_) in zip(searched, places, strict=True):
-            for source, hypotheses in parts:
-                if not (hypothesis := hypotheses[best]).finished:
+        for parts in searched:
+            for source, (hypothesis, *_) in parts:
+                if not hypothesis.finished:
                     at_limit = len(hypothesis.ids) == source.limit
                     (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
                 if source.protected.strings:
@@ -210,11 +208,9 @@ class Translator:
         if texts is None:
             return translations, notes
         outputs = [
-            (text, t.text, [(source, found[place].ids) for source, found in parts])
-            for text, of_line, parts, of_parts in zip(
-                texts, translations, searched, places, strict=True
-            )
-            for t, place in zip(of_line, of_parts, strict=False)
+            (text, t.text, [(source, found[rank].ids) for source, found in parts])
+            for text, of_line, parts in zip(texts, translations, searched, strict=True)
+            for rank, t in enumerate(of_line)
         ]
         found = iter(self._alignments(outputs, executor))
         return [[t._replace(alignment=next(found)) for t in some] for some in translations], notes
@@ -272,15 +268,10 @@ class Translator:
         """The translations of a line, from those of its parts, all best first; empty of none."""
         if not parts:
             return [Translation("", 0.0)]
-        if len(parts) == 1:
-            source, best = parts[0]
-            return [
-                Translation(self._text(source, h), h.score, tuple(h.ids), h.finished) for h in best
-            ]
-        translations = []
+        translations, before = list[Translation](), self.decode.pieces_before
         sources = [source for source, _ in parts]
         for hypotheses in zip(*(best for _, best in parts), strict=False):  # one of each part
-            length = sum(len(h.ids) + h.finished for h in hypotheses)
+            length = sum(before + len(h.ids) + h.finished for h in hypotheses)
             score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
             score += sum(h.uncovered for h in hypotheses)
             text = self.separator.join(filter(None, map(self._text, sources, hypotheses)))

@@ -16,6 +16,7 @@ from nmt.decode import forced
 from nmt.decode.forced import GivenTranslation
 from nmt.decode.notes import Note
 from nmt.decode.sources import LENGTH
+from nmt.decode.torch_engine import adapted
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.columns import with_columns
@@ -171,7 +172,7 @@ def scored_references(
     system: System, read_test: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
 ) -> list[GivenTranslation | None]:
     """How likely a model finds each reference; None where a side is too long for it."""
-    (trained,) = load(system.models[0].paths, options).models
+    trained = _single(system, options)
     lines, parallel = _with_columns(trained, read_test.test, columns)
     too_long = Note()
     scored = forced.score(trained, lines, read_test.test.references, parallel, too_long=too_long)
@@ -183,6 +184,12 @@ def scored_references(
             too_long,
         )
     return references
+
+
+def _single(system: System, options: EvaluationOptions) -> Trained:
+    """A system's first model, which is none of several, as its settings have it translate."""
+    (trained,) = load(system.models[0].paths, options).models
+    return adapted(trained, system.models[0].settings.decode)
 
 
 def _with_columns(
@@ -214,7 +221,7 @@ def with_attention(
         if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
             continue
         log.info("observing the attention of %s", system.label)
-        (trained,) = load(paths, options).models
+        trained = _single(system, options)
         for t, test in enumerate(translations):
             _, columns = _with_columns(trained, test, read_tests[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)

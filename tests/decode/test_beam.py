@@ -33,12 +33,16 @@ class Table:
 
     @classmethod
     def random(cls, seed: int, batch: int, vocab: int, longest: int, levels: int = 0) -> "Table":
-        """Normalised, or (levels > 0) few whole numbers, so that many are equal."""
+        """Normalised, or (levels > 0) few whole numbers, so that many are equal; BOS is never."""
         random = torch.Generator().manual_seed(seed)
         shapes = [(batch, vocab**t, vocab) for t in range(longest + 1)]
         if levels:
-            return cls([-torch.randint(levels, s, generator=random).float() for s in shapes])
-        return cls([torch.randn(s, generator=random).mul(2).log_softmax(-1) for s in shapes])
+            tables = [-torch.randint(levels, s, generator=random).float() for s in shapes]
+        else:
+            tables = [torch.randn(s, generator=random).mul(2).log_softmax(-1) for s in shapes]
+        for table in tables:
+            table[..., BOS] = NEVER
+        return cls(tables)
 
     def alone(self, sentence: int) -> "Table":
         return Table([t[sentence : sentence + 1] for t in self.tables])
@@ -81,7 +85,6 @@ def by_lists(
     limit: int,
     beam: int,
     alpha: float,
-    forbidden: tuple[int, ...],
     coverage: Callable[[int, Sequence[int]], float] = nothing,
 ) -> Found:
     """The same search, one sentence and one candidate at a time."""
@@ -92,7 +95,7 @@ def by_lists(
             (-(total + log_prob), row, token)
             for row, (prefix, total) in enumerate(live)
             for token, log_prob in enumerate(table.after(sentence, prefix))
-            if token not in forbidden and math.isfinite(log_prob)
+            if math.isfinite(log_prob)
         ]
         best = sorted(candidates)[: 2 * beam]
         leads = {row: rank for rank, (_, row, _) in reversed(list(enumerate(best)))}
@@ -132,7 +135,6 @@ def whole(
         beam_size=beam,
         alpha=alpha,
         eos=EOS,
-        forbidden=(BOS,),
         n_best=beam if n_best is None else n_best,
         coverage_penalty=coverage,
     )
@@ -183,7 +185,7 @@ def test_equals_the_search_by_lists_also_among_equal_scores(
         t[torch.rand(t.shape, generator=random) < never] = NEVER
         t[torch.rand(t.shape, generator=random) < never / 4] = math.nan
     found = whole(table, limits, beam, 0.6)
-    expected = [by_lists(table, s, limit, beam, 0.6, (BOS,)) for s, limit in enumerate(limits)]
+    expected = [by_lists(table, s, limit, beam, 0.6) for s, limit in enumerate(limits)]
     assert found == [e.hypotheses for e in expected]
     for step, seen in enumerate(table.seen):  # a sentence that is done leaves the batch at once
         assert sorted(set(seen)) == [s for s, e in enumerate(expected) if e.steps > step]
@@ -200,7 +202,6 @@ def test_beam_1_is_greedy(seed: int, levels: int) -> None:
         total = torch.zeros(())
         while EOS not in ids and len(ids) <= 5:
             log_probs = torch.tensor(table.after(sentence, tuple(ids)))
-            log_probs[BOS] = NEVER
             total = total + log_probs.max()
             ids.append(int(log_probs.argmax()))
         finished = ids[-1] == EOS
@@ -240,19 +241,6 @@ def test_the_best_of_a_narrow_beam_are_different_and_fewer_may_be_asked() -> Non
         assert len(some) == 4
         assert len({tuple(h.ids) for h in some}) == 4
         assert two == some[:2]
-
-
-def test_forbidden_ids_are_never_produced_however_probable() -> None:
-    table = Table.random(7, 3, 7, 3)
-    for t in table.tables:
-        t[..., [4, 6]] = 0.0
-    forbidden = (BOS, 4, 6)
-    strategy = Beam(
-        torch.tensor([3] * 3), beam_size=5, alpha=0.0, eos=EOS, forbidden=forbidden, n_best=5
-    )
-    found = search(table, strategy, BOS)
-    assert {i for some in found for h in some for i in h.ids} <= {2, 3, 5}
-    assert {i for some in whole(table.again(), [3] * 3, 5, 0.0) for h in some for i in h.ids} & {4}
 
 
 def test_an_output_that_never_ends_is_cut_at_its_limit_and_flagged() -> None:
@@ -318,12 +306,11 @@ def test_the_best_continuations_are_those_of_all_sums(
         if seed % 5 == 1:
             log_probs[torch.rand(log_probs.shape, generator=random) < 0.2] = wrong
     total = -100 * torch.rand(live, width, generator=random)
-    count, forbidden = 2 * (1 + seed % 4), (0, vocab // 2)
+    count = 2 * (1 + seed % 4)
     sums = total[:, :, None] + log_probs.view(live, width, vocab)
-    sums[:, :, list(forbidden)] = NEVER
     sums = sums.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER).flatten(1)
     expected, index = sums.sort(dim=1, descending=True, stable=True)
-    scores, parent, token = _continue(log_probs, total, count, forbidden)
+    scores, parent, token = _continue(log_probs, total, count)
     assert torch.equal(scores, expected[:, :count])
     real = scores > NEVER
     assert torch.equal((parent * vocab + token)[real], index[:, :count][real])

@@ -26,7 +26,7 @@ from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from tests.decode.copying import decode
-from tests.decode.test_beam import BOS, Table, by_lists, whole
+from tests.decode.test_beam import Table, by_lists, whole
 
 LINES = ["c a d", "b", "", "a e i b f e", "c", "e h i g i"]
 WEIGHT = 0.7
@@ -50,9 +50,7 @@ def test_hypotheses_are_those_of_a_search_by_lists(seed: int, limits: list[int],
             code = code * table.vocab + token
         return float(costs[len(ids)][sentence, code])
 
-    oracle = [
-        by_lists(table, s, limit, beam, 0.6, (BOS,), of_output) for s, limit in enumerate(limits)
-    ]
+    oracle = [by_lists(table, s, limit, beam, 0.6, of_output) for s, limit in enumerate(limits)]
     found = whole(step, limits, beam, 0.6, coverage=of_rows)
     assert [[h.ids for h in some] for some in found] == [
         [h.ids for h in one.hypotheses] for one in oracle

@@ -13,6 +13,7 @@ from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
+from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -95,9 +96,11 @@ def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> N
 def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) -> None:
     rotary = trained("encoding=rotary")
     for _ in range(2):  # a second translator does not scale what is scaled already
-        Translator.of(rotary, decode(position_scale=0.5))
-    e = _first(rotary.model)
-    assert e.positions.assign(torch.tensor([[4]]), None).tolist() == [[2.0]]
+        engine = Translator.of(rotary, decode(position_scale=0.5)).engine
+        assert isinstance(engine, TorchEngine)
+        for model, position in ((engine.models[0], 2.0), (rotary.model, 4.0)):
+            numbers = _first(model).positions.assign(torch.tensor([[4]]), None)
+            assert numbers.tolist() == [[position]]
     with pytest.raises(
         UserError, match=r"position_scale=0\.5: encoding\.relative: .*whole positions"
     ):

@@ -53,7 +53,7 @@ def restricted(
                     NEVER if banned(sentence, ids, token) else value
                     for token, value in enumerate(kept)
                 ]
-                possible = any(value > NEVER for token, value in enumerate(left) if token != BOS)
+                possible = any(value > NEVER for value in left)
                 if possible or not fallback:
                     t[sentence, row] = torch.tensor(left)
     return Table(tables)
@@ -65,7 +65,7 @@ def repeats(n: int, ids: Sequence[int], token: int) -> bool:
 
 
 def same(step: Step, expected: Table, limits: list[int], beam: int) -> None:
-    oracle = [by_lists(expected, s, limit, beam, 0.6, (BOS,)) for s, limit in enumerate(limits)]
+    oracle = [by_lists(expected, s, limit, beam, 0.6) for s, limit in enumerate(limits)]
     assert whole(step, limits, beam, 0.6) == [found.hypotheses for found in oracle]
 
 
@@ -101,16 +101,14 @@ def test_ngrams_are_those_of_a_table_without_repetitions(
     for t in table.tables:
         t[..., EOS] -= 3  # outputs are long
     expected = restricted(table, lambda _, ids, token: repeats(n, ids, token), True)
-    same(with_new_ngrams(table.again(), n, (BOS,)), expected, [4] * batch, beam)
+    same(with_new_ngrams(table.again(), n), expected, [4] * batch, beam)
 
 
 def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> None:
     table, count = Table.random(3, 2, 4, 4), 200
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 5)
-    step = with_new_ngrams(with_lengths(table.again(), [2, 0], [True, False], EOS, CPU), 1, (BOS,))
-    first, second = search(
-        step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS, forbidden=(BOS,)), BOS
-    )
+    step = with_new_ngrams(with_lengths(table.again(), [2, 0], [True, False], EOS, CPU), 1)
+    first, second = search(step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS), BOS)
     assert {tuple(h.ids) for h in first} == {(2, 3), (3, 2)}
     assert {len(h.ids) for h in second} <= {0, 1, 2}
     for sentence, samples in enumerate((first, second)):
@@ -122,7 +120,7 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
 
 def test_a_prefix_may_repeat_itself() -> None:
     table = Table.random(5, 1, 4, 4)
-    step = with_new_ngrams(with_prefixes(table, [[2, 2, 2]], CPU), 1, (BOS,))
+    step = with_new_ngrams(with_prefixes(table, [[2, 2, 2]], CPU), 1)
     (found,) = whole(step, [4], 3, 0.6)
     assert {tuple(h.ids) for h in found} == {(2, 2, 2), (2, 2, 2, 3)}
 
@@ -207,5 +205,5 @@ def test_what_has_no_effect_is_refused(
 def test_no_number_stays_no_number() -> None:
     table = Table.random(1, 1, 4, 3)
     table.tables[2].fill_(math.nan)
-    (found,) = whole(with_new_ngrams(table, 1, (BOS,)), [3], 2, 0.6)
+    (found,) = whole(with_new_ngrams(table, 1), [3], 2, 0.6)
     assert not any(h.finished for h in found if len(h.ids) == 2)

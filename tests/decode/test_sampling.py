@@ -35,23 +35,14 @@ WAYS: list[dict[str, Any]] = [
     {"top_k": 2},
     {"top_p": 0.6},
     {"temperature": 2.0, "top_k": 4, "top_p": 0.9},
-    {"forbidden": (0, 3)},
 ]
 
 
 def kept(
-    log_probs: list[float],
-    temperature: float = 1.0,
-    top_k: int = 0,
-    top_p: float = 1.0,
-    forbidden: tuple[int, ...] = (),
+    log_probs: list[float], temperature: float = 1.0, top_k: int = 0, top_p: float = 1.0
 ) -> dict[int, float]:
     """Token -> probability, one token after the other."""
-    weights = {
-        token: math.exp(log_prob / temperature)
-        for token, log_prob in enumerate(log_probs)
-        if token not in forbidden
-    }
+    weights = {token: math.exp(value / temperature) for token, value in enumerate(log_probs)}
     ranked = sorted(weights, key=lambda token: -weights[token])
     ranked = ranked[: top_k or len(ranked)]
     whole, nucleus = sum(weights[token] for token in ranked), list[int]()

@@ -40,7 +40,6 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
         beam_size=vocab**longest,
         alpha=alpha,
         eos=EOS,
-        forbidden=(BOS,),
         n_best=vocab**longest,
     )
     found = search(with_prefixes(table.again(), prefixes, CPU), strategy, BOS)
@@ -67,7 +66,7 @@ def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     step = with_prefixes(table.again(), [prefix, []], CPU)
     first, second = search(step, Sampling(torch.tensor([2, 2]), numbers, eos=EOS), BOS)
     assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}
-    shares = torch.tensor(table.after(0, (3,))).exp()
+    shares = torch.tensor(table.after(0, (3,))).softmax(0)
     ends = sum(h.ids == [3] for h in first) / count  # drawn after the prefix: eos
     assert ends == pytest.approx(float(shares[EOS]), abs=4 * (0.25 / count) ** 0.5)
 

@@ -11,7 +11,7 @@ import safetensors.torch
 import torch
 
 from nmt import modeldir
-from nmt.cli import export_model, import_model, score, translate
+from nmt.cli import evaluate, export_model, import_model, score, translate
 from nmt.cli.train import main as train
 from nmt.config import with_decode
 from nmt.data.languages import language_id
@@ -166,6 +166,35 @@ def test_scores_of_both_engines_and_of_given_translations_agree(
     log_prob, length = capsys.readouterr().out.split("\n")[0].split("\t")
     expected = both[0][0].score * (6 + int(length)) / 6  # the language counts, as one more
     assert float(log_prob) == pytest.approx(expected, abs=1e-3)
+
+
+def test_a_line_in_parts_is_scored_like_one_that_is_whole(models: Path) -> None:
+    trained = transformers_read.m2m100(models / "nllb").trained
+    search = {"split": "sentences", "length_penalty": "power", "alpha": "1"}
+    translator = Translator.of(trained, with_decode(trained.settings, search).decode)
+    found = translator.translate([*LINES[:2], " ".join(LINES[:2])])
+    *parts, whole = (best for best, *_ in found)
+    assert whole.ids == sum((part.ids for part in parts), ())
+    lengths = [1 + len(part.ids) + part.finished for part in parts]  # a language, pieces, eos
+    log_prob = sum(part.score * n for part, n in zip(parts, lengths, strict=True))
+    assert whole.score == pytest.approx(log_prob / sum(lengths))
+
+
+def test_references_are_scored_in_the_language_that_is_asked_for(
+    models: Path, tmp_path: Path
+) -> None:
+    for target in ("eng_Latn", "fra_Latn"):
+        read = transformers_read.m2m100(models / "nllb", languages=("deu_Latn", target))
+        modeldir.save(read.trained, tmp_path / target)
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    text = ["--source", str(tmp_path / "text"), "--reference", str(tmp_path / "text")]
+    both = [str(tmp_path / target) for target in ("eng_Latn", "fra_Latn")]
+    words = [*both, *text, "--perplexity", "--json", str(tmp_path / "scores"), "--samples", "40"]
+    for language, same in ((), False), (["decode.target_language=fra_Latn"], True):
+        assert evaluate.main([*words, *language]) == 0
+        (test,) = json.loads((tmp_path / "scores").read_bytes())["tests"]
+        one, other = (cell["perplexity"] for cell in test["rows"][-1]["cells"])
+        assert (one == other) == same
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -239,7 +239,7 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.08] = math.nan
     beam = 1 + seed % 6
     rules: dict[str, Any] = {
-        "beam_size": beam, "alpha": 0.6, "eos": EOS, "forbidden": (BOS,), "n_best": 1 + beam // 2,
+        "beam_size": beam, "alpha": 0.6, "eos": EOS, "n_best": 1 + beam // 2,
     }  # fmt: skip
     plain = search(table.again(), Beam(limits, **rules), BOS, check_every=1)
     assert search(table.again(), Beam(limits, **rules), BOS, check_every=every) == plain
@@ -283,11 +283,10 @@ def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.5] = NEVER
         t[torch.rand(t.shape, generator=numbers) < 0.1] = math.nan
     given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
-    rules: dict[str, Any] = {"eos": EOS, "forbidden": (BOS,)}
-    plain = search(table.again(), Sampling(*given, **rules), BOS)
-    assert search(table.again(), Sampling(*given, **rules), BOS, check_every=every) == plain
+    plain = search(table.again(), Sampling(*given, eos=EOS), BOS)
+    assert search(table.again(), Sampling(*given, eos=EOS), BOS, check_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert search(there, Sampling(*given, device=GPU, **rules), BOS, GPU, every) == plain
+        assert search(there, Sampling(*given, eos=EOS, device=GPU), BOS, GPU, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
