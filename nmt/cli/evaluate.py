@@ -60,7 +60,7 @@ def command(argv: list[str]) -> None:
     files = [typed.json, typed.tsv, typed.html, typed.table]
     outputs.check_writable(files, typed.plot, [typed.output_dir])
     from nmt.compare import page, plot, text
-    from nmt.compare.ranking import EXACT
+    from nmt.compare.scores import EXACT
     from nmt.compare.scoring import BLEU
     from nmt.experiments.evaluate import evaluate
     from nmt.experiments.systems import systems_of
@@ -143,6 +143,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     typed.systems = [a for a in typed.arguments if a not in settings]
     typed.decode = decode_overrides(settings)
     typed.columns = {name: Path(path) for name, path in typed.columns.items()}
+    if not typed.systems:
+        raise UserError("no system: name a model, or a file of translations")
     if typed.tests and (typed.reference or typed.source):
         raise UserError("--test: has source and reference itself; leave --source, --reference out")
     if typed.diagnose:
@@ -168,7 +170,8 @@ def _check_diagnose(typed: argparse.Namespace) -> None:
         raise UserError("--diagnose: of which text? add --source SRC, and --reference REF if known")
     outputs_ = ("json", "tsv", "html", "table", "plot", "output_dir")
     scores_ = ("rank", "perplexity", "columns", "lost", "lengths", "attention")
-    others = {name: getattr(typed, name) for name in (*outputs_, *scores_)}
+    texts = ("by_sentence", "tokenize", "target_language")
+    others = {name: getattr(typed, name) for name in (*outputs_, *scores_, *texts)}
     others["metric"] = typed.metrics
     if unused := next((name for name, value in others.items() if value), None):
         option = f"--{unused.replace('_', '-')}"

@@ -21,10 +21,11 @@ from nmt import __version__
 from nmt.errors import UserError
 
 DEFAULTS = ("BLEU", "BLEU-moses", "chrF2", "TER")  # what a report shows unless asked otherwise
-NAMES = (*DEFAULTS, "TER-moses", "exact")  # all there are
+EXACT = "exact"  # the metric of exact matches
+NAMES = (*DEFAULTS, "TER-moses", EXACT)  # all there are
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
-UNSPACED = ("zh", "ja")  # languages that Moses leaves unsegmented
+WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 
 Counts = NDArray[np.float64]  # [lines, columns]; the columns are the metric's own
@@ -89,7 +90,7 @@ def scorers(
     segment. `samples` and `seed` of the bootstrap only enter the signatures. Raises UserError for
     a tokenizer that is not installed.
     """
-    unspaced = language in UNSPACED
+    unspaced = language in WHOLE_FOR_MOSES
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
     moses = None if unspaced else _moses(language)
 
@@ -128,10 +129,14 @@ def scorers(
     return available
 
 
+def of_language(names: Iterable[str], language: str) -> list[str]:
+    """The metrics of these that there are for a target language."""
+    return [n for n in names if not (n.endswith(MOSES) and language in WHOLE_FOR_MOSES)]
+
+
 def refuse_moses(table: str, metrics: Iterable[str], language: str) -> None:
     """Raise UserError where a table needs words of Moses of a language that it does not segment."""
-    moses = next((name for name in metrics if name.endswith(MOSES)), None)
-    if moses and language in UNSPACED:
+    if moses := next((name for name in metrics if not of_language([name], language)), None):
         plain = moses.removesuffix(MOSES)
         raise UserError(f"{table}: Moses does not segment {language}; use {plain} for {moses}")
 

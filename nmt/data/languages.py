@@ -1,11 +1,18 @@
-"""Pieces that stand for languages: `__de__` in M2M100, `deu_Latn` in NLLB, `>>de<<` in Marian."""
+"""Languages by name, and pieces that stand for them: `__de__` (M2M100), `deu_Latn`, `>>de<<`."""
 
 import re
 from difflib import get_close_matches
 
+from nmt.config import Settings
 from nmt.data.vocab import SPECIALS, Vocabulary
 from nmt.errors import UserError
 
+NAMES = """
+amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr
+glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km kor:ko lao:lo ltz:lb mal:ml mar:mr
+mya:my nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th ukr:uk
+yue:zh zho:zh
+"""  # in NLLB, of languages with rules of their own here, in sentencex or sacreBLEU; in two letters
 _CODE = re.compile("__(\\w+)__|>>(.*)<<|([a-z]{3}_[A-Z][a-z]{3})")
 
 
@@ -29,3 +36,19 @@ def language_id(vocabulary: Vocabulary, name: str | None, key: str) -> int | Non
             f"{len({*known.values()})} of them, such as {', '.join(near)}"
         )
     return known[name]
+
+
+def languages_of(settings: Settings) -> tuple[str, str]:
+    """The codes of source and target, as `short_code` gives them.
+
+    Where pieces name languages, they are those of decode; data need not know any then.
+    """
+    data, decode = settings.data, settings.decode
+    source = decode.source_language or data.source_language
+    return short_code(source), short_code(decode.target_language or data.target_language)
+
+
+def short_code(language: str) -> str:
+    """The code of two letters, if there is one, of names such as zho_Hans, zh-TW and __zh__."""
+    code = language.strip("_").replace("-", "_").split("_")[0].lower()
+    return dict(re.findall(r"(\w+):(\w+)", NAMES)).get(code, code)

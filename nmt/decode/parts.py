@@ -1,22 +1,16 @@
 """Lines in parts: by sentences, or where they are too long at spaces."""
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib.util import find_spec
 from itertools import accumulate
 from typing import TypeAlias
 
+from nmt.data.languages import short_code
 from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
 Spans: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
-NAMES = """
-amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs dan:da deu:de ell:el eng:en fin:fi fra:fr
-glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km lao:lo ltz:lb mal:ml mar:mr mya:my
-nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th ukr:uk yue:zh
-zho:zh
-"""  # in NLLB, of languages that have rules of their own here or in sentencex; and in two letters
 
 
 def is_sentencex_installed() -> bool:
@@ -128,9 +122,3 @@ def parts_of(
 def separator(language: str) -> str:
     """What stands between two sentences of a language."""
     return "" if short_code(language) in UNSPACED else " "
-
-
-def short_code(language: str) -> str:
-    """The code of two letters, if there is one, of names such as zho_Hans, zh-TW and __zh__."""
-    code = language.strip("_").replace("-", "_").split("_")[0].lower()
-    return dict(re.findall(r"(\w+):(\w+)", NAMES)).get(code, code)

@@ -17,6 +17,7 @@ from nmt.experiments.testsets import ParallelFiles
 if TYPE_CHECKING:
     from nmt.compare.report import PaperTable, Report, ScoredTest
     from nmt.compare.scoring import Bootstrap, TranslatedTest
+    from nmt.decode.forced import GivenTranslation
 
 log = logging.getLogger(__name__)
 
@@ -36,6 +37,7 @@ def evaluate(
     there.
     """
     check(systems, tests, options)
+    from nmt.compare.likelihood import with_perplexities
     from nmt.compare.report import Report
     from nmt.compare.scoring import Bootstrap
     from nmt.experiments import models, reading
@@ -44,21 +46,22 @@ def evaluate(
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
     systems = [models.with_search_settings(system, options.decode) for system in systems]
-    read_tests = [
-        reading.read(test, systems, tables, options, side)
-        for test in tests
-        for side in reading.sides_of(options)
-    ]
+    read_tests = [read for test in tests for read in reading.read(test, systems, tables, options)]
     translated = models.translated(read_tests, systems, options)
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     scored = []
+    references: Sequence[Sequence[GivenTranslation | None] | None] = ()  # by system
     for texts, test in zip(read_tests, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        _warn_of_slow_ter(test)
+        if is_first := test.name == texts.files.name:  # not again, by reference length
+            _warn_of_slow_ter(test)
         scored_test = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
-        if test.name != texts.files.name:  # by reference length, too; places are the same
+        if not is_first:  # places are the same
             scored_test = replace(scored_test, places=[])
-        scored_test = models.with_perplexity(scored_test, texts, systems, options)
+        if options.perplexity:
+            if is_first:
+                references = models.scored_references(texts, systems, options)
+            scored_test = with_perplexities(scored_test, test.lengths or [], references)
         scored.append(models.with_losses(scored_test, texts, test, systems, bootstrap, options))
     report = Report(
         systems=reading.compared(systems, translated),

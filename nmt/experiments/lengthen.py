@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.config import BEAM, SAMPLING, Decode
+from nmt.data.languages import languages_of
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import BOUNDS, EvaluationOptions
@@ -32,20 +33,22 @@ def report(experiment: Experiment) -> "Report | None":
     at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
     test set. Raises what `evaluate` does.
     """
+    from nmt.compare.scores import of_language  # sacrebleu takes a while
+
     assert experiment.parent is not None, "experiment=lengthen has one"
-    data, run = experiment.settings.data, experiment.run
-    if absent := unnamed_files(experiment.settings):
+    settings, run = experiment.settings, experiment.run
+    if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    test = single_test(*map(Path, corpus_test_files(experiment.settings, run)))
-    languages = (data.source_language, data.target_language)
+    test = single_test(*map(Path, corpus_test_files(settings, run)))
+    languages = (settings.data.source_language, settings.data.target_language)
     joined = joined_pairs(test, languages, run / DIRECTORY)
     options = EvaluationOptions(
         bounds=_bounds(experiment.parent),
-        metrics=METRICS,
-        decode=_search(experiment.settings.decode),
+        metrics=of_language(METRICS, languages_of(settings)[1]),
+        decode=_search(settings.decode),
         perplexity=True,
-        device=experiment.settings.trainer.device,
+        device=settings.trainer.device,
         title=f"{run} and its parent, {experiment.parent}, by source length",
     )
     systems = systems_at({"parent": str(experiment.parent), CHILD: str(run)})

@@ -89,7 +89,7 @@ def diagnose(
         if changes:
             outputs = translated([sources[i] for i in sample], changes)
             changes = {**options.decode, **changes}
-        overrides = [f"decode.{key}={value}" for key, value in changes.items()]
+        overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in changes.items()]
         remedies.append(Remedy(name, overrides, losses(sample, outputs)))
     return LongText(
         model.place, str(source), model.run is not None, "relative" in model.settings.encoding,

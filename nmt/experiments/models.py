@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.compare.likelihood import with_perplexities
 from nmt.compare.losses import loss_parts
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
 from nmt.compare.scoring import Bootstrap, TranslatedTest
@@ -121,9 +120,10 @@ def with_forced_lengths(
             log.warning(
                 "%s: --lost does not say why %s loses text: %s", *(test.name, system.label, reason)
             )
+            forced_systems.append(system._replace(facts=None))
+            continue
         models = [m._replace(settings=with_decode(m.settings, lengths)) for m in system.models]
-        facts = None if reason else system.facts
-        forced_systems.append(system._replace(models=models, facts=facts))
+        forced_systems.append(system._replace(models=models))
     columns: dict[int, Mapping[str, Path]] = {
         s: {name: path for name, path in files.items() if name != LENGTH}
         for s, files in read_test.columns.items()
@@ -138,40 +138,36 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
         return "translations in a file have no other lengths"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
         return "CTranslate2 cannot force lengths; name the model that was exported"
+    decode = system.models[0].settings.decode
+    if decode.split != "lines":
+        return f"decode.split={decode.split} does not go with lengths of whole lines"
     longest = test.longest_trained[s]
     if longest is None:
         return "its trained length in these pieces is not known"
     is_beyond = [length > longest for length in test.lengths or ()]
     if all(is_beyond) or not any(is_beyond):
         return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
-    decode, segmenter = system.models[0].settings.decode, system.facts.segmenter
+    segmenter = system.facts.segmenter
     if any(len(pieces_of(segmenter, line)) > decode.max_source for line in test.sources or ()):
         return f"some sources have more than decode.max_source={decode.max_source} pieces"
     return ""
 
 
-def with_perplexity(
-    scored: ScoredTest,
-    read_test: ReadTest,
-    systems: Sequence[System],
-    options: EvaluationOptions,
-) -> ScoredTest:
-    """The scored test with the perplexity of its references by each first model, if wanted."""
-    if not options.perplexity:
-        return scored
-    references = [
-        scored_references(system, read_test, read_test.columns[s], options)
-        if s in read_test.columns
-        else None
+def scored_references(
+    read_test: ReadTest, systems: Sequence[System], options: EvaluationOptions
+) -> list[list[GivenTranslation | None] | None]:
+    """How likely each system's first model finds the references; None of a file."""
+    columns = read_test.columns
+    return [
+        _scored_references(system, read_test, columns[s], options) if s in columns else None
         for s, system in enumerate(systems)
     ]
-    return with_perplexities(scored, read_test.test.lengths or [], references)
 
 
-def scored_references(
+def _scored_references(
     system: System, read_test: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
 ) -> list[GivenTranslation | None]:
-    """How likely a model finds each reference; None where a side is too long for it."""
+    """None where a side is too long for the model."""
     trained = _single(system, options)
     lines, parallel = _with_columns(trained, read_test.test, columns)
     too_long = Note()

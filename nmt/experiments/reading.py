@@ -17,11 +17,12 @@ from nmt.compare.report import (
     ScoredTest,
     trained_run,
 )
-from nmt.compare.scores import MOSES, NAMES, UNSPACED, refuse_moses
+from nmt.compare.scores import DEFAULTS, of_language, refuse_moses
 from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
+from nmt.data.languages import languages_of
 from nmt.data.segmenter import pieces_of
 from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
@@ -62,11 +63,10 @@ def read(
     systems: Sequence[System],
     tables: Sequence[PaperTable],
     options: EvaluationOptions,
-    side: str = SOURCE,
-) -> ReadTest:
+) -> list[ReadTest]:
     """Read a test set and see that its systems, whose facts are known, can translate it.
 
-    Its lengths are those of `side`.
+    Once for each side whose lengths make its buckets.
 
     Raises UserError: 65 for files of unequal lines, 2 for systems that do not fit.
     """
@@ -88,25 +88,37 @@ def read(
     language = options.target_language or _language(files, systems)
     for table in of_tables:
         refuse_moses(table.name, table.metrics, language)
-    texts = references if side == REFERENCE else sources
-    lengths, unit, counted = _lengths(texts, systems, options, side)
-    apart = options.lengths == BOTH and side == REFERENCE  # from the same test by source length
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,
         language=language,
-        name=f"{files.name}-by-reference" if apart else files.name,
+        name=files.name,
         about=files.about,
         sources=sources,
-        lengths=lengths,
-        unit=unit,
-        side=side,
-        longest_trained=[_longest(system, side, counted) for system in systems],
         parts=_parts(files),
         metrics=_metrics(of_tables, options, language),
         tokenize=options.tokenize,
     )
-    return ReadTest(files, columns, test)
+    return [
+        ReadTest(files, columns, _measured(test, side, systems, options))
+        for side in sides_of(options)
+    ]
+
+
+def _measured(
+    test: TranslatedTest, side: str, systems: Sequence[System], options: EvaluationOptions
+) -> TranslatedTest:
+    """The test with the lengths of one side, and what of them its systems were trained on."""
+    texts = test.references if side == REFERENCE else test.sources
+    lengths, unit, counted = _lengths(texts, systems, options, side)
+    apart = options.lengths == BOTH and side == REFERENCE  # from the same test by source length
+    return test._replace(
+        name=f"{test.name}-by-reference" if apart else test.name,
+        lengths=lengths,
+        unit=unit,
+        side=side,
+        longest_trained=[_longest(system, side, counted) for system in systems],
+    )
 
 
 def _metrics(
@@ -116,8 +128,8 @@ def _metrics(
     of_tables = [metric for table in tables for metric in table.metrics]
     if not of_tables:
         return None if options.metrics is None else list(options.metrics)
-    defaults = [name for name in NAMES[:4] if not (name.endswith(MOSES) and language in UNSPACED)]
-    return list(dict.fromkeys([*(options.metrics or defaults), *of_tables]))
+    wanted = options.metrics or of_language(DEFAULTS, language)
+    return list(dict.fromkeys([*wanted, *of_tables]))
 
 
 def _columns(
@@ -141,8 +153,7 @@ def _columns(
 
 def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
     """The target language of the models; UserError where they translate others."""
-    corpora = [model.settings.data for system in systems for model in system.models]
-    pairs = {(data.source_language, data.target_language) for data in corpora}
+    pairs = {languages_of(model.settings) for system in systems for model in system.models}
     pairs = {pair for pair in pairs if UNNAMED not in pair}
     if len(pairs) > 1:
         directions = ", ".join("-".join(pair) for pair in sorted(pairs))

@@ -1,5 +1,6 @@
 """The systems of an evaluation: models, ensembles, files; runs that differ in the seed are one."""
 
+import json
 import logging
 import re
 from collections.abc import Mapping, Sequence
@@ -190,17 +191,19 @@ def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     two systems of one name.
     """
     groups: list[list[LabelledSystem]] = []
+    by_label, by_config = dict[str, list[LabelledSystem]](), dict[str, list[LabelledSystem]]()
     for label, system in labelled:
-        group = next((g for g in groups if _same_system(label, system, g)), None)
-        if group is None:
+        if not _is_single_run(system):
             groups.append([(label, system)])
             continue
-        run, others = system.models[0], [other.models[0] for _, other in group]
-        if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
-            raise UserError(
-                f"{run.place}: the same config and seed as {twice.place}; "
-                "name one of them, or give each a LABEL="
-            )
+        config = json.dumps(_config(system.models[0]), sort_keys=True)
+        group = by_config.get(config) if label is None else by_label.get(label)
+        if group is None:
+            groups.append(group := [])
+        by_config.setdefault(config, group)
+        if label is not None:
+            by_label.setdefault(label, group)
+        _refuse_unlike(label, system.models[0], [other.models[0] for _, other in group])
         group.append((label, system))
     systems = [_system(group) for group in groups]
     labels = [system.label for system in systems]
@@ -223,22 +226,20 @@ def _system(group: list[LabelledSystem]) -> System:
     return System(label, [system.models[0] for _, system in group])
 
 
-def _same_system(label: str | None, system: System, group: Sequence[LabelledSystem]) -> bool:
-    """Whether a run is of the group's config; raises UserError if only its label says so."""
-    if not (_is_single_run(system) and _is_single_run(group[0][1])):
-        return False
-    run, first = system.models[0], group[0][1].models[0]
-    config, other = _config(run), _config(first)
-    if label is None:
-        return config == other
-    same_label = label == next((known for known, _ in group if known), None)
-    if same_label and config != other:
-        key = next(k for k in sorted({*config, *other}) if config.get(k) != other.get(k))
+def _refuse_unlike(label: str | None, run: SystemModel, others: Sequence[SystemModel]) -> None:
+    """Raise UserError for a run of another config than others of its label, or of their seed."""
+    config, other = _config(run), _config(others[0]) if label and others else {}
+    if differ := [k for k in sorted({*config, *other}) if other and config.get(k) != other.get(k)]:
         raise UserError(
-            f"{label}: {first.place} and {run.place} are of two configs "
-            f"({key}: {other.get(key)} and {config.get(key)}); give each its own LABEL="
+            f"{label}: {others[0].place} and {run.place} are of two configs "
+            f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
+            "give each its own LABEL="
         )
-    return same_label
+    if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
+        raise UserError(
+            f"{run.place}: the same config and seed as {twice.place}; "
+            "name one of them, or give each a LABEL="
+        )
 
 
 def _config(run: SystemModel) -> dict[str, Any]:

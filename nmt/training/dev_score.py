@@ -7,6 +7,7 @@ import sacrebleu
 
 from nmt.config import Settings
 from nmt.data.grouping import by_length
+from nmt.data.languages import languages_of
 from nmt.data.prepare import Prepared
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -44,7 +45,7 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
         model.train()
     if trainer.dev_metric == "chrf":
         return sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
-    metric = sacrebleu.BLEU(trg_lang=settings.data.target_language, force=True)
+    metric = sacrebleu.BLEU(trg_lang=languages_of(settings)[1], force=True)
     return metric.corpus_score(hypotheses, [references]).score
 
 

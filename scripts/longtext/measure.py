@@ -68,7 +68,7 @@ def about(run: Path, system: System) -> dict[str, Any]:
 def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict[str, Table]:
     """The tables of one test text, as `records` describes them."""
     assert system.facts is not None, "a run is a model"
-    read = reading.read(files, [system], (), OPTIONS)
+    (read,) = reading.read(files, [system], (), OPTIONS)
     (test,) = models.translated([read], [system], OPTIONS)
     ((outputs,),) = test.hypotheses
     real = isinstance(system.models[0].settings.data, Files)
@@ -79,7 +79,8 @@ def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict
     pieces = [len(pieces_of(system.facts.target_segmenter, line)) for line in test.references]
     tables["reference"] = np.array(pieces)
     tables["repeats"] = np.array([repeats_of(line) for line in outputs])
-    scored = [s for s in models.scored_references(system, read, read.columns[0], OPTIONS) if s]
+    (references,) = models.scored_references(read, [system], OPTIONS)
+    scored = [score for score in references or () if score]
     assert len(scored) == len(outputs), "no encoding of the plan has a longest text"
     tables["likelihood"] = np.array([(s.log_prob, s.length) for s in scored])
     if files.name != WHOLE:

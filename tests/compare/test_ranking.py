@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from nmt.compare import text
-from nmt.compare.ranking import Ranking
 from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.text.notes import notes_of
+from nmt.compare.text.ranking import longest_of, order_of
 from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(130)
@@ -31,7 +31,7 @@ def system(label: str, **changes: Any) -> ComparedSystem:
 
 def ranked(
     hypotheses: dict[str, list[str]], metric: str, bounds: Sequence[int], **changes: Any
-) -> Ranking:
+) -> Report:
     names = list(dict.fromkeys([metric, "BLEU", "exact"]))
     test = TranslatedTest(
         RIGHT,
@@ -46,17 +46,16 @@ def ranked(
         "command": "nmt-evaluate runs/* --rank", "notes": ["Greedy search."],
     }  # fmt: skip
     scored = score(test, Bootstrap(bounds, 50, 1))
-    report = Report(tests=[scored], samples=50, seed=1, **(values | changes))
-    return Ranking(report, scored)
+    return Report(tests=[scored], samples=50, seed=1, **(values | changes))
 
 
-def made(metric: str = "BLEU", bounds: Sequence[int] = (20, 35, 60), **changes: Any) -> Ranking:
+def made(metric: str = "BLEU", bounds: Sequence[int] = (20, 35, 60), **changes: Any) -> Report:
     hypotheses = {name: noisy(RIGHT, WRONG[name], SEEDS[name]) for name in WRONG}
     return ranked(hypotheses, metric, bounds, **changes)
 
 
-def labels(ranking: Ranking) -> list[str]:
-    return [ranking.report.systems[s].label for s in ranking.order]
+def labels(report: Report) -> list[str]:
+    return [report.systems[s].label for s in order_of(report.tests[0])]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -66,14 +65,14 @@ def quick() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
-def four() -> Ranking:
+def four() -> Report:
     return made()
 
 
-def test_empty_buckets_are_left_out_and_the_longest_decides(four: Ranking) -> None:
-    assert [row.name for row in four.test.filled] == ["0-20", "21-35", "36-60", "all"]
-    assert four.test.rows[3].pairs == 0
-    assert four.longest.name == "36-60"
+def test_empty_buckets_are_left_out_and_the_longest_decides(four: Report) -> None:
+    assert [row.name for row in four.tests[0].filled] == ["0-20", "21-35", "36-60", "all"]
+    assert four.tests[0].rows[3].pairs == 0
+    assert longest_of(four.tests[0]).name == "36-60"
     assert labels(four) == ["good", "middle", "tie", "bad"]
 
 
@@ -81,7 +80,7 @@ def test_the_order_is_that_of_the_longest_bucket_not_of_all_pairs() -> None:
     """A system that is right on short sources alone comes last."""
     short = [r if n <= 35 else "wrong" for r, n in zip(RIGHT, LENGTHS, strict=True)]
     one = ranked({"short": short, "bad": noisy(RIGHT, 0.6)}, "BLEU", [20, 35])
-    whole = [cell.scores["BLEU"].mean for cell in one.test.rows[-1].cells]
+    whole = [cell.scores["BLEU"].mean for cell in one.tests[0].rows[-1].cells]
     assert whole[0] > whole[1]
     assert labels(one) == ["bad", "short"]
 
@@ -89,15 +88,16 @@ def test_the_order_is_that_of_the_longest_bucket_not_of_all_pairs() -> None:
 def test_lower_is_better_turns_the_order_round() -> None:
     one = made("TER")
     assert labels(one) == ["good", "middle", "tie", "bad"]
-    scores = [one.longest.cells[s].scores["TER"].mean for s in one.order]
+    (test,) = one.tests
+    scores = [longest_of(test).cells[s].scores["TER"].mean for s in order_of(test)]
     assert scores == sorted(scores)
 
 
-def test_the_text_shows_the_report_s_numbers(four: Ranking) -> None:
-    lines = text.ranking(four.report).split("\n")
+def test_the_text_shows_the_report_s_numbers(four: Report) -> None:
+    lines = text.ranking(four).split("\n")
     heading = lines.index("") + 1
     first = re.split(r" {2,}", lines[heading + 1].strip())
-    cells = [row.cells[1] for row in four.test.filled]  # of "good"
+    cells = [row.cells[1] for row in four.tests[0].filled]  # of "good"
     expected = [
         f"{c.scores['BLEU'].mean:.1f} [{c.scores['BLEU'].low:.1f}, {c.scores['BLEU'].high:.1f}]"
         + ("*" if (p := c.scores["BLEU"].p) is not None and p < 0.05 else "")
@@ -124,8 +124,8 @@ def test_the_text_shows_the_report_s_numbers(four: Ranking) -> None:
     assert "longer than any in the system's training" in said
 
 
-def test_markdown_is_a_dated_table_of_as_many_columns_everywhere(four: Ranking) -> None:
-    lines = text.markdown(four.report).split("\n")
+def test_markdown_is_a_dated_table_of_as_many_columns_everywhere(four: Report) -> None:
+    lines = text.markdown(four).split("\n")
     assert lines[0] == "2026-11-21: `nmt-evaluate runs/* --rank`"
     table = [line for line in lines if line.startswith("|")]
     assert len(table) == 2 + 4
@@ -137,27 +137,25 @@ def test_markdown_is_a_dated_table_of_as_many_columns_everywhere(four: Ranking) 
 
 
 def test_exact_as_the_metric_has_the_buckets_and_no_second_column() -> None:
-    said = text.ranking(made("exact").report)
+    said = text.ranking(made("exact"))
     assert "exact 36-60" in said and "exact match %" not in said and "BLEU " not in said
 
 
 def test_what_is_unequal_or_unknown_is_said() -> None:
     systems = [system(name, step=i, tokens_per_second=None) for i, name in enumerate(WRONG)]
-    said = text.ranking(made(systems=systems).report)
+    said = text.ranking(made(systems=systems))
     assert "Warning: systems were trained for different numbers of updates: bad 0, good 1" in said
     assert re.search(r"^good +1 +2,112 +1,234,567 +\d", said, re.M) and "tokens/s" not in said
 
 
-def test_a_system_that_did_not_translate_has_no_place(four: Ranking) -> None:
-    absent = replace(four.test.filled[0].cells[0], scores={})
-    rows = [replace(row, cells=[absent, *row.cells[1:]]) for row in four.test.rows]
-    test = replace(four.test, rows=rows)
-    assert labels(Ranking(replace(four.report, tests=[test]), test)) == ["good", "middle", "tie"]
+def test_a_system_that_did_not_translate_has_no_place(four: Report) -> None:
+    absent = replace(four.tests[0].filled[0].cells[0], scores={})
+    rows = [replace(row, cells=[absent, *row.cells[1:]]) for row in four.tests[0].rows]
+    test = replace(four.tests[0], rows=rows)
+    assert labels(replace(four, tests=[test])) == ["good", "middle", "tie"]
 
 
 def test_updates_are_claimed_of_no_system_whose_runs_are_unknown() -> None:
     systems = [system(name) for name in WRONG]
-    known = replace(
-        made(systems=systems).report, systems=[systems[0], replace(systems[1], runs=[])]
-    )
+    known = replace(made(systems=systems), systems=[systems[0], replace(systems[1], runs=[])])
     assert f"{systems[0].label}: trained for 640 updates." in notes_of(known)

@@ -3,7 +3,7 @@
 import json
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,9 @@ from nmt.cli import train
 from nmt.compare import text
 from nmt.compare.report import PaperTable
 from nmt.compare.scores import NAMES, Counts, Scorer
+from nmt.compare.scoring import TranslatedTest
+from nmt.decode import forced
+from nmt.decode.forced import GivenTranslation
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments import models, reading, systems, testsets
@@ -171,61 +174,21 @@ def test_the_whole_and_again(
     assert len(searched) == 8
 
 
-def wrong_words(made: Made, tmp_path: Path) -> dict[str, tuple[list[str], int, str]]:
-    """Name -> words, exit code, what is said."""
-    good, other, test = *made.runs("absolute-seed1", "relative_seed1"), made.test()
-    (tmp_path / "short.en").write_text("one line\n")
-    (tmp_path / "empty").mkdir()
-    (tmp_path / "begun").mkdir()
-    shutil.copy(made.root / "absolute-seed1/config.json", tmp_path / "begun")
-    shutil.copytree(next((made.root / "relative_seed1/checkpoints").iterdir()), tmp_path / "model")
-    short = f"t={made.source},{tmp_path / 'short.en'}"
-    return {
-        "empty": ([str(tmp_path / "empty"), *test], 65, "empty: not a model directory"),
-        "begun": ([good, str(tmp_path / "begun"), *test], 65, "begun: no checkpoint yet"),
-        "folder": ([str(made.root), *test], 2, f"folder of runs; name the runs, as {made.root}/*"),
-        "no corpus": ([str(tmp_path / "model")], 2, "model: names no test set; add --reference"),
-        "sides": ([good, "--test", short], 65, "has 20 lines, but"),
-        "no run": ([str(tmp_path / "typo")], 66, "typo: no such file or directory"),
-        "no text": ([good, "--test", f"t=nowhere,{made.reference}"], 66, "nowhere: no such file"),
-        "test": ([good, "--test", "a/b=c,d"], 2, "--test a/b=c,d: expected NAME=SRC,REF"),
-        "one side": ([good, "--test", f"t={made.source}"], 2, "expected NAME=SRC,REF"),
-        "same test": ([good, *test, *test], 2, "toy: two tests of this name"),
-        "same run": ([good, good, *test], 2, "the same config and seed as"),
-        "label": ([f"a={good}", f"a={other}", *test], 2, "a: "),
-        "metric": ([good, *test, "--metric", "BLUE"], 2, "no metric 'BLUE'"),
-        "forced": ([good, *test, "--lost", "decode.length=forced"], 2, "--lost compares with free"),
-        "lost": ([str(made.reference), *test, "--lost"], 2, "--lost: none of the systems"),
-        "bounds": ([good, *test, "--bounds", "9,3"], 2, "--bounds 9,3"),
-        "samples": ([good, *test, "--samples", "3"], 2, "--samples: 3: expected an integer"),
-        "place": ([good, *test, "--json", f"{tmp_path / 'short.en'}/x.json"], 73, "short.en"),
-    }  # fmt: skip
-
-
-WRONG = (
-    *(
-        "no run",
-        "empty",
-        "begun",
-        "folder",
-        "no corpus",
-        "sides",
-        "no text",
-        "test",
-    ),
-    *(
-        "one side",
-        "same test",
-        "same run",
-        "label",
-        "metric",
-        "forced",
-        "lost",
-        "bounds",
-        "samples",
-        "place",
-    ),
-)
+WRONG = {  # words, exit code, what is said
+    "empty": ("{tmp}/empty {test}", 65, "empty: not a model directory"),
+    "begun": ("{good} {tmp}/begun {test}", 65, "begun: no checkpoint yet"),
+    "folder": ("{root} {test}", 2, "folder of runs; name the runs, as {root}/*"),
+    "no corpus": ("{tmp}/model", 2, "model: names no test set; add --reference"),
+    "sides": ("{good} --test t={source},{tmp}/short.en", 65, "has 20 lines, but"),
+    "no text": ("{good} --test t=nowhere,{reference}", 66, "nowhere: no such file"),
+    "test": ("{good} --test a/b=c,d", 2, "--test a/b=c,d: expected NAME=SRC,REF"),
+    "one side": ("{good} --test t={source}", 2, "expected NAME=SRC,REF"),
+    "same test": ("{good} {test} {test}", 2, "toy: two tests of this name"),
+    "same run": ("{good} {good} {test}", 2, "the same config and seed as"),
+    "label": ("a={good} a={root}/relative_seed1 {test}", 2, "a: "),
+    "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
+    "lost": ("{reference} {test} --lost", 2, "--lost: none of the systems"),
+}
 
 
 @pytest.mark.parametrize("which", WRONG)
@@ -237,14 +200,18 @@ def test_refused_before_the_first_job(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setattr(translations, "_translated", None)
-    words, code, said = wrong_words(made, tmp_path)[which]
-    assert command.main([*words, "--device", "cpu"]) == code
+    (tmp_path / "short.en").write_text("one line\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    shutil.copy(made.root / "absolute-seed1/config.json", tmp_path / "begun")
+    shutil.copytree(next((made.root / "relative_seed1/checkpoints").iterdir()), tmp_path / "model")
+    places = {"root": made.root, "tmp": tmp_path, "good": made.root / "absolute-seed1"}
+    places |= {"source": made.source, "reference": made.reference}
+    words, code, said = WRONG[which]
+    given = words.format(**places, test=" ".join(made.test())).split()
+    assert command.main([*given, "--device", "cpu"]) == code
     out, err = capsys.readouterr()
-    assert said in err and err.count("\n") == 1 and out == ""
-
-
-def test_no_wrong_word_is_forgotten(made: Made, tmp_path: Path) -> None:
-    assert set(WRONG) == set(wrong_words(made, tmp_path))
+    assert said.format(**places) in err and err.count("\n") == 1 and out == ""
 
 
 def test_an_unfinished_run_is_evaluated_with_a_warning(
@@ -321,10 +288,10 @@ def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
     screen = capsys.readouterr().out
     for name, share in (("up to", losses["within"]), ("longer", losses["beyond"])):
         assert re.search(rf"  {name} .* {100 * share['mean']:.1f} % +\[", screen)
-    assert command.main([*lost, str(made.reference), "decode.max_source=5"]) == 0
+    assert command.main([*lost, str(made.reference), "decode.split=sentences"]) == 0
     out, err = capsys.readouterr()
     assert "Lost beyond" not in out
-    assert "why absolute loses text: some sources have more than decode.max_source=5" in err
+    assert "why absolute loses text: decode.split=sentences does not go with" in err
     assert "why test loses text: translations in a file have no other lengths" in err
 
 
@@ -332,7 +299,7 @@ def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch)
     (run,) = systems_of(made.runs("absolute-seed1"))
     system = models.with_search_settings(run, {})
     files = ParallelFiles("t", "", made.source, made.reference)
-    test = reading.read(files, [system], [], EvaluationOptions()).test
+    ((_, _, test),) = reading.read(files, [system], [], EvaluationOptions())
     assert models._why_not_divided(system, test, 0) == ""
     for longest, reason in (
         (None, "its trained length in these pieces is not known"),
@@ -341,6 +308,12 @@ def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch)
     ):
         unlike = test._replace(longest_trained=[longest])
         assert models._why_not_divided(system, unlike, 0) == reason
+    for changes, reason in (
+        ({"max_source": 5}, "some sources have more than decode.max_source=5 pieces"),
+        ({"split": "auto"}, "decode.split=auto does not go with lengths of whole lines"),
+    ):
+        other = models.with_search_settings(run, changes)
+        assert models._why_not_divided(other, test, 0) == reason
     monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
     assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
 
@@ -454,7 +427,12 @@ def test_lengths_of_other_pieces_are_not_marked(
         for label, facts in zip(("a", "b", "c"), known, strict=True)
     ]
     options = EvaluationOptions()
-    first, second = (reading.read(files, of, [], options).test for of in (named, named[1:]))
+
+    def read(systems: list[System], options: EvaluationOptions = options) -> TranslatedTest:
+        (one_side,) = reading.read(files, systems, [], options)
+        return one_side.test
+
+    first, second = read(named), read(named[1:])
     assert [*first.longest_trained] == [one.longest, None, one.longest]
     assert [*second.longest_trained] == [one.longest, None]
     lines = made.source.read_text().split("\n")[:-1]
@@ -469,22 +447,20 @@ def test_lengths_of_other_pieces_are_not_marked(
     assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
     by_reference = options._replace(lengths="reference")
     references = made.reference.read_text().split("\n")[:-1]
-    pieces = reading.read(files, named, [], by_reference, "reference").test
+    pieces = read(named, by_reference)
     assert pieces.lengths == [len(one.target_segmenter.encode(line)) for line in references]
     assert pieces.unit == "subword pieces of a" and pieces.side == "reference"
     longest = modeldir.load(made.root / "relative_seed1").facts["longest_target"]
     assert [*pieces.longest_trained] == [longest] * 3 and longest != one.longest
     caplog.clear()
     older = [named[0]._replace(facts=one._replace(target_longest=None)), *named[1:]]
-    (by_target, *_) = reading.compared(
-        older, [reading.read(files, older, [], by_reference, "reference").test]
-    )
+    (by_target, *_) = reading.compared(older, [read(older, by_reference)])
     assert by_target.longest_trained == one.longest  # that of the sources, which is not marked here
     assert [record.getMessage() for record in caplog.records] == [
         "a: its longest target in training is not known, and not marked"
     ]
     file = [System("f", [], file=made.reference)]
-    words = reading.read(files, file, [], by_reference, "reference").test
+    words = read(file, by_reference)
     assert words.lengths == [len(line.split()) for line in references]
     assert (
         words.unit and words.unit.startswith("words of the ref") and not any(words.longest_trained)
@@ -505,16 +481,22 @@ def test_by_source_and_by_reference_length(
         counted.append(self.name)
         return count(self, hypotheses)
 
+    def likelihoods(*given: Any, **more: Any) -> Iterator[GivenTranslation | None]:
+        counted.append("perplexity")
+        return score(*given, **more)
+
+    score = forced.score
     monkeypatch.setattr(Scorer, "counts", watched)
+    monkeypatch.setattr("nmt.decode.forced.score", likelihoods)
     page, plain = tmp_path / "page.html", tmp_path / "report.json"
     words = [*made.runs("relative_seed1"), *made.test("t"), "--samples", "40", "--device", "cpu"]
     words += ["--lengths", "both", "--bounds", "12,14,16", "--lost", "decode.max_length_offset=3"]
     words += ["--json", str(plain), "--html", str(page), "--plot", str(tmp_path / "plot.svg")]
-    words += ["--output-dir", str(tmp_path / "out")]
+    words += ["--output-dir", str(tmp_path / "out"), "--perplexity"]
     assert command.main(words) == 0
     out = capsys.readouterr().out
     assert len(searched) == 2  # free and forced
-    assert counted.count("TER") == 1, "not again by reference length"
+    assert counted.count("TER") == counted.count("perplexity") == 1  # not by reference length, too
     assert "t, 20 pairs; source length in" in out
     assert "t-by-reference, 20 pairs; reference length in" in out
     assert "^ every source or reference is longer than any in the system's training." in out
@@ -541,12 +523,16 @@ def test_by_source_and_by_reference_length(
 def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     (group,) = systems_of(made.runs("relative_seed1"))
     (model,) = group.models
-    data = replace(model.settings.data, source_language="zh")
-    other = model._replace(settings=replace(model.settings, data=data))
+    decode = replace(model.settings.decode, source_language="zho_Hans")  # as NLLB names it
+    other = model._replace(settings=replace(model.settings, decode=decode))
     facts = facts_of(group)
     pair = [group._replace(facts=facts), System("zh", [other], facts=facts)]
     files = ParallelFiles("t", "", made.source, made.reference)
     with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
         reading.read(files, pair, [], EvaluationOptions())
-    read = reading.read(files, pair, [], EvaluationOptions(target_language="en"))
+    (read,) = reading.read(files, pair, [], EvaluationOptions(target_language="en"))
     assert [*read.columns] == [0, 1]
+    decode = replace(decode, source_language="deu_Latn", target_language="zho_Hant")
+    other = model._replace(settings=replace(model.settings, decode=decode))
+    (read,) = reading.read(files, [System("zh", [other], facts=facts)], [], EvaluationOptions())
+    assert read.test.language == "zh"

@@ -128,11 +128,12 @@ def test_without_references_it_goes_by_attention(
 def test_commands_keep_the_settings_that_were_tried(command: Run) -> None:
     code, out, err = command(
         *("--source", "text", "--reference", "text"),
-        *("decode.beam_size=2", "decode.max_length_ratio=0.5"),
+        *("decode.beam_size=2", "decode.max_length_ratio=0.5", "decode.target_language=null"),
     )
     assert code == 0, err
-    assert "nmt-translate model decode.beam_size=2 decode.max_length_ratio=0.5 decode.max_s" in out
-    assert "decode.max_length_ratio=0.5 decode.min_length_ratio=0.5\n" in out  # not above it
+    kept = "decode.beam_size=2 decode.max_length_ratio=0.5 decode.target_language=null "
+    assert f"nmt-translate model {kept}decode.max_s" in out
+    assert f"{kept}decode.min_length_ratio=0.5\n" in out  # not above it
 
 
 def test_where_no_line_is_long(command: Run) -> None:
@@ -152,6 +153,8 @@ def test_where_no_line_is_long(command: Run) -> None:
         (("--source", "text", "--lost"), "--lost: no effect with --diagnose"),
         (("--source", "text", "--lengths", "both"), "--lengths: no effect with --diagnose"),
         (("--source", "text", "--metric", "TER"), "--metric: no effect with --diagnose"),
+        (("--source", "text", "--tokenize", "zh"), "--tokenize: no effect with --diagnose"),
+        (("--source", "text", "--by-sentence"), "--by-sentence: no effect with --diagnose"),
         (("--source", "text", "decode.length=forced"), "model: reads length; --diagnose is for"),
         (("text", "--source", "text"), "text: --diagnose is of one model; name one"),
         (("--source", "text", "--reference", "empty"), "empty: the file is empty"),
@@ -177,9 +180,10 @@ def test_where_the_length_of_training_is_not_known() -> None:
 @pytest.mark.parametrize("relative", [False, True])
 def test_the_encoding_that_a_model_has_is_no_other_encoding(relative: bool) -> None:
     some = Losses(2, None, 0.1, None, 1.0)
-    remedies = [Remedy("as the model searches", [], some)]
+    remedies = [Remedy("as the model searches", ["decode.source_language=>>fra<<"], some)]
     screen = text.long_text(
         LongText("runs/x", "de", True, relative, 30, 30, 60, False, some, some, remedies)
     )
+    assert "nmt-translate runs/x 'decode.source_language=>>fra<<'\n" in screen  # for a shell
     assert "experiment=lengthen parent=runs/x name=longer" in screen
     assert ("parent=runs/x encoding=relative" in screen) is not relative

@@ -104,7 +104,7 @@ def _tried(d: LongText) -> Iterator[str]:
     yield ""
     for remedy in d.remedies:
         if remedy.overrides:
-            yield f"nmt-translate {shlex.quote(d.model)} {' '.join(remedy.overrides)}"
+            yield f"nmt-translate {shlex.quote(d.model)} {shlex.join(remedy.overrides)}"
 
 
 def _training(d: LongText) -> Iterator[str]:

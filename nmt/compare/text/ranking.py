@@ -13,8 +13,8 @@ from nmt.compare.notation import (
     ranks,
     star,
 )
-from nmt.compare.ranking import EXACT, Ranking
-from nmt.compare.report import BucketScores, Report
+from nmt.compare.report import BucketScores, Report, ScoredTest
+from nmt.compare.scores import EXACT
 from nmt.compare.text.columns import NamedLine, aligned_table, markdown_table, wrap
 from nmt.compare.text.notes import notes_of
 
@@ -23,9 +23,8 @@ def ranking(report: Report) -> str:
     """A table for each test, then how to read them."""
     parts = []
     for test in report.tests:
-        ranked = Ranking(report, test)
-        lines = [NamedLine(name, cells) for name, *cells in _lines(ranked)]
-        parts.append("\n".join([wrap(_opening(ranked)), "", *aligned_table(lines)]))
+        lines = [NamedLine(name, cells) for name, *cells in _lines(report, test)]
+        parts.append("\n".join([wrap(_opening(test)), "", *aligned_table(lines)]))
     return "\n\n".join([*parts, "\n".join(map(wrap, notes_of(report)))]) + "\n"
 
 
@@ -33,36 +32,47 @@ def markdown(report: Report) -> str:
     """The same for a page of documentation: what was typed and when, the tables, the notes."""
     parts = [f"{report.date}: `{report.command}`"]
     for test in report.tests:
-        ranked = Ranking(report, test)
-        parts += [_opening(ranked), markdown_table(_lines(ranked))]
+        parts += [_opening(test), markdown_table(_lines(report, test))]
     return "\n\n".join([*parts, "\n".join(f"- {note}" for note in notes_of(report))]) + "\n"
 
 
-def _opening(ranked: Ranking) -> str:
+def longest_of(test: ScoredTest) -> BucketScores:
+    """The bucket of the longest sources; all pairs, where there are no buckets."""
+    rows = test.filled
+    return rows[-2] if len(rows) > 1 else rows[-1]
+
+
+def order_of(test: ScoredTest) -> list[int]:
+    """Systems by the main metric, best in the longest bucket first, then best on all pairs."""
+    metric, rows = test.metrics[0], (longest_of(test), test.rows[-1])
+    sign = -1 if metric.higher_is_better else 1
+    scored = [s for s, cell in enumerate(rows[0].cells) if cell.scores]
+    return sorted(scored, key=lambda s: [sign * r.cells[s].scores[metric.name].mean for r in rows])
+
+
+def _opening(test: ScoredTest) -> str:
     """The sentence above a ranking: the test set, and the metric that sorts."""
-    test = ranked.test
     pairs = ", ".join(
         f"{row.name}: {count(row.pairs)}{' few' if row.few else ''}" for row in test.filled
     )
     unit = f" {test.side.capitalize()} length in {test.unit}." if test.unit else ""
     return (
-        f"{test.name}, sorted by {ranked.metric.name} of {ranked.longest.name}, best first.{unit} "
-        f"Pairs: {pairs}."
+        f"{test.name}, sorted by {test.metrics[0].name} of {longest_of(test).name}, best first."
+        f"{unit} Pairs: {pairs}."
     )
 
 
-def _lines(ranked: Ranking) -> list[list[str]]:
+def _lines(report: Report, test: ScoredTest) -> list[list[str]]:
     """The heading, and a line for each system, best first."""
-    rows, longest, metric = ranked.test.filled, ranked.longest, ranked.metric.name
-    systems = ranked.report.systems
-    names = [known.name for known in ranked.test.metrics]
+    rows, longest, names = test.filled, longest_of(test), [known.name for known in test.metrics]
+    metric = names[0]
     exact = EXACT in names and metric != EXACT  # a column of its own where another has the buckets
     heading = ["system", f"rank {longest.name}", "of encodings", "parameters", "tokens/s"]
     heading += [f"{metric} {row.name}" for row in rows]
     heading += [f"p {longest.name}", *["exact match %"] * exact, f"length ratio {longest.name}"]
     lines = [heading]
-    for s in ranked.order:
-        system, score = systems[s], longest.cells[s].scores[metric]
+    for s in order_of(test):
+        system, score = report.systems[s], longest.cells[s].scores[metric]
         line = [system.label, ranks(score), count(system.encoding_parameters)]
         line += [count(system.parameters), count(system.tokens_per_second)]
         line += [_score(row, s, metric) for row in rows]
