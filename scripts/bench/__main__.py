@@ -80,21 +80,7 @@ def measure(options: argparse.Namespace) -> None:
     facts: dict[str, Any] = {"machine": machine.describe(device, options.threads), "parts": {}}
     sys.stdout.write(f"{machine.text(facts['machine'])}\n")
     with stop_on_signals(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
-        session = Session(
-            directory=Path(directory),
-            threads=options.threads,
-            device=device,
-            rounds=options.rounds,
-            quick=options.quick,
-            peers=None if options.peers == "none" else options.peers,
-            chosen=options.peer,
-            steady=options.steady,
-            model=options.model,
-            overrides=options.overrides,
-            precisions=options.precision.split(","),
-            encodings=options.encodings.split(",") if options.encodings else None,
-            out=options.out,
-        )
+        session = Session.of(options, Path(directory), device)
         for part in _measured(session, options):
             sys.stdout.write(f"\n{part.text()}")
             sys.stdout.flush()

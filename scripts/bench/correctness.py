@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -19,18 +19,15 @@ from nmt.machine.device import set_up
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import folders_of, options_of
-from nmt.training.compilation import has_triton
 from scripts.bench.resuming import resumed
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart
-from scripts.kernels import grid
 
 TOKENS = 24  # of a target that is decoded
 SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences beside the CPU
 # float32 has 24 bits; sums of other orders through some layers were up to 40 units in the last
 # place apart between two CPUs, and a GPU's kernels sum in yet other ones.
 NEAR = 2**-16
-KERNEL_SHAPES, KERNEL_LOSSES = 12, 4  # of the grid; all are compiled first, seconds each
 RESUMED = 3  # encodings; seconds each
 COLUMNS = ("cases", "worst", "beyond its bound")
 
@@ -55,19 +52,14 @@ class Checked(NamedTuple):
     def row(self) -> list[str]:
         """The row below COLUMNS."""
         worst = max(self.shares, key=lambda name: _worse(self.shares[name]), default=None)
-        told = "-" if worst is None else f"{worst}: {self.shares[worst]:.0%} of its bound"
+        shown = "-" if worst is None else f"{worst}: {self.shares[worst]:.0%} of its bound"
         failed = "; ".join(f"{name}: {how}" for name, how in self.beyond.items()) or "none"
-        return [self.name, str(len(self.shares) + len(self.errors)), told, failed, ""]
+        return [self.name, str(len(self.shares) + len(self.errors)), shown, failed, ""]
 
     def to_json(self) -> dict[str, Any]:
         """All cases; JSON knows neither NaN nor infinity."""
         shares = {name: s if math.isfinite(s) else None for name, s in self.shares.items()}
         return {"shares": shares, "errors": self.errors, "left_out": self.left_out}
-
-
-def has_kernels(device: torch.device) -> bool:
-    """Whether there are kernels to compare with the formulas on the device."""
-    return device.type == "cuda" and has_triton()
 
 
 def parts(session: Session) -> list[BenchPart]:
@@ -84,8 +76,7 @@ def parts(session: Session) -> list[BenchPart]:
             refused.append(f"{name}: {answer}")
         else:
             settings[name] = build.shrunken(answer)
-    kernels = has_kernels(device)
-    shares = session.shares(6 if kernels else 4)
+    shares = session.shares(4)
     few = _few(settings, 1 if session.quick else RESUMED)
     cached = "decoding with a cache, beside a full pass"
     gradients = "loss and gradients, beside those of the CPU"
@@ -96,12 +87,7 @@ def parts(session: Session) -> list[BenchPart]:
         Checked("log_softmax in place, beside a new tensor", {"all": _in_place(device)}, {}),
         _checked(never_stopped, few, resumed(session), next(shares)),
     ]
-    notes = []
-    if kernels:
-        checks += _kernels(device, shares)
-    else:
-        notes.append("kernels: only a GPU with Triton has them")
-    notes += _waits(settings, device, next(shares))
+    notes = _waits(settings, device, next(shares))
     notes += [f"{c.name}: {LEFT_OUT}: {', '.join(c.left_out)}" for c in checks if c.left_out]
     return [
         BenchPart(
@@ -190,28 +176,6 @@ def _in_place(device: torch.device) -> float:
     return 0.0 if torch.equal(logits, new) else math.nan
 
 
-def _kernels(device: torch.device, shares: Iterator[Session]) -> list[Checked]:
-    """The kernels beside the plain formulas, in bfloat16: see `scripts.kernels`."""
-    bound = grid.BOUNDS[torch.bfloat16]
-
-    def attention(shape: grid.Shape) -> float:
-        return max(grid.compare(shape, device).values()) / bound
-
-    def loss(case: grid.Tokens) -> float:
-        return max(grid.compare_loss(case, device).values()) / bound
-
-    shapes = {str(shape): shape for shape in grid.some(KERNEL_SHAPES, low=True)}
-    low = [case for case in grid.losses() if case.low]
-    losses = {str(case): case for case in low[-KERNEL_LOSSES:]}
-    of_attention, of_loss = (
-        f"kernel of {what}, beside the formulas" for what in ("relative attention", "the loss")
-    )
-    return [
-        _checked(of_attention, shapes, attention, next(shares)),
-        _checked(of_loss, losses, loss, next(shares)),
-    ]
-
-
 def _waits(settings: dict[str, Settings], device: torch.device, session: Session) -> list[str]:
     """Encodings whose forward and backward pass wait for the GPU, and how often; torch counts."""
     if device.type != "cuda":
@@ -232,9 +196,9 @@ def _waits(settings: dict[str, Settings], device: torch.device, session: Session
             finally:
                 torch.cuda.set_sync_debug_mode("default")
         counts[name] = sum("synchroniz" in str(warning.message) for warning in seen)
-    told = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
+    listed = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
     title = "waits for the GPU in forward and backward"
-    notes = [f"{title}: {told or 'none'}"]
+    notes = [f"{title}: {listed or 'none'}"]
     return [*notes, f"{title}: {LEFT_OUT}: {', '.join(left_out)}"] if left_out else notes
 
 

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from nmt import modeldir
 from nmt.config import Settings
+from nmt.errors import UserError
 from scripts.bench import corpus, flops, setups, weights
 from scripts.bench.candidates import Candidate, Command
 from scripts.bench.rounds import Measurement, benchmark, fastest, middle, ratio
@@ -38,7 +40,6 @@ class TranslationTask(NamedTuple):
     settings: Settings
     vocab: int
     model: Path
-    weights: Path  # the same for CTranslate2
     lines: Path
     sources: list[list[int]]  # the same in ids, eos included
     first_lines: Path  # for a whole process
@@ -84,10 +85,14 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
 
     def peer(name: str, precision: str, units: int | None, options: Options) -> Candidate:
         decode, sources = task.settings.decode, task.sources[: task.few if units else None]
-        place = "-".join([name, precision, *map(str, options.values())])  # of the converted model
+        model = {}
+        if name == "ctranslate2_":
+            try:
+                model = exported(task, precision)
+            except UserError as error:
+                return Candidate(f"{name} {precision}", str(error))
         return session.peer(
-            name, precision, task.settings, units, part="decoding", options=options,
-            weights=str(task.weights), converted=str(model.parent / place),
+            name, precision, task.settings, units, part="decoding", options=options, **model,
             sources=sources, steps=STEPS, beam=decode.beam_size, alpha=decode.alpha,
         )  # fmt: skip
 
@@ -107,6 +112,21 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
     whole = [] if session.steady else whole
     (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup, ends=session.ends)
     return report(task, measured, top, processes, notes)
+
+
+def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
+    """The model as nmt-export writes it for CTranslate2, and what its ids are called there.
+
+    Raises UserError where CTranslate2 is not installed here, or cannot express the model.
+    """
+    from nmt.exchange.ctranslate2_adapter import WeightsAdapter
+
+    WeightsAdapter.library.require("ctranslate2_")
+    adapter = WeightsAdapter(modeldir.load(task.model))
+    place = task.model.with_name(f"ctranslate2-{precision}")
+    if not place.exists():
+        adapter.written(place, precision)
+    return {"exported": str(place), "pieces": adapter.naming.target}
 
 
 def translator(
@@ -133,7 +153,7 @@ def translator(
 def alone(session: Session, settings: Settings, steps: int) -> Candidate:
     """nmt's Translator on sentences of `steps` pieces, one by one."""
     place = session.place("alone")
-    model, _ = weights.make(place, settings, session.vocab)
+    model = weights.make(place, settings, session.vocab)
     line = " ".join(corpus.side(session.vocab).vocabulary.to_json()[:steps])
     single = replace(settings, decode=replace(settings.decode, window=1))
     lines = corpus.write(place / "lines", [line] * 4)
@@ -148,7 +168,7 @@ def _task(session: Session, settings: Settings) -> TranslationTask:
     return TranslationTask(
         settings,
         session.vocab,
-        *weights.make(place, settings, session.vocab),
+        weights.make(place, settings, session.vocab),
         corpus.write(place / "lines", text),
         [side.ids(line) for line in text],
         corpus.write(place / "first-lines", text[:few]),

@@ -5,8 +5,8 @@ from typing import Any
 
 from nmt import build
 from nmt.config import Settings
+from nmt.machine.memory import memory_of
 from nmt.overrides.options import folders_of, options_of
-from scripts.bench import machine
 from scripts.bench.rounds import Measurement, benchmark, middle, ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import GIGA, BenchPart, figure, gigabytes
@@ -28,7 +28,7 @@ def parts(session: Session) -> list[BenchPart]:
     baseline = " ".join(plain.encoding) or "none"
     names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
     chosen = {n: session.attempt(f"encoding={n}") for n in names if n != baseline}
-    room = at_once(machine.memory())
+    room = at_once(memory_of())
     measured: dict[str, dict[str, Measurement]] = defaultdict(dict)
     for length, kind in LENGTHS.items():
         options = ({} if session.quick else {"pairs": PAIRS}) | {"updates": 1} | kind

@@ -1,5 +1,6 @@
 """One run of the bench: its options, and how it makes settings, files and candidates."""
 
+import argparse
 import json
 import math
 import sys
@@ -42,6 +43,25 @@ class Session(NamedTuple):
     encodings: list[str] | None  # None: all that there are
     out: Path  # where pictures go
     ends: float = math.inf  # when its time is over, on the clock of time.monotonic
+
+    @classmethod
+    def of(cls, options: argparse.Namespace, directory: Path, device: str) -> "Session":
+        """That of the command line."""
+        return cls(
+            directory=directory,
+            threads=options.threads,
+            device=device,
+            rounds=options.rounds,
+            quick=options.quick,
+            peers=None if options.peers == "none" else options.peers,
+            chosen=options.peer,
+            steady=options.steady,
+            model=options.model,
+            overrides=options.overrides,
+            precisions=options.precision.split(","),
+            encodings=options.encodings.split(",") if options.encodings else None,
+            out=options.out,
+        )
 
     @property
     def is_over(self) -> bool:

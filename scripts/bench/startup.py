@@ -25,7 +25,7 @@ def parts(session: Session) -> list[BenchPart]:
     """Measure whole commands, each from a process that has nothing loaded yet."""
     settings = session.settings(*forced(32))
     place = session.place("startup")
-    model, _ = weights.make(place, settings, session.vocab)
+    model = weights.make(place, settings, session.vocab)
     line = corpus.write(place / "line", corpus.text(1, session.vocab, settings.seed))
     goals: dict[str, float | None] = {}
     candidates: list[Command] = []

@@ -15,11 +15,11 @@ import torch
 
 import scripts.bench
 from nmt.errors import Exit, UserError
+from scripts import processors
 from scripts.bench import correctness, decoding, session, training
 from scripts.bench.__main__ import main, understood
 from scripts.bench.candidates import Answer, Worker
 from scripts.bench.peers.protocol import Channel
-from scripts.kernels import grid
 
 QUICK = ("--quick", "--rounds", "1", "--threads", "1")
 PEERS = Path(scripts.bench.__file__).parent / "peers"
@@ -93,6 +93,18 @@ def test_training(
     assert "nmt relative float32" in out
 
 
+def test_number_formats_are_those_of_one_engine() -> None:
+    seconds = {
+        "nmt float32": [4.0, 6.0],
+        "nmt int8": [2.0, 2.0],
+        "nmt float32 1-process": [9.0, 9.0],
+        "nmt auto float32": [1.0, 1.0],
+        "nmt auto int8": [],
+    }
+    entries = [{"name": n, "rounds": [{"seconds": s} for s in of]} for n, of in seconds.items()]
+    assert processors.ratios(entries) == {"int8": 2.5}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("steady", [False, True])
 def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -100,6 +112,7 @@ def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Pa
     entries = report["parts"]["decoding"]["entries"]
     own = ["nmt float32", "nmt bfloat16", "nmt int8"]
     assert [entry["name"] for entry in entries] == [*own, "nmt auto float32", "nmt auto int8"]
+    assert list(processors.ratios(entries)) == ["bfloat16", "int8"]
     for entry in entries:
         assert entry["rounds"][0]["units"] == 8 * 32
         assert ("whole" in entry) != steady
@@ -167,24 +180,6 @@ def test_correctness(
 
 
 @pytest.mark.slow
-def test_kernels_are_checked_where_they_serve(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("--gpu", "correctness", "--device", "cpu", "--encodings", "alibi")
-    out, _ = run(capsys, tmp_path, *words)
-    assert "kernels: only a GPU with Triton has them" in out
-    monkeypatch.setattr(correctness, "has_kernels", lambda device: True)
-    monkeypatch.setattr(grid, "compare", lambda shape, device: {"output": 1e-3})
-    monkeypatch.setattr(grid, "compare_loss", lambda case, device: {"loss": case.vocab / 5000})
-    out, report = run(capsys, tmp_path, *words)
-    attention, loss = (row for row in out.split("\n") if row.startswith("kernel of"))
-    assert "none" in attention and "vocab=5000" in loss and "none" not in loss
-    (part,) = report["parts"].values()
-    checks = [value for key, value in part.items() if key.startswith("kernel of")]
-    assert [len(check["shares"]) for check in checks] == [12, 4]
-
-
-@pytest.mark.slow
 def test_gpu_mode_runs_to_its_end_on_a_cpu(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -218,22 +213,7 @@ def test_wrong_arguments(words: list[str], message: str) -> None:
 
 def test_peers_of_a_part_can_be_chosen(tmp_path: Path) -> None:
     words = ["decoding", "--peer", "ctranslate2,xtransformers", "--steady", "--peers", "."]
-    given = understood(words)
-    it = session.Session(
-        directory=tmp_path,
-        threads=1,
-        device="cpu",
-        rounds=1,
-        quick=True,
-        peers=given.peers,
-        chosen=given.peer,
-        steady=given.steady,
-        model="tiny",
-        overrides=[],
-        precisions=["float32"],
-        encodings=None,
-        out=tmp_path,
-    )
+    it = session.Session.of(understood(words), tmp_path, "cpu")
     assert it.steady and it.peers_among(decoding.PEERS) == ["ctranslate2_"]
     assert it.peers_among(training.PEERS) == ["xtransformers"]
     every = it._replace(chosen=understood([]).peer)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from scripts.bench import correctness, decoding, gpu, rounds, session
-from scripts.bench.__main__ import GPU_PARTS
+from scripts.bench.__main__ import GPU_PARTS, understood
 from scripts.bench.candidates import Answer, Candidate
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart
@@ -35,21 +35,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Session:
-    return Session(
-        directory=tmp_path,
-        threads=1,
-        device="cpu",
-        rounds=3,
-        quick=True,
-        peers=None,
-        chosen=None,
-        steady=True,
-        model="tiny",
-        overrides=[],
-        precisions=["float32"],
-        encodings=None,
-        out=tmp_path,
-    )
+    words = ["--quick", "--steady", "--rounds", "3", "--threads", "1", "--peers", "none"]
+    options = understood([*words, "--precision", "float32", "--model", "tiny"])
+    return Session.of(options, tmp_path, "cpu")
 
 
 @pytest.fixture
