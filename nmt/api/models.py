@@ -23,7 +23,6 @@ from nmt.encodings.base import Dims
 from nmt.encodings.base import Encoding as Encoding
 from nmt.errors import Exit
 from nmt.errors import UserError as UserError
-from nmt.experiments.columns import with_columns
 from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
 from nmt.modeldir import load as load
@@ -73,7 +72,7 @@ def translate_stream(
 
     So a text may be larger than the memory, or never end; with `window=1` each line is answered
     before the next is read. Takes and raises what `translate` does, but for columns and prefixes:
-    models that need columns are refused.
+    models that need columns are refused, but those of the embedded grammar, which tells them.
 
     >>> with open("large.de") as file:
     ...     for line in nmt.translate_stream(model, file, workers=None):
@@ -104,18 +103,12 @@ def n_best(
     """
     needs = [] if target_prefixes is None else ["target prefixes"]
     translator = _translator(model, n, workers, engine, decode, needs)
-    reader = translator.reader
-    texts, columns = with_columns(
-        reader.requirements.columns,
-        reader.settings,
-        arguments.lines("lines", lines),
-        arguments.columns(columns),
-    )
-    prefixes = target_prefixes
+    texts, prefixes = arguments.lines("lines", lines), target_prefixes
     if prefixes is not None:
         prefixes = arguments.lines("target_prefixes", prefixes)
     translated = list[list[Translation]]()
-    for of_line in translator.translate(texts, n, columns, prefixes=prefixes, read_ahead=True):
+    streams = arguments.columns(columns)
+    for of_line in translator.translate(texts, n, streams, prefixes=prefixes, read_ahead=True):
         translated.append(of_line)
         if progress is not None:
             progress(len(translated))
@@ -161,16 +154,11 @@ def score(
     True
     """
     (model,) = arguments.models([model])
-    texts, columns = with_columns(
-        model.model.columns,
-        model.settings,
-        arguments.lines("sources", sources),
-        arguments.columns(columns),
-    )
-    translations = arguments.lines("targets", targets)
+    texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
     whole = max(1, len(translations))  # one window
+    streams = arguments.columns(columns)
     scored = forced.score(
-        model, texts, translations, columns, batch_tokens=batch_tokens, window=whole
+        model, texts, translations, streams, batch_tokens=batch_tokens, window=whole
     )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised
 
@@ -196,14 +184,8 @@ def align(
     [(0, 0), (1, 1), (2, 2)]
     """
     translator = _translator(model, 1, 1, "nmt", decode)
-    reader = translator.reader
-    texts, columns = with_columns(
-        reader.requirements.columns,
-        reader.settings,
-        arguments.lines("sources", sources),
-        arguments.columns(columns),
-    )
-    return translator.align(texts, arguments.lines("targets", targets), columns)
+    texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
+    return translator.align(texts, translations, arguments.columns(columns))
 
 
 def build_model(settings: Settings, source_size: int, target_size: int) -> Transformer:

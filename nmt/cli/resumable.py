@@ -247,20 +247,15 @@ def open_output(
 
 
 def skip_finished(
-    output: OutputStream,
-    streams: Iterable[Iterable[str]],
-    inputs: Mapping[str, Hashed],
-    what: str,
-    source: str,
+    output: OutputStream, inputs: Mapping[str, Hashed], what: str, source: str
 ) -> Mapping[str, list[int]]:
     """Read over the lines that are done, and return what was unusual about them.
 
-    `streams` are iterators over what `inputs` hashes, perhaps with what was made of it. Raises
-    UserError (2) if it is not what those lines of the output were made of: `what`, of `source`.
+    Raises UserError (2) if those lines of the output were made of others: `what`, of `source`.
     """
     if not isinstance(output, ResumableOutput) or not output.lines:
         return {}
-    for stream in streams:
+    for stream in inputs.values():
         for _ in islice(stream, output.lines):
             pass
     if digest(inputs, output.lines) != output.progress.input:

@@ -15,7 +15,6 @@ from nmt.cli.parser import Parser, integer
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
 from nmt.cli.streams import input_name, opened_input, text_lines
 from nmt.errors import Exit, UserError
-from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
     from nmt.decode.forced import GivenTranslation
@@ -64,17 +63,13 @@ def command(argv: list[str]) -> None:
         inputs = {
             name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
         }
-        column_streams = {name: inputs[name] for name in options.columns}
-        lines, columns = with_columns(
-            trained.model.columns, trained.settings, inputs[SOURCE], column_streams
-        )
+        columns = {name: inputs[name] for name in options.columns}
         output = stack.enter_context(open_output(options.output, _identity(options, trained)))
-        streams = (iter(lines), inputs[TARGET], *columns.values())
-        saved_notes = skip_finished(output, streams, inputs, "scores", input_name(options.source))
+        saved_notes = skip_finished(output, inputs, "scores", input_name(options.source))
         too_long = Note(*saved_notes.get("too_long", ()))
         scored = forced.score(
             trained,
-            lines,
+            inputs[SOURCE],
             inputs[TARGET],
             columns,
             batch_tokens=options.batch_tokens,

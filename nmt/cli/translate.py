@@ -25,7 +25,6 @@ from nmt.cli.streams import (
     text_lines,
 )
 from nmt.errors import UserError
-from nmt.experiments.columns import with_columns
 
 if TYPE_CHECKING:
     from nmt.config import Decode
@@ -105,20 +104,12 @@ def command(argv: list[str]) -> None:
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
             for name, path in options.parallel.items()
         }
-        column_streams = {name: inputs[name] for name in options.columns}
-        reader = translator.reader
-        lines, columns = with_columns(
-            reader.requirements.columns, reader.settings, inputs[TEXT], column_streams
-        )
         output = stack.enter_context(_output(options, loaded, decode))
-        streams = {TEXT: iter(lines), **columns} | {n: inputs[n] for n in inputs if n == PREFIX}
-        saved_notes = skip_finished(
-            output, streams.values(), inputs, "translations", input_name(options.input)
-        )
+        saved_notes = skip_finished(output, inputs, "translations", input_name(options.input))
         notes = Notes(saved_notes)
         refused: UserError | None = None
         try:
-            output_lines = records(options, translator, streams, output.lines, notes, arriving)
+            output_lines = records(options, translator, inputs, output.lines, notes, arriving)
             for number, text in stack.enter_context(closing(output_lines)):
                 output.write(text)
                 if number % decode.window == 0:

@@ -12,7 +12,7 @@ from nmt.data.vocab import BOS, END, EOS
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
 from nmt.decode.sources import Source, SourceReader
-from nmt.decode.streams import parallel_lines, windows
+from nmt.decode.streams import windows
 from nmt.decode.tensors import as_tensors, padded
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -59,8 +59,7 @@ def score(
     """
     reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
     columns, limits = columns or {}, trained.model.limits(training=False)
-    types = reader.column_types(columns)
-    lines = parallel_lines(sources, columns, types, targets, "translations", first)
+    lines = reader.lines(sources, columns, targets, "translations", first)
     for window_lines in windows(lines, window):
         pairs = []
         for line in window_lines:

@@ -1,13 +1,14 @@
 """A line of source text and its columns, in the numbers that a model reads."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from nmt.config import WORDS, Settings, columns_of
+from nmt.config import TOY_COLUMNS, WORDS, Settings, Toy, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.data.protection import ProtectedLine
 from nmt.data.segmenter import Segmenter
-from nmt.errors import UserError
+from nmt.decode.streams import ParallelLine, parallel_lines
+from nmt.errors import Exit, UserError
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
 
@@ -58,18 +59,44 @@ class SourceReader:
         self.segmenter, self.settings, self.requirements = segmenter, settings, requirements
         self.given_lengths = given_lengths
 
+    def lines(
+        self,
+        text: Iterable[str],
+        columns: Mapping[str, Iterable[str]],
+        targets: Iterable[str] | None,
+        target_name: str,
+        first: int = 1,
+    ) -> Iterator[ParallelLine]:
+        """Read a text in step with its columns and with `targets`, see `parallel_lines`.
+
+        What a model of the embedded grammar reads and is not given, the grammar says. Raises
+        UserError: (65) for streams that are not parallel, and for lines that are none of its
+        sentences; (2) for a column that is missing, or that the model does not know.
+        """
+        types = self.column_types(columns)
+        derived = self._missing(columns)
+        for line in parallel_lines(text, columns, types, targets, target_name, first):
+            if derived:
+                line.columns.update(_by_grammar(line, derived))
+            yield line
+
+    def _missing(self, columns: Mapping[str, Iterable[str]]) -> list[str]:
+        """The columns that the model reads with the text, and that are not given."""
+        return missing(self.requirements.columns, columns)
+
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        needed = self.requirements.columns | ({LENGTH} if self.given_lengths else set())
-        if absent := missing(needed, columns):
+        absent = [] if isinstance(self.settings.data, Toy) else self._missing(columns)
+        absent += missing({LENGTH} if self.given_lengths else set(), columns)
+        if absent:
             raise UserError(
                 f"column {absent[0]}: this model reads it with the text; "
                 f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
             )
-        known = columns_of(self.settings.data) if columns else {}
+        known = columns_of(self.settings.data)
         known.pop(WORDS, None)
         if self.given_lengths:
             known[LENGTH] = "sentence"
@@ -91,3 +118,23 @@ class SourceReader:
         numbers = expand(text, columns, self.segmenter, where, most=len(ids) - 1, words=words)
         check_ranges(numbers, self.requirements.column_ranges, where)
         return Source(ids, numbers, line)
+
+
+def _by_grammar(line: ParallelLine, names: Sequence[str]) -> dict[str, ColumnLine]:
+    """The columns of a sentence of the embedded grammar; UserError (65) for a line that is none."""
+    from nmt.data.toy import columns  # few models need it
+
+    values = {name: "" if TOY_COLUMNS[name] == "word" else "0" for name in names}
+    if line.text.strip():
+        try:
+            values = columns(line.text)
+        except ValueError:
+            raise UserError(
+                f"line {line.number}: no sentence of the embedded grammar, so its {names[0]} must "
+                f"be given; add --columns {names[0]}=FILE",
+                Exit.DATA,
+            ) from None
+    return {
+        name: ColumnLine(TOY_COLUMNS[name], values[name], f"column {name}, line {line.number}")
+        for name in names
+    }

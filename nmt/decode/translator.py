@@ -16,7 +16,7 @@ from nmt.decode.notes import Notes
 from nmt.decode.parts import separator
 from nmt.decode.scheduler import Scheduler, Submitted, batches_of
 from nmt.decode.sources import Source
-from nmt.decode.streams import ParallelLine, parallel_lines, windows
+from nmt.decode.streams import ParallelLine, windows
 from nmt.errors import Exit, UserError
 from nmt.machine.pool import InProcess
 
@@ -119,14 +119,13 @@ class Translator:
         prefix.
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
-        types = self.reader.column_types(columns)
         if self.decode.split != "lines" and (columns or prefixes is not None):
             what = "target prefixes" if prefixes is not None else "columns"
             raise UserError(
                 f"decode.split={self.decode.split}: not with {what}, which belong to whole lines; "
                 "leave it at lines"
             )
-        parallel = parallel_lines(lines, columns, types, prefixes, "target prefixes", first)
+        parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
             submit = partial(self._submit, n_best, align, scheduler)
             read = windows(parallel, self.decode.window, has_more)
@@ -229,8 +228,7 @@ class Translator:
 
         columns, alignments = columns or {}, list[Alignment]()
         limits = self.engine.source_limit, self.engine.target_limit
-        types = self.reader.column_types(columns)
-        parallel = parallel_lines(lines, columns, types, translations, "translations")
+        parallel = self.reader.lines(lines, columns, translations, "translations")
         for window in windows(parallel, self.decode.window):
             outputs = []
             for line in window:

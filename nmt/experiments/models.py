@@ -18,7 +18,6 @@ from nmt.decode.sources import LENGTH
 from nmt.decode.torch_engine import adapted
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.experiments.columns import with_columns
 from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.reading import ReadTest
@@ -169,7 +168,7 @@ def _scored_references(
 ) -> list[GivenTranslation | None]:
     """None where a side is too long for the model."""
     trained = _single(system, options)
-    lines, parallel = _with_columns(trained, read_test.test, columns)
+    lines, parallel = read_test.test.sources or [], _columns(trained, columns)
     too_long = Note()
     scored = forced.score(trained, lines, read_test.test.references, parallel, too_long=too_long)
     references = list(scored)
@@ -188,14 +187,10 @@ def _single(system: System, options: EvaluationOptions) -> Trained:
     return adapted(trained, system.models[0].settings.decode)
 
 
-def _with_columns(
-    trained: Trained, test: TranslatedTest, files: Mapping[str, Path]
-) -> tuple[list[str], dict[str, list[str]]]:
-    """The sources of a test, and the columns parallel to them that a model reads."""
+def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """The columns that a model reads."""
     reads = trained.model.columns
-    streams = {name: read_text(path) for name, path in files.items() if name in reads}
-    lines, columns = with_columns(reads, trained.settings, test.sources or [], streams)
-    return list(lines), {name: list(column) for name, column in columns.items()}
+    return {name: read_text(path) for name, path in files.items() if name in reads}
 
 
 def with_attention(
@@ -219,7 +214,7 @@ def with_attention(
         log.info("observing the attention of %s", system.label)
         trained = _single(system, options)
         for t, test in enumerate(translations):
-            _, columns = _with_columns(trained, test, read_tests[t].columns[s])
+            columns = _columns(trained, read_tests[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
             profiles += profile
     return replace(report, tests=tests, profiles=profiles)

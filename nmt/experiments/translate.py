@@ -23,7 +23,6 @@ from nmt.data.corpus import read_text
 from nmt.data.segmenter import JoinedLine
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
-from nmt.experiments.columns import with_columns
 from nmt.experiments.options import CACHE, EvaluationOptions
 from nmt.experiments.systems import SystemModel
 from nmt.experiments.testsets import ParallelFiles
@@ -163,14 +162,11 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
 
     keep_memory()
     translator = loaded.translator(translation.decode)
-    reader = translator.reader
     streams = {name: read_text(path) for name, path in translation.columns.items()}
     if translation.lengths:
         streams[LENGTH] = list(map(str, translation.lengths))
-    lines, columns = with_columns(
-        reader.requirements.columns, reader.settings, translation.lines, streams
-    )
-    with closing(translator.translate(lines, 1, columns, read_ahead=True)) as translated:
-        ones = [1] * len(translation.lines)
+    lines = translation.lines
+    with closing(translator.translate(lines, 1, streams, read_ahead=True)) as translated:
+        ones = [1] * len(lines)
         found = translated if quiet else shown(translated, translation.label, ones)
         return [best[0].text for best in found]

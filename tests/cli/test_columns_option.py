@@ -10,6 +10,7 @@ import pytest
 from nmt import config, modelfiles
 from nmt.cli import evaluate, translate
 from nmt.data.toy import columns
+from nmt.decode.sources import SourceReader
 from nmt.errors import UserError
 from nmt.experiments import columns as options
 from nmt.modeldir import Trained
@@ -99,29 +100,19 @@ def test_wrong_words(word: str) -> None:
 
 
 def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
-    toy = experiment_of([]).settings
-    some = Trained(toy, model_of(model), model.source, model.target, {})
-    lines = ["Er schläft.", "", "Heute lacht der Mann."]
-    text, found = options.with_columns(some.model.columns, some.settings, lines, {})
-    assert list(text) == lines
-    assert {name: list(values) for name, values in found.items()} == {
-        "heads": [columns(line)["heads"] if line else "" for line in lines],
-        "language": ["0", "0", "0"],
-    }
-    given = ["9", "9", "9"]
-    assert (
-        options.with_columns(some.model.columns, some.settings, lines, {"language": given})[1][
-            "language"
-        ]
-        is given
-    )
-    _, wrong = options.with_columns(
-        some.model.columns, some.settings, ["Er schläft.", "ein Satz"], {}
-    )
+    toy, lines = experiment_of([]).settings, ["Er schläft.", "", "Heute lacht der Mann."]
+    reader = SourceReader(model.source.segmenter, toy, model_of(model))
+
+    def found(lines: list[str], **given: list[str]) -> list[dict[str, str]]:
+        read = reader.lines(lines, given, None, "translations")
+        return [{name: column.text for name, column in line.columns.items()} for line in read]
+
+    heads = [columns(line)["heads"] if line else "" for line in lines]
+    assert found(lines) == [{"heads": h, "language": "0"} for h in heads]
+    given = found(lines, language=["9", "8", "7"])
+    assert given == [{"heads": h, "language": n} for h, n in zip(heads, "987", strict=True)]
     with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
-        list(wrong["heads"])
-    files = Trained(model.reader.settings, model_of(model), model.source, model.target, {})
-    assert options.with_columns(files.model.columns, files.settings, lines, {}) == (lines, {})
+        found(["Er schläft.", "ein Satz"])
 
 
 def test_the_next_command_names_the_files() -> None:

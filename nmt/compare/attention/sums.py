@@ -10,7 +10,6 @@ from nmt.compare.report import REACH, SITES
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decode.forced import ForcedPair
 from nmt.decode.sources import SourceReader
-from nmt.decode.streams import parallel_lines
 from nmt.decode.tensors import as_tensors, padded
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
@@ -23,20 +22,20 @@ def read_pairs(
     hypotheses: Iterable[str],
     columns: Mapping[str, Iterable[str]],
 ) -> list[ForcedPair]:
-    """Number both sides, cut to what the encodings hold; a target is BOS and the pieces."""
+    """Number both sides, each cut to what the encodings hold and ending in EOS."""
     model = trained.model
     reader = SourceReader(trained.source.segmenter, trained.settings, model)
-    types = reader.column_types(columns)
-    lines = parallel_lines(sources, columns, types, hypotheses, "translations")
     pairs = []
-    for line in lines:
+    for line in reader.lines(sources, columns, hypotheses, "translations"):
         text, hypothesis = trained.source.protection.pair(line.text, line.target)
         ids = trained.source.ids(text)
         if model.source_limit is not None and len(ids) > model.source_limit:
             ids = [*ids[: model.source_limit - 1], EOS]
-        target = [BOS, *trained.target.ids(hypothesis)[:-1]]
+        target = trained.target.ids(hypothesis)
+        if model.target_limit is not None and len(target) > model.target_limit:
+            target = [*target[: model.target_limit - 1], EOS]
         source = reader.source(text, ids, line.columns, line.number)
-        pairs.append(ForcedPair(source, target[: model.target_limit]))
+        pairs.append(ForcedPair(source, target))
     return pairs
 
 
@@ -45,7 +44,7 @@ def attention_sums(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums"
     model = trained.model
     device = next(model.parameters()).device
     source, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
-    target = padded([pair.target for pair in pairs], device)  # [batch, target]
+    target = padded([[BOS, *pair.target[:-1]] for pair in pairs], device)  # [batch, target]
     sums = BatchSums(source != PAD, target != PAD, model.streams)
     with torch.inference_mode(), watching(model, sums.add):
         model.hidden(source, target, columns)
