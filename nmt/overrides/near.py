@@ -21,12 +21,8 @@ OTHER_NAMES = {  # names in other toolkits -> keys here; the first that exists
     "update_freq": ("accumulate",),
     "max_update": ("max_steps",),
     "nbest": ("n_best",),
+    "patience": ("early_stopping",),  # of training; optim.patience is of the learning rate
 }
-STOPPING = ("patience", "early_stopping", "early_stop")  # of training; there is none
-_STOPS = (
-    "training ends by trainer.max_epochs or trainer.max_steps, and its best checkpoint is kept; "
-    "optim.patience is when the learning rate decays"
-)
 
 
 def keys_of(groups: Iterable[str]) -> list[str]:
@@ -41,7 +37,9 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
     by_name: dict[str, list[str]] = {}
     for key in sorted(known):
         by_name.setdefault(key.rpartition(".")[2], []).append(key)
-    if same := next((t for t in (last, *OTHER_NAMES.get(last, ())) if t in by_name), None):
+    if name in by_name.get(last, ()):
+        return [name]
+    if same := next((t for t in (*OTHER_NAMES.get(last, ()), last) if t in by_name), None):
         return by_name[same]
     inside = [t for t, keys in by_name.items() if f"{group}{dot}{t}" in keys]  # of its own group
     # with the group named, a less similar name will do
@@ -54,8 +52,6 @@ def closest(name: str, known: Iterable[str]) -> list[str]:
 
 def nearest(name: str, known: Iterable[str], listed: bool = True) -> str:
     """'; did you mean X?' if something is near, else what there is (or where to look)."""
-    if name.rpartition(".")[2] in STOPPING and not listed:
-        return f"; {_STOPS}"
     if close := closest(name, known):
         return f"; did you mean {' or '.join(close)}?"
     return f"; choose one of {', '.join(sorted(known))}" if listed else "; see --help all"
@@ -74,8 +70,6 @@ def absent_option(
     shown = {o.lstrip("-").replace("-", "_"): o for o in options}
     shown |= {place.lower(): f"{place}, without an option" for place in places}
     shown |= {key: f"{key}=..." for key in keys_of(groups)}
-    if name in STOPPING and "trainer" in groups:
-        return f"{option}: no such option; {_STOPS}"
     if len(name) == 1:
         close = [known for known in shown if known.startswith(name) and known.isalpha()][:1]
     else:
