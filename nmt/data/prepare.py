@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import config
 from nmt.data.preparation import cache, scan
-from nmt.data.preparation.heldout import held_out
 from nmt.data.preparation.scan import ParallelText
 from nmt.data.protection import read_patterns
 from nmt.data.report import log_corpus
@@ -59,7 +58,6 @@ def prepare(
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     _check_sides(data, sides)
-    original, data = data, held_out(data)
     texts = scan.scan_files(data)
     digest = _fingerprint(data, segmenter, sides, texts)
     # an older directory of the same text, which its runs are tied to, lacks the column of labels
@@ -69,14 +67,14 @@ def prepare(
     def make(directory: Path) -> None:
         from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
 
-        log_corpus(original)
+        log_corpus(data)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
         write_json(directory / REPORT, counted | {"versions": versions})
         write_json(directory / FACTS, _facts(data, digest, counted))
 
     if not cache.ensure(final, make):
-        log_corpus(original)
+        log_corpus(data)
     return load(final)
 
 
@@ -106,7 +104,6 @@ def fingerprint(
     All text is read for it, prepared or not: only that shows that none of it has changed.
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
-    data = held_out(data)
     return _fingerprint(data, segmenter, sides, scan.scan_files(data))
 
 
@@ -138,7 +135,7 @@ def _fingerprint(
             },
             "toy": _toy_sample() if isinstance(data, config.Toy) else None,
             "files": {
-                split: [scan.sha256 for p in parts for scan in (p.source, p.target)]
+                split: [file.sha256 for p in parts for file in (p.source, p.target)]
                 for split, parts in texts.items()
             },
             "columns": {

@@ -482,7 +482,7 @@ def test_chunks_hold_all_lines_at_every_size(
         text = scan.ParallelText(scanned, scanned, {})
         read = [line for chunk in text.chunks() for line in chunk.lines[0]]
         assert read == lines and len(text.sizes()) == -(-51 // size)
-        assert [chunk.first for chunk in text.chunks()] == list(range(1, 52, size))
+        assert [chunk.numbers[0] for chunk in text.chunks()] == list(range(1, 52, size))
 
 
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:

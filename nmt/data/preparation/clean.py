@@ -59,8 +59,8 @@ class Cleaning(NamedTuple):
         names = [*map(column_file, self.columns), RAW] if self.columns else []
         columns: dict[str, list[bytes]] = {name: [] for name in names}
         protection = Protection(_tokenizer(*self.tokenizers[0]))
-        files = [raw_lines(lines, first=chunk.first == 1) for lines in chunk.lines]
-        for number, (source, target, *integers) in enumerate(zip(*files, strict=True), chunk.first):
+        files = [raw_lines(lines, first=chunk.numbers[0] == 1) for lines in chunk.lines]
+        for number, source, target, *integers in zip(chunk.numbers, *files, strict=True):
             pair = (source, target)
             for line, noted in zip(pair, changes, strict=True):
                 _note(line, noted)

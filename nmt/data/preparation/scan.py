@@ -1,19 +1,20 @@
 """The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from nmt import config
-from nmt.data.corpus import opened, side_file
+from nmt.data.corpus import opened, raw_lines, side_file
 from nmt.data.store import SIDES
 from nmt.errors import Exit, UserError
 
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
+Pair: TypeAlias = tuple[bytes, bytes]  # a source and its target, without line ends
 
 
 class Scan(NamedTuple):
@@ -50,11 +51,17 @@ def check_parallel(source: Scan, target: Scan) -> None:
 
 
 class Chunk(NamedTuple):
-    """Consecutive lines of parallel files."""
+    """Lines of parallel files."""
 
     number: int
-    first: int  # number of its first line, from 1
+    numbers: Sequence[int]  # of its lines in their files, from 1
     lines: tuple[list[bytes], ...]  # of each file, with their line ends
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs as they are compared: without line ends and byte order marks."""
+        sides = (raw_lines(lines, first=self.numbers[0] == 1) for lines in self.lines[: len(SIDES)])
+        for source, target in zip(*sides, strict=True):
+            yield source.raw, target.raw
 
 
 class ParallelText(NamedTuple):
@@ -66,6 +73,8 @@ class ParallelText(NamedTuple):
     corpus: str = ""  # its name, if there are several
     tag: str = ""  # put before each source
     before: int = 0  # numbers of lines that are taken by corpora before it
+    held: frozenset[Pair] = frozenset()  # each is an empty line, wherever it is in the files
+    only: dict[int, Pair] | None = None  # what is read instead of the files, by numbers of lines
 
     @property
     def paths(self) -> list[Path]:
@@ -74,11 +83,17 @@ class ParallelText(NamedTuple):
 
     def sizes(self) -> list[int]:
         """Return how many lines each chunk has."""
-        total = self.source.lines
+        total = self.source.lines if self.only is None else len(self.only)
         return [min(CHUNK, total - before) for before in range(0, total, CHUNK)]
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the files again, CHUNK lines at a time; UserError (65) if they have changed."""
+        if self.only is not None:
+            rows = iter(self.only.items())
+            for number, size in enumerate(self.sizes()):
+                numbers, pairs = zip(*islice(rows, size), strict=True)
+                yield Chunk(number, numbers, _as_lines(pairs))
+            return
         with ExitStack() as stack:
             streams = [stack.enter_context(opened(path)) for path in self.paths]
             for number, size in enumerate(self.sizes()):
@@ -89,7 +104,21 @@ class ParallelText(NamedTuple):
                         "again",
                         Exit.DATA,
                     )
-                yield Chunk(number, number * CHUNK + 1, lines)
+                first = number * CHUNK + 1
+                chunk = Chunk(number, range(first, first + size), lines)
+                if self.held:
+                    read = ((b"", b"") if pair in self.held else pair for pair in chunk.pairs())
+                    chunk = chunk._replace(lines=_as_lines(read))
+                yield chunk
+
+
+def _as_lines(pairs: Iterable[Pair]) -> tuple[list[bytes], list[bytes]]:
+    """Return the lines of both sides."""
+    sources, targets = list[bytes](), list[bytes]()
+    for source, target in pairs:
+        sources.append(source + b"\n")
+        targets.append(target + b"\n")
+    return sources, targets
 
 
 def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
@@ -110,7 +139,7 @@ def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
             text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
             text = text._replace(corpus=name, tag=corpus.tag or "", before=before)
             texts[split].append(text)
-    for split in SPLITS:
+    for split in ("train",) if data.dev_lines else SPLITS:
         if not texts[split]:
             files = {key: getattr(data, key) for key in (f"{split}_{side}" for side in SIDES)}
             instead = data.other_dev if split == "dev" else ""
@@ -120,7 +149,47 @@ def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
                 text.columns[name] = scan(Path(getattr(column, split)), hint)
                 check_parallel(text.columns[name], text.source)
             texts[split] = [text]
+    if data.dev_lines:
+        train, dev = _divided(texts["train"][0], data.dev_lines)
+        return {"train": [train], "dev": [dev]}
     return texts
+
+
+def _divided(text: ParallelText, number: int) -> tuple[ParallelText, ParallelText]:
+    """Return the text to train on, and development text of `number` of its pairs, evenly spread.
+
+    Wherever one of these pairs occurs in the text to train on, its line is empty on both sides, so
+    that all lines keep their numbers. Each hash is of what is read. Raises UserError (65) if these
+    are more than half of the lines.
+    """
+    total = text.source.lines
+    if 2 * number > total:
+        raise UserError(
+            f"data.dev_lines={number}: {text.source.path} has {total} lines; hold out half of them "
+            "at most",
+            Exit.DATA,
+        )
+    chosen = {total * i // number + 1 for i in range(number)}
+    only = {
+        row: pair
+        for chunk in text.chunks()
+        for row, pair in zip(chunk.numbers, chunk.pairs(), strict=True)
+        if row in chosen
+    }
+    return _hashed(text._replace(held=frozenset(only.values()))), _hashed(text._replace(only=only))
+
+
+def _hashed(text: ParallelText) -> ParallelText:
+    """Return the text as if it was scanned: with the hashes of the lines that it is read as."""
+    digests, total = (hashlib.sha256(), hashlib.sha256()), sum(text.sizes())
+    for chunk in text.chunks():
+        for digest, lines in zip(digests, chunk.lines, strict=True):
+            digest.update(b"".join(lines))
+    source, target = (
+        Scan(path, digest.hexdigest(), total)
+        for path, digest in zip(text.paths, digests, strict=True)
+    )
+    return text._replace(source=source, target=target)
 
 
 def _scan_pair(files: dict[str, str], hint: str) -> ParallelText:

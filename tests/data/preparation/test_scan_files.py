@@ -1,4 +1,4 @@
-"""Development text that is held out of the training text."""
+"""The files of a corpus: compressed, columns of tables, and text that is held out of another."""
 
 import gzip
 from dataclasses import replace
@@ -10,7 +10,6 @@ from backports import zstd
 
 from nmt.config import Files
 from nmt.data.corpus import side_file
-from nmt.data.preparation.heldout import held_out
 from nmt.data.prepare import fingerprint, prepare
 from nmt.errors import Exit, UserError
 from tests.composing import settings_of
@@ -26,26 +25,50 @@ def corpus(root: Path, lines: int = 40, **changes: Any) -> Files:
     return replace(data, **changes)
 
 
-def lines_of(path: str | None) -> list[str]:
-    return Path(str(path)).read_text(encoding="utf-8").split("\n")[:-1]
+def test_it_is_the_corpus_of_which_these_pairs_are_other_files(tmp_path: Path) -> None:
+    data, segmenter = corpus(tmp_path), settings_of().segmenter
+    held, texts = [0, 10, 20, 30], (data.train_source, data.train_target)
+    named: dict[str, Any] = {"dev_lines": None, "cache": str(tmp_path / "other")}
+    for side, path in zip(("source", "target"), map(Path, texts), strict=True):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        written = {
+            "train": ["" if i % 20 in (0, 10) else line for i, line in enumerate(lines)],
+            "dev": [lines[i] for i in held],
+        }
+        for split, rows in written.items():
+            file = tmp_path / f"by-hand.{split}.{side}"
+            file.write_text("".join(f"{row}\n" for row in rows), encoding="utf-8")
+            named[f"{split}_{side}"] = str(file)
+    ours, by_hand = (prepare(d, segmenter) for d in (data, replace(data, **named)))
+    assert ours.path.name == by_hand.path.name  # so that a directory of 0.2 is found
+    for split in ("train", "dev"):
+        one, other = (getattr(prepared, split) for prepared in (ours, by_hand))
+        assert [list(map(bytes, one.pair(i))) for i in range(len(one))] == [
+            list(map(bytes, other.pair(i))) for i in range(len(other))
+        ]
+    assert ours.train.lines.tolist() == by_hand.train.lines.tolist()
+    assert ours.dev.lines.tolist() == [i + 1 for i in held]
 
 
-def test_no_pair_is_in_both_texts_and_lines_keep_their_numbers(tmp_path: Path) -> None:
-    data = held_out(corpus(tmp_path))
-    assert isinstance(data, Files) and data.dev_lines is None
-    assert lines_of(data.dev_source) == [f"ein Haus {i % 20}" for i in (0, 10, 20, 30)]
-    assert lines_of(data.dev_target) == [f"a house {i % 20}" for i in (0, 10, 20, 30)]
-    trained = ["" if i % 20 in (0, 10) else f"ein Haus {i % 20}" for i in range(40)]
-    assert lines_of(data.train_source) == trained
-    assert [bool(t) for t in lines_of(data.train_target)] == [bool(line) for line in trained]
+def test_errors_name_the_line_of_the_text_that_was_given(tmp_path: Path) -> None:
+    data, segmenter = corpus(tmp_path), settings_of().segmenter
+    lines = Path(data.train_target).read_bytes().split(b"\n")
+    for row in (20, 21):  # one is held out
+        spoilt = [*lines[:row], b"a \xff", *lines[row + 1 :]]
+        Path(data.train_target).write_bytes(b"\n".join(spoilt))
+        with pytest.raises(UserError) as e:
+            prepare(data, segmenter)
+        assert str(e.value).startswith(f"{tmp_path}/train.en:{row + 1}: byte 2 ")
 
 
 def test_it_is_prepared_as_any_corpus_once(tmp_path: Path) -> None:
     data, segmenter = corpus(tmp_path), settings_of().segmenter
+    expected = fingerprint(data, segmenter)
+    assert not Path(data.cache).exists()  # to know it, nothing is written
     prepared = prepare(data, segmenter)
     assert (len(prepared.train), len(prepared.dev)) == (36, 4)
     assert 3 in prepared.train.lines and not {1, 11, 21, 31} & set(prepared.train.lines.tolist())
-    assert prepared.facts["fingerprint"] == fingerprint(data, segmenter)
+    assert prepared.facts["fingerprint"] == expected == fingerprint(data, segmenter)
     stamp = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
     assert prepare(data, segmenter).path == prepared.path
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamp
@@ -56,7 +79,7 @@ def test_too_many_lines_are_refused_and_absent_text_names_the_key(tmp_path: Path
     with pytest.raises(
         UserError, match=r"dev_lines=21: .*train\.de has 40 lines; hold out half"
     ) as e:
-        held_out(corpus(tmp_path, dev_lines=21))
+        fingerprint(corpus(tmp_path, dev_lines=21), settings_of().segmenter)
     assert e.value.code == Exit.DATA and not (tmp_path / "cache").exists()
     absent: dict[str, Any] = {"dev_lines": None, "dev_source": "dev.de", "dev_target": "dev.en"}
     with pytest.raises(UserError, match=r"or hold out lines .*: data\.dev_lines=N") as e:
@@ -86,7 +109,6 @@ def test_columns_of_a_table_are_sides(ending: str, tmp_path: Path) -> None:
     table.write_bytes(packed[ending])
     named = replace(data, train_source=f"{table}:2", train_target=f"{table}:3")
     assert fingerprint(named, segmenter) == fingerprint(data, segmenter)
-    assert held_out(replace(named, dev_lines=5))  # read in two passes
     with pytest.raises(UserError, match=rf"{table}:1: has no column 4, only 3") as e:
         fingerprint(replace(named, train_target=f"{table}:4"), segmenter)
     assert e.value.code == Exit.DATA
