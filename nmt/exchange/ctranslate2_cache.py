@@ -76,20 +76,10 @@ def _export(trained: "Trained", place: Path, precision: str) -> None:
 @contextmanager
 def _locked(place: Path) -> Iterator[None]:
     """Hold the lock of all exports of a checkpoint; UserError (73) where none can be written."""
-    from filelock import FileLock, Timeout
-
+    waiting = f"{place.parent}: another process is exporting the model; waiting"
     try:
-        place.parent.mkdir(exist_ok=True)
-        lock = FileLock(place.with_name(".lock"))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.info("%s: another process is exporting the model; waiting", place.parent)
-            lock.acquire()
-        try:
+        with atomic.locked(place.with_name(".lock"), waiting):
             yield
-        finally:
-            lock.release()
     except OSError as error:
         raise UserError(
             f"{place.parent}: the export for CTranslate2 cannot be written ({error.strerror}); "

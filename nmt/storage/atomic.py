@@ -7,6 +7,7 @@ only what bears it is ever swept away.
 """
 
 import errno
+import logging
 import os
 import re
 import shutil
@@ -14,6 +15,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from uuid import uuid4
+
+log = logging.getLogger(__name__)
 
 BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
 STRAY = re.compile(r"\.nmt-stray-[0-9a-f]{32}\.(?P<name>.+)", re.DOTALL)
@@ -105,6 +108,27 @@ def directory(path: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
     sync(path.parent)
+
+
+@contextmanager
+def locked(path: Path, waiting: str) -> Iterator[None]:
+    """Hold a lock, which is a file; `waiting` is logged where another process holds it.
+
+    Missing parent directories are made. Raises OSError.
+    """
+    from filelock import FileLock, Timeout  # here, since few need it
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        log.info("%s", waiting)
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def discard(path: Path) -> None:

@@ -79,23 +79,14 @@ def _locked(final: Path, problem: str) -> Iterator[None]:
     Raises UserError (73) if nothing can be written there, with what is wrong with the directory.
     """
     try:
-        final.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(_lock_of(final))
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            log.info("%s: another run is preparing it; waiting", final)
-            lock.acquire()
+        with atomic.locked(_lock_of(final), f"{final}: another run is preparing it; waiting"):
+            yield
     except OSError as error:
         raise UserError(
             f"data.cache={final.parent}: cannot be written ({error.strerror}), but {problem}; "
             "choose another",
             Exit.CANT_CREATE,
         ) from None
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _sweep(final: Path) -> None:
