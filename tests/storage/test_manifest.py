@@ -66,3 +66,11 @@ def test_no_file_outside_is_read(name: str, path: Path) -> None:
     where.write_bytes(manifest.dump(record))
     with pytest.raises(UserError, match="no name of a file"):
         VerifiedDirectory(path)
+
+
+@pytest.mark.parametrize("content", [[], {"files": []}, {"files": {"train/ids": 3}}])
+def test_a_manifest_of_another_shape_is_refused(content: object, path: Path) -> None:
+    (path / manifest.NAME).write_bytes(manifest.dump(content))
+    with pytest.raises(UserError, match=r"lists no files|not listed in") as caught:
+        VerifiedDirectory(path).verify()
+    assert caught.value.code == Exit.DATA
