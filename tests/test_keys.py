@@ -56,8 +56,8 @@ def corpus(root: Path) -> None:
     (root / "patterns").write_text("[0-9]+\n")
 
 
-def files_of(root: Path) -> list[str]:
-    return ["data=files", f"data.root={root}", "segmenter.merges=10"]
+def files_of(root: Path, merges: bool = True) -> list[str]:
+    return ["data=files", f"data.root={root}", *(["segmenter.merges=10"] if merges else [])]
 
 
 def digest(path: Path) -> str:
@@ -306,7 +306,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "segmenter.source_vocabulary": "tests/data/test_segmenter_files.py",
     "segmenter.target_vocabulary": "tests/data/test_segmenter_files.py",
     "data.max_ratio": "tests/data/test_prepare.py",
-    "data.join_within": "tests/data/test_joining.py",
+    "data.join_within": "tests/data/test_examples.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",
     "optim.kind": "chooses the schema, with optim=",
@@ -355,6 +355,8 @@ def test_no_key_is_forgotten() -> None:
     }
     assert declared - flipped == set(), "flip these keys, too"
     assert {k for k in flipped if "." in k} - declared == set(), "these keys are gone"
+    files = {place for place in ELSEWHERE.values() if place.startswith("tests/")}
+    assert {file for file in files if not Path(file).is_file()} == set()
 
 
 MIXED = [*TRAINING[::3], *TRAINING[1::3], *TRAINING[2::3]]
@@ -366,27 +368,15 @@ MIXED = [*TRAINING[::3], *TRAINING[1::3], *TRAINING[2::3]]
 def test_flipping_a_key_shows(
     line: str, words: list[str], changes: str, place: Path, base: Callable[..., dict[str, Any]]
 ) -> None:
-    def filled(parts: list[str]) -> list[str]:
-        out = [p.replace("ROOT", str(place)) for p in parts if p != FILES]
-        return [*(files_of(place) if FILES in parts else TOY), *out]
+    def filled(merges: bool) -> list[str]:
+        out = [word.replace("ROOT", str(place)) for word in words if word != FILES]
+        text = files_of(place, merges) if FILES in words else TOY
+        return [*SMALL, f"data.cache={place / 'cache'}", *text, *out]
 
-    common = [*SMALL, f"data.cache={place / 'cache'}"]
-    group_words = [w for w in words if w in ("segmenter=unigram", "optim=adam_inverse_sqrt")]
-    if line in ("segmenter=unigram",) or "segmenter=unigram" in words:
-        kept = [w for w in filled(words) if not w.startswith("segmenter.merges")]
-    else:
-        kept = filled(words)
-    before = base([*common, *filled(words)] if line == "segmenter=unigram" else [*common, *kept])
-    after = observe(
-        [
-            *common,
-            *kept,
-            *[w for w in group_words if w not in kept],
-            line.replace("ROOT", str(place)),
-        ],
-        place,
-        "flipped",
-    )
+    unigram = "segmenter=unigram"  # which has no merges
+    before = base(filled(merges=unigram not in words))
+    flipped = [*filled(merges=unigram not in (line, *words)), line.replace("ROOT", str(place))]
+    after = observe(flipped, place, "flipped")
     if changes == "refused":
         assert "refused" in after and "refused" not in before
     else:
