@@ -140,6 +140,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--info=x"], 2, "argument -i/--info: invalid choice: 'x' (choose from "),
     ("train", ["-sc"], 2, "argument -sc/--shell-completion: expected one argument; see"),
     ("train", ["--config-dir", "nowhere"], 2, "--config-dir: name a directory of your own op"),
+    ("train", ["--config-dir", ""], 2, "--config-dir: name a directory of your own op"),
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),

@@ -20,7 +20,7 @@ from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand, word_indices
 from nmt.data.preparation import scan
 from nmt.data.preparation.learn import learn_merges
-from nmt.data.prepare import Prepared, prepare
+from nmt.data.prepare import Prepared, fingerprint, prepare
 from nmt.data.segmenter import Segmenter
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
@@ -249,32 +249,18 @@ def test_a_missing_file_names_its_key(tmp_path: Path) -> None:
         prepare(data, BPE)
 
 
-def test_columns_are_part_of_the_fingerprint(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_columns_are_part_of_the_fingerprint(tmp_path: Path) -> None:
     data = beside(tmp_path)
-    first = prepare(data, BPE).path
-    assert prepare(beside(tmp_path), BPE).path == first
-    others = [
-        replace(data, columns={}),
-        replace(data, columns={k: v for k, v in data.columns.items() if k != "tag"}),
-        replace(data, columns={**data.columns, "label": data.columns["tag"]}),
-        replace(data, columns={("role" if k == "tag" else k): v for k, v in data.columns.items()}),
+    tag = data.columns["tag"]
+    others = {name: column for name, column in data.columns.items() if name != "tag"}
+    columns: list[dict[str, config.Column]] = [
+        *(data.columns, {}, others, {**data.columns, "label": tag}, {**others, "role": tag}),
+        {**data.columns, "tag": replace(tag, per="sentence")},
     ]
-    paths = {first, *(prepare(other, BPE).path for other in others)}
-    assert len(paths) == 5
-    paths.add(prepare(beside(tmp_path, tag=["7 7"] * 12), BPE).path)
-    assert len(paths) == 6
-    seen: list[Any] = []
-
-    def spy(facts: Any) -> str:
-        seen.append(facts)
-        return "0" * 64
-
-    monkeypatch.setattr("nmt.data.preparation.cache.fingerprint", spy)
-    prepare(data, BPE)
-    shown = [[name, per] for name, per, _ in seen[0]["columns"]["dev"]]
-    assert shown == [["heads", "word"], ["tag", "word"], ["language", "sentence"]]
+    seen = [fingerprint(replace(data, columns=each), BPE) for each in columns]
+    assert fingerprint(beside(tmp_path), BPE) == seen[0]
+    seen.append(fingerprint(beside(tmp_path, tag=["7 7"] * 12), BPE))
+    assert len(set(seen)) == len(seen)
 
 
 def test_batches_pad_columns_with_zeros(tmp_path: Path) -> None:

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.batches import Batches, _halved
-from nmt.data.examples import Examples, Joining, alone, joined, longest
+from nmt.data.examples import Examples, Joining, joined, longest
 from nmt.data.store import PairStore, Writer
 from nmt.data.vocab import BOS, EOS, PAD
 
@@ -167,9 +166,3 @@ def test_an_epoch_that_cannot_be_cut_so_has_the_examples_of_the_first(tmp_path: 
 def test_halving_takes_the_largest_first() -> None:
     starts = _halved(np.array([0, 2, 9]), 12, 6)
     assert np.diff(starts, append=12).tolist() == [2, 1, 2, 2, 2, 3]
-
-
-def test_without_joining_nothing_is_another(store: PairStore) -> None:
-    plain, none = Batches(store, 200, "max", 1), Batches(store, 200, "max", 1, None)
-    assert torch.equal(plain.batch(1, 3).source, none.batch(1, 3).source)
-    assert (alone(store).counts == 1).all()

@@ -13,7 +13,7 @@ from nmt.config import conf_dir, freeze, thaw
 from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
+from nmt.overrides.options import encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 from tests.fast import fast_first
 
@@ -118,14 +118,6 @@ def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
     both = experiment_of(["encoding=relative_absolute", "tau=8"]).settings
     assert list(both.encoding) == ["absolute", "relative"]
     assert dict(both.encoding) == dict(settings.encoding)
-
-
-def test_ones_own_options_are_found(tmp_path: Path) -> None:
-    (tmp_path / "model").mkdir()
-    text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
-    (tmp_path / "model" / "mine.yaml").write_text(text.replace("128", "64"), encoding="utf-8")
-    settings = experiment_of([*config_dir_override(str(tmp_path)), "model=mine"]).settings
-    assert settings.model.dim == 64
 
 
 def test_settings_survive_freezing() -> None:

@@ -90,17 +90,6 @@ def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
             experiment_of([*base, *words])
 
 
-def test_any_folder_may_be_named(tmp_path: Path) -> None:
-    folder = tmp_path / "my own, (größe) [1] 'x'"
-    write(folder, "encoding", "theirs", "# @package _global_\n" + BODY)
-    assert list(
-        experiment_of([*config_dir_override(str(folder)), "encoding=theirs"]).settings.encoding
-    )
-    for wrong in ("", str(tmp_path / "nowhere")):
-        with pytest.raises(UserError, match="--config-dir: name a directory"):
-            config_dir_override(wrong)
-
-
 def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
     with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):

@@ -73,14 +73,15 @@ def test_only_a_sweep_parts_a_path_at_commas() -> None:
 
 
 def test_ones_own_options_may_lie_anywhere(tmp_path: Path) -> None:
-    for name in ("größe, a", "eq=al (b)"):
+    names = ("größe, [1]", "eq=al (b) 'x'")
+    for name in names:
         (tmp_path / name / "model").mkdir(parents=True)
         text = Path("conf/model/tiny.yaml").read_text(encoding="utf-8")
         own = tmp_path / name / "model" / f"of_{len(name)}.yaml"
         own.write_text(text.replace("128", "64"), encoding="utf-8")
-    words = config_dir_override(*(str(tmp_path / name) for name in ("größe, a", "eq=al (b)")))
-    for model in ("of_8", "of_9"):
-        assert experiment_of([*words, f"model={model}"]).settings.model.dim == 64
+    words = config_dir_override(*(str(tmp_path / name) for name in names))
+    for name in names:
+        assert experiment_of([*words, f"model=of_{len(name)}"]).settings.model.dim == 64
 
 
 COLUMNS = "+data.columns.heads={per: word,train: %s,dev: b c,test: null}"

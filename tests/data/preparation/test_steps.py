@@ -15,9 +15,8 @@ from nmt.data.preparation import scan, steps
 from nmt.data.preparation.clean import Cleaning
 from nmt.data.preparation.number import Numbering
 from nmt.data.prepare import prepare
-from nmt.errors import UserError
 from nmt.storage import atomic
-from tests.data.test_prepare import BPE, TRAIN, cached, contents, corpus
+from tests.data.test_prepare import BPE, cached, contents, corpus
 from tests.pages import ROOT
 
 
@@ -47,17 +46,6 @@ def test_it_leaves_nothing_where_it_was_stopped(
     assert cached(data) == []
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
     assert contents(prepare(data, BPE)) == contents(whole)
-
-
-def test_bad_text_leaves_nothing(tmp_path: Path) -> None:
-    train = [*TRAIN, *[("x", "y")] * 20]
-    data = corpus(tmp_path, train)
-    with Path(data.train_source).open("rb+") as file:
-        file.seek(-4, os.SEEK_END)
-        file.write(b"\xff")
-    with pytest.raises(UserError, match="begins no UTF-8 character"):
-        prepare(data, BPE)
-    assert cached(data) == []
 
 
 KILLED = """
