@@ -23,6 +23,7 @@ from nmt.data.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
 from nmt.data.report import describe
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
+from tests.composing import settings_of
 from tests.pages import ROOT
 
 BPE = config.BpeLearning(
@@ -46,42 +47,17 @@ def text(lines: list[str]) -> bytes:
 
 def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> config.Files:
     """Write a corpus and give the config that names it."""
-    paths = {}
+    paths = dict[str, str]()
     for split, pairs in (("train", train), ("dev", DEV)):
         for side, name in enumerate(("source", "target")):
             path = tmp_path / f"{split}.{'de' if side == 0 else 'en'}"
             path.write_bytes(text([pair[side] for pair in pairs]))
             paths[f"{split}_{name}"] = str(path)
-    defaults: dict[str, Any] = {
-        "kind": "files",
-        "name": "tiny",
-        "source_language": "de",
-        "target_language": "en",
-        "max_length": 20,
-        "max_ratio": None,
-        "normalize": "nfc",
-        "invalid_utf8": "fail",
-        "max_line_bytes": 500,
-        "join": 1,
-        "join_share": 0.5,
-        "join_length": None,
-        "join_within": None,
-        "bpe_dropout": 0.0,
-        "subword_alpha": None,
-        "subword_nbest": None,
-        "cache": str(tmp_path / "cache"),
-        "workers": 1,
-        "root": str(tmp_path),
-        "dev_lines": None,
-        "test_source": None,
-        "test_target": None,
-        "columns": {},
-        "user_symbols": [],
-        "protected": None,
-        "corpora": {},
-    }
-    defaults |= paths | more
-    return config.Files(**defaults)
+    data = settings_of("data=files", "data.root=x").data
+    assert isinstance(data, config.Files)
+    small = {"name": "tiny", "max_length": 20, "max_line_bytes": 500, "workers": 1}
+    places = {"root": str(tmp_path), "cache": str(tmp_path / "cache")}
+    return replace(data, **{**small, **places, **paths, **more})
 
 
 def cached(data: config.Data) -> list[str]:
