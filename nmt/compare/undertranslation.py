@@ -46,24 +46,22 @@ the second half was cut off, 97.5 % were found; of the whole ones 1.9 % were tak
 """
 
 
-def repetition(lines: Sequence[str], n: int = 4) -> float | None:
-    """Of all n-grams of white-space words, the share that stood earlier in the same line.
+def repetition(lines: Sequence[str]) -> float | None:
+    """Of all 4-grams of white-space words, the share that stood earlier in the same line.
 
     The second time counts, and each further one. A model that has lost its place says things
     again; the same share of the references tells how much of it is the way of the text. None
-    where no line has n words. Raises ValueError for n below 1.
+    where no line has four words.
     """
-    if n < 1:
-        raise ValueError(f"n={n}: must be at least 1")
-    counts = [repeats_of(line, n) for line in lines]
+    counts = [repeats_of(line) for line in lines]
     total = sum(grams for _, grams in counts)
     return sum(repeats for repeats, _ in counts) / total if total else None
 
 
-def repeats_of(line: str, n: int = 4) -> tuple[int, int]:
-    """How many n-grams of white-space words stood earlier in a line, and how many it has."""
+def repeats_of(line: str) -> tuple[int, int]:
+    """How many 4-grams of white-space words stood earlier in a line, and how many it has."""
     words = line.split()
-    grams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+    grams = [tuple(words[i : i + 4]) for i in range(len(words) - 3)]
     return len(grams) - len(set(grams)), len(grams)
 
 

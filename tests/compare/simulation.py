@@ -1,17 +1,12 @@
 """How often bootstrap intervals hold the truth, and how often equal systems are called different.
 
-    python -m tests.compare.simulation
-
 The truth is known because it is made: a population of sentences, each with the BLEU counts of
 two made-up systems. Test sets are drawn from it, and what nmt.compare.significance says of each
 is compared with the score of the whole population. Both systems are corrupted references, made
 in the same way, and swapped at random in each sentence: they are exactly as good as each other.
 """
 
-import argparse
-import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -21,8 +16,6 @@ from nmt.compare.scores import Scorer, scorers
 from nmt.compare.significance import Floats, interval, p_value, resampled
 
 COLUMNS = 10  # of BLEU: lengths of hypothesis and reference, then matches and n-grams, n = 1-4
-SENTENCES = 3000
-SIZES = (30, 100, 300, 1000)  # the smallest that nmt-evaluate tests, the smallest unmarked, ...
 LEVEL = 0.05
 
 Interval = Callable[[Floats], tuple[float, float]]
@@ -45,7 +38,6 @@ class Population(NamedTuple):
 class Drawn(NamedTuple):
     """Many test sets of one size, their scores, and those of their bootstrap samples."""
 
-    size: int  # sentences in each
     truth: float  # what their scores estimate
     scores: Floats  # [trials, 2] of both systems
     resampled: Floats  # [trials, samples, 2]
@@ -54,13 +46,10 @@ class Drawn(NamedTuple):
 class Found(NamedTuple):
     """What became of many test sets, as shares of them."""
 
-    size: int  # sentences in each test set
-    trials: int
     above: float  # intervals that lie above the truth; 0.025 if all is well
     below: float  # intervals that lie below it; 0.025
     worse: float  # tests that call the second system worse, at p < 0.05; 0.025
     better: float  # or better; 0.025
-    width: float  # mean width of the intervals, in BLEU
 
     @property
     def covered(self) -> float:
@@ -72,12 +61,8 @@ class Found(NamedTuple):
         """Equal systems called different."""
         return self.worse + self.better
 
-    def error(self, share: float) -> float:
-        """Monte Carlo standard error of a share."""
-        return float(np.sqrt(share * (1 - share) / self.trials))
 
-
-def population(sentences: int = SENTENCES, seed: int = 0) -> Population:
+def population(sentences: int, seed: int = 0) -> Population:
     """Made-up references of news-like lengths, and what two systems make of them.
 
     Length matters as it does for real systems: longer sentences are translated worse, and beyond
@@ -125,7 +110,7 @@ def draw(people: Population, size: int, trials: int, samples: int, seed: int = 0
         test[swapped] = np.roll(test[swapped], COLUMNS, axis=1)
         scores[trial] = bleu(test.sum(axis=0).reshape(2, COLUMNS))
         again[trial] = bleu(resampled(test, samples, trial).reshape(samples, 2, COLUMNS))
-    return Drawn(size, people.truth, scores, again)
+    return Drawn(people.truth, scores, again)
 
 
 def judge(drawn: Drawn, interval: Interval = interval, p_value: PValue = p_value) -> Found:
@@ -135,32 +120,11 @@ def judge(drawn: Drawn, interval: Interval = interval, p_value: PValue = p_value
     p = np.array([p_value(again[:, 0], again[:, 1], float(gap)) for gap, again in pairs])
     gaps = np.where(p < LEVEL, drawn.scores[:, 1] - drawn.scores[:, 0], 0)
     return Found(
-        drawn.size,
-        len(pairs),
         above=float((bounds[:, 0] > drawn.truth).mean()),
         below=float((bounds[:, 1] < drawn.truth).mean()),
         worse=float((gaps < 0).mean()),
         better=float((gaps > 0).mean()),
-        width=float((bounds[:, 1] - bounds[:, 0]).mean()),
     )
-
-
-def table(found: Sequence[Found]) -> str:
-    """Shares in percent, each with its standard error."""
-    heading = "sentences  interval holds the truth  lies above  lies below   mean width"
-    rows = [f"{heading}  equal called different      worse     better"]
-    for f in found:
-        cells = [_percent(f, share) for share in (f.covered, f.above, f.below)]
-        tests = [_percent(f, share) for share in (f.different, f.worse, f.better)]
-        rows.append(
-            f"{f.size:9}  {cells[0]:>24}  {cells[1]:>10}  {cells[2]:>10}  {f.width:6.2f} BLEU"
-            f"  {tests[0]:>22}  {tests[1]:>9}  {tests[2]:>9}"
-        )
-    return "\n".join(rows) + "\n"
-
-
-def _percent(found: Found, share: float) -> str:
-    return f"{100 * share:.1f} ±{100 * found.error(share):.1f}"
 
 
 def _words(rng: np.random.Generator, count: int) -> list[str]:
@@ -180,26 +144,3 @@ def _corrupted(rng: np.random.Generator, words: list[str], difficulty: float) ->
         if chance < 0.8:  # below 0.2 besides the right word, below 0.8 in its place; else dropped
             found += _words(rng, 1)
     return found or words[:1]
-
-
-def main() -> None:
-    """Print the table for test sets of several sizes."""
-    parser = argparse.ArgumentParser(description="Check bootstrap intervals and paired tests.")
-    parser.add_argument("--trials", type=int, default=1000, help="test sets of each size")
-    parser.add_argument("--samples", type=int, default=300, help="bootstrap samples of each")
-    asked = parser.parse_args()
-    started = time.monotonic()
-    people = population()
-    longest = people.lengths.max()
-    sys.stdout.write(
-        f"{len(people.counts)} sentences of {people.lengths.mean():.1f} words on average (longest "
-        f"{longest}), BLEU {people.truth:.2f}; {asked.trials} test sets of each size, "
-        f"{asked.samples} samples of each; percent, ± standard error\n"
-    )
-    found = [judge(draw(people, size, asked.trials, asked.samples)) for size in SIZES]
-    sys.stdout.write(table(found))
-    sys.stdout.write(f"{time.monotonic() - started:.0f} s\n")
-
-
-if __name__ == "__main__":
-    main()

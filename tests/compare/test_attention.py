@@ -226,7 +226,6 @@ def test_unattended_by_hand() -> None:
 
     some = [seen(0.1, 0.2, 1.9), seen(0), seen()]
     assert unattended(some) == 0.5
-    assert unattended(some, threshold=0.3) == 0.75
     assert unattended([seen()]) is None
     assert unattended([]) is None
 

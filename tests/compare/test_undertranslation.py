@@ -32,17 +32,11 @@ def test_repetitions_by_hand() -> None:
     assert repetition(["a a a a a a"]) == pytest.approx(2 / 3)
     assert repetition(["a b c d e f", "a b c d e f"]) == 0  # lines are apart
     assert repetition(["a b c d a b c d", "a b c d e", "x y"]) == pytest.approx(1 / 7)
-    assert repetition(["a b a b"], n=1) == pytest.approx(1 / 2)
 
 
 @pytest.mark.parametrize("lines", [[], [""], ["one two three"]])
 def test_no_n_grams_no_share(lines: list[str]) -> None:
     assert repetition(lines) is None
-
-
-def test_orders_count_from_one() -> None:
-    with pytest.raises(ValueError, match="n=0"):
-        repetition(["a"], n=0)
 
 
 @pytest.mark.parametrize(

@@ -124,15 +124,13 @@ def _accumulate(distances: dict[str, DistanceSums], sums: BatchSums, rows: list[
         distances[site] = distances[site] + new if site in distances else new
 
 
-def unattended(
-    sentences: Iterable[SentenceCoverage], threshold: float = UNATTENDED
-) -> float | None:
-    """The share of source pieces whose coverage is below the threshold; None: no pieces.
+def unattended(sentences: Iterable[SentenceCoverage]) -> float | None:
+    """The share of source pieces whose coverage is below UNATTENDED; None: no pieces.
 
     An empty translation attends to nothing.
     """
     values = [value for sentence in sentences for value in sentence.coverage]
-    return sum(value < threshold for value in values) / len(values) if values else None
+    return sum(value < UNATTENDED for value in values) / len(values) if values else None
 
 
 def profiles(statistics: AttentionStatistics, system: int, test: str) -> Iterator[AttentionProfile]:
