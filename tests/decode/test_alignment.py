@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 from unittest.mock import patch
 
@@ -12,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
-from nmt.config import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.segmenter import Segmenter
 from nmt.data.side import Side
@@ -27,7 +27,6 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.model.attention import AttentionRecord
-from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from tests.decode.copying import decode, trained
@@ -202,13 +201,8 @@ Make = Callable[..., Trained]
 
 
 @pytest.fixture
-def member(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
-    def make(*words: str, seed: int = 1) -> Trained:
-        one = spaces()
-        model = tiny(*words, seed=seed, vocab=len(one.vocabulary))
-        return Trained(settings_of(*words), model, one, one, {"longest_source": 30})
-
-    return make
+def member(real: Make) -> Make:
+    return partial(real, seed=1)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.experiments.facts import search_of
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, decode, trained
 
@@ -45,13 +44,6 @@ def test_the_consensus_wins_over_what_stands_alone() -> None:
     candidates = ["xyz xyz", "the cat sleeps", "the cat slept", "a cat sleeps", "qqq"]
     assert candidates[by_utility(candidates)[0][0]] == "the cat sleeps"
     assert by_utility(["b", "a"]) == by_utility(["a", "b"])  # of equals the first
-
-
-@pytest.fixture
-def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
 
 
 def translations(some: Trained, n_best: int = 1, **changes: Any) -> list[list[Translation]]:

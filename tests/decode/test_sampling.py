@@ -21,7 +21,6 @@ from nmt.decode.search import search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, NAN, trained
 from tests.decode.copying import decode as decode_of
@@ -166,12 +165,6 @@ def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
     assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
 
 
-def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
-
-
 def sampling(**changes: Any) -> Decode:
     brief = {"max_length_ratio": 1.0, "max_length_offset": 3, "seed": 4}
     return decode_of(method="sample", **{**brief, **changes})
@@ -180,13 +173,9 @@ def sampling(**changes: Any) -> Decode:
 LINES = ["w3 w1 w4", "", "w1 w5 w9 w2 w6 w5", "w3", "w5 w8 w9 w7 w9 w3 w2 w3 w8", "w4 w6"]
 
 
-def test_a_line_has_the_same_samples_alone_and_in_company(
-    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
-) -> None:
-    some = whole(tiny, settings_of)
-
+def test_a_line_has_the_same_samples_alone_and_in_company(whole: Trained) -> None:
     def outcome(count: int, **changes: Any) -> list[list[Translation]]:
-        return list(Translator.of(some, sampling(**changes)).translate(LINES, count))
+        return list(Translator.of(whole, sampling(**changes)).translate(LINES, count))
 
     together = outcome(3, batch_tokens=10_000, window=100)
     assert [len(each) for each in together] == [3, 1, 3, 3, 3, 3]
@@ -198,42 +187,36 @@ def test_a_line_has_the_same_samples_alone_and_in_company(
         for these, those in zip(other, together, strict=True):
             assert [t.score for t in these] == pytest.approx([t.score for t in those], abs=1e-4)
     assert [[t.text for t in each] for each in outcome(2)] == [each[:2] for each in texts]
-    later = Translator.of(some, sampling()).translate(LINES[3:], 3, first=4)
+    later = Translator.of(whole, sampling()).translate(LINES[3:], 3, first=4)
     assert [[t.text for t in each] for each in later] == texts[3:]
     assert [[t.text for t in each] for each in outcome(3, seed=5)] != texts
 
 
-def test_the_score_of_a_sample_is_that_of_forced_decoding(
-    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
-) -> None:
-    some = whole(tiny, settings_of)
+def test_the_score_of_a_sample_is_that_of_forced_decoding(whole: Trained) -> None:
     options = sampling(temperature=2.0, top_k=40, alpha=3.0, max_length_offset=50)
-    found = Translator.of(some, options).translate(LINES, 3)
+    found = Translator.of(whole, options).translate(LINES, 3)
     ended = [
         (line, each.text, each.score)
         for line, samples in zip(LINES, found, strict=True)
         for each in samples
-        if line and each.finished and some.target.ids(each.text)[:-1] == list(each.ids)
+        if line and each.finished and whole.target.ids(each.text)[:-1] == list(each.ids)
     ]
     assert len(ended) > 3
-    given = models.score(some, [line for line, _, _ in ended], [text for _, text, _ in ended])
+    given = models.score(whole, [line for line, _, _ in ended], [text for _, text, _ in ended])
     assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
 
 
 def test_parts_of_a_line_have_random_numbers_of_their_own(
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
-    monkeypatch: pytest.MonkeyPatch,
+    whole: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(TorchEngine, "source_limit", 3)
-    some = whole(tiny, settings_of)
-    translator = Translator.of(some, sampling(too_long="split", max_length_ratio=0.0))
+    translator = Translator.of(whole, sampling(too_long="split", max_length_ratio=0.0))
     (alone,), (twice,) = (next(translator.translate([line])) for line in ("w1 w2", "w1 w2 w1 w2"))
     first, second = twice.text[: len(alone.text)], twice.text[len(alone.text) + 1 :]
     assert first == alone.text != second
     assert twice.score < alone.score  # of both, without a penalty
     options = sampling(too_long="split", max_length_ratio=0.0, alpha=2.0)
-    assert next(Translator.of(some, options).translate(["w1 w2 w1 w2"]))[0].score == twice.score
+    assert next(Translator.of(whole, options).translate(["w1 w2 w1 w2"]))[0].score == twice.score
 
 
 def test_a_sample_that_never_ends_is_cut_and_one_without_a_number_is_told(

@@ -13,7 +13,6 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Settings
 from nmt.data.grouping import by_length
 from nmt.decode import scheduler, torch_engine
 from nmt.decode.notes import Note, Notes
@@ -23,7 +22,6 @@ from nmt.errors import Exit, UserError
 from nmt.machine import machine, products
 from nmt.machine.machine import measured
 from nmt.machine.pool import can_fork
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, WORDS, decode, model_of, trained
 
@@ -62,13 +60,9 @@ def outcome(
     ],
 )
 def test_hypotheses_and_scores_do_not_depend_on_workers(
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
-    changes: dict[str, Any],
+    whole: Trained, changes: dict[str, Any]
 ) -> None:
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})
+    whole = whole._replace(facts={"longest_source": 2})
     brief = {"beam_size": 3, "max_length_ratio": 1.0, "max_length_offset": 3, "batch_tokens": 24}
     options = decode(**{**brief, **changes})
     prefixes = ["w9" if line and n % 3 == 2 else "" for n, line in enumerate(LINES)]
@@ -81,8 +75,7 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
 
 
 def test_workers_measure_nothing(
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
+    whole: Trained,
     pretend: Callable[..., None],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -96,9 +89,6 @@ def test_workers_measure_nothing(
     )
     monkeypatch.setattr(machine, "_machine", None)
     monkeypatch.delenv(machine.VARIABLE, raising=False)
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 2})
     options = decode(beam_size=3, max_length_ratio=1.0, max_length_offset=3, batch_tokens=24)
     several, _ = outcome(whole, 2, options)
     alone, _ = outcome(whole, 1, options)
@@ -139,9 +129,10 @@ def reader(read: list[int], count: int = 40) -> Iterator[str]:
         yield f"w{number % 40}"
 
 
-def test_without_reading_ahead_a_window_is_given_back_before_the_next_is_read() -> None:
+@pytest.mark.parametrize("workers", [1, 2])
+def test_without_reading_ahead_a_window_is_given_back_before_the_next_is_read(workers: int) -> None:
     read = [0]
-    some = Translator.of(trained(), decode(window=3), workers=2).translate(reader(read, 7))
+    some = Translator.of(trained(), decode(window=3), workers=workers).translate(reader(read, 7))
     assert [read[0] for _ in some] == [3, 3, 3, 6, 6, 6, 7]
 
 

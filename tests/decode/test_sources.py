@@ -1,6 +1,6 @@
 """Columns go through the translator in step with their lines, or are refused by name."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cache
 from typing import Any, cast
 
@@ -86,17 +86,18 @@ def test_each_line_has_its_own_columns_whatever_the_batches(window: int, batch_t
     assert beside(some, "gh")["language"] == [8]
 
 
-def test_columns_are_read_a_window_at_a_time() -> None:
+def test_columns_and_prefixes_are_read_a_window_at_a_time() -> None:
     read: list[str] = []
 
-    def reading() -> Iterator[str]:
-        for line in LANGUAGE:
+    def reading(lines: Iterable[str]) -> Iterator[str]:
+        for line in lines:
             read.append(line)
             yield line
 
     some = translator({"language"}, "language", window=2)
-    next(iter(some.translate(LINES, 1, {"language": reading()})))
-    assert len(read) == 2
+    prefixes = reading(["a"] * len(LINES))
+    next(some.translate(LINES, 1, {"language": reading(LANGUAGE)}, prefixes=prefixes))
+    assert len(read) == 2 * 2
 
 
 def test_words_need_no_file() -> None:

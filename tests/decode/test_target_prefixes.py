@@ -1,7 +1,6 @@
 """Translations begin as they must, with the probability that the model gives to the whole."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -11,7 +10,6 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.api import models
-from nmt.config import Settings
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.sampling import Sampling, random_numbers
@@ -19,9 +17,8 @@ from nmt.decode.search import search, with_prefixes
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from tests.decode.copying import decode, trained
+from tests.decode.copying import decode
 from tests.decode.test_beam import BOS, EOS, Table
 
 CPU = torch.device("cpu")
@@ -69,13 +66,6 @@ def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     shares = torch.tensor(table.after(0, (3,))).softmax(0)
     ends = sum(h.ids == [3] for h in first) / count  # drawn after the prefix: eos
     assert ends == pytest.approx(float(shares[EOS]), abs=4 * (0.25 / count) ** 0.5)
-
-
-@pytest.fixture
-def whole(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Trained:
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    return Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
 
 
 def translations(
@@ -194,18 +184,6 @@ def test_a_line_that_must_be_split_has_no_beginning(
         RefusedLinesError, match=r"1 \(first: line 4; .*; split them together with their"
     ):
         next(found)
-
-
-def test_prefixes_are_read_a_window_at_a_time(whole: Trained) -> None:
-    read = []
-
-    def reading() -> Any:
-        for prefix in PREFIXES:
-            read.append(prefix)
-            yield prefix
-
-    next(Translator.of(whole, decode(window=2)).translate(LINES, prefixes=reading()))
-    assert len(read) == 2
 
 
 def test_the_python_api_takes_them(whole: Trained) -> None:

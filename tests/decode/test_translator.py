@@ -1,7 +1,7 @@
 """Lines in, lines out: in order, as many, in windows, and independent of their neighbours."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -9,11 +9,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.config import Settings
-from nmt.data.side import Side
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests import composing
 from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, model_of, trained
@@ -67,30 +64,9 @@ def test_a_translation_is_one_line_and_one_field() -> None:
     assert translator.texts([f"{TAB} w1"]) == ["a b  c  w1"]
 
 
-def test_a_window_is_translated_before_the_next_is_read() -> None:
-    read = 0
-
-    def source() -> Iterator[str]:
-        nonlocal read
-        for read in range(1, 8):
-            yield f"w{read}"
-
-    counts = []
-    for translations in Translator.of(trained(), decode(window=3)).translate(source()):
-        counts.append((translations[0].text, read))
-    assert counts == [("w1", 3), ("w2", 3), ("w3", 3), ("w4", 6), ("w5", 6), ("w6", 6), ("w7", 7)]
-
-
 def test_the_caller_is_not_in_inference_mode() -> None:
     for _ in Translator.of(trained(), decode()).translate(["w1", "w2"]):
         assert not torch.is_inference_mode_enabled()
-
-
-def test_what_is_unknown_is_never_said() -> None:
-    """The model would copy UNK, and says its second choice instead."""
-    (text,) = Translator.of(trained(), decode(beam_size=1)).texts(["w3 strange w4"])
-    assert text.startswith("w3")
-    assert "<unk>" not in text
 
 
 def test_n_best_are_best_first() -> None:
@@ -159,15 +135,10 @@ def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
 @pytest.mark.parametrize("beam_size", [4, pytest.param(1, marks=pytest.mark.slow)])
 def test_a_real_model_translates_alike_alone_and_in_company(
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
-    encoding: str,
-    beam_size: int,
+    real: Callable[..., Trained], encoding: str, beam_size: int
 ) -> None:
     """Also in the opposite order: padding and neighbours change nothing but the last bits."""
-    side: Side = trained().source
-    model = tiny(f"encoding={encoding}", vocab=len(side.vocabulary))
-    whole = Trained(settings_of(f"encoding={encoding}"), model, side, side, {"longest_source": 30})
+    model = real(f"encoding={encoding}")
     random = torch.Generator().manual_seed(0)
     lines = [
         " ".join(WORDS[i] for i in torch.randint(40, (length,), generator=random).tolist())
@@ -177,7 +148,7 @@ def test_a_real_model_translates_alike_alone_and_in_company(
     def outcome(lines: list[str], batch_tokens: int, window: int) -> list[list[Translation]]:
         brief = {"max_length_ratio": 1.0, "max_length_offset": 3}  # nothing else ends it
         options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window, **brief)
-        return list(Translator.of(whole, options).translate(lines, beam_size))
+        return list(Translator.of(model, options).translate(lines, beam_size))
 
     together, alone = outcome(lines, 10_000, 100), outcome(lines, 1, 1)
     turned = outcome(lines[::-1], 90, 4)[::-1]
@@ -189,20 +160,15 @@ def test_a_real_model_translates_alike_alone_and_in_company(
             assert [t.score for t in some] == pytest.approx([t.score for t in same], abs=1e-4)
 
 
-def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(
-    tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
-) -> None:
+def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(whole: Trained) -> None:
     """The best token after each prefix, computed anew from the whole prefix."""
-    side = trained().source
-    model = tiny("encoding=relative", vocab=len(side.vocabulary))
-    whole = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})
     line = "w3 w1 w4 w1 w5"
     (found,) = Translator.of(whole, decode(beam_size=1)).translate([line])
-    source, ids = torch.tensor([side.ids(line)]), [1]
+    source, ids = torch.tensor([whole.source.ids(line)]), [1]
     while len(ids) <= 15:
-        logits = model(source, torch.tensor([ids]))[0, -1]
+        logits = whole.model(source, torch.tensor([ids]))[0, -1]
         logits[[0, 1, 3]] = float("-inf")
         ids.append(int(logits.argmax()))
         if ids[-1] == 2:
             break
-    assert found[0].text.split() == side.text(ids).split()
+    assert found[0].text.split() == whole.target.text(ids).split()
