@@ -32,7 +32,7 @@ class Disan(Encoding):
         """0 or, where hidden, very low: [batch | 1, heads, query, key]; None in the decoder."""
         if self.dims.site == "decoder":
             return None
-        return context.once(("disan", self.diagonal), lambda: self._make(context))
+        return context.once(("disan", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
         queries, keys = context.indices

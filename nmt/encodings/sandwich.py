@@ -27,7 +27,7 @@ class Sandwich(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key] in float32, the same in every layer."""
-        return context.once(("sandwich", self.width), lambda: self._make(context))
+        return context.once(("sandwich", id(self)), lambda: self._make(context))
 
     def _make(self, context: Context) -> Tensor:
         heads = torch.arange(1, self.dims.heads + 1, device=context.queries.device)

@@ -121,6 +121,25 @@ def test_entries_share_a_site_where_they_do_not_meet() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "heads"),
+    [
+        ("sandwich", ([0], [1, 2, 3])),  # a bias of one head fits any number of them
+        ("sandwich", ([0, 1], [0, 1, 2, 3])),
+        ("disan", ([0, 1], [0, 1, 2, 3])),
+    ],
+)
+def test_two_entries_of_one_encoding_have_the_biases_of_their_own_heads(
+    name: str, heads: tuple[list[int], list[int]]
+) -> None:
+    """What depends on how many heads an entry serves is no other entry's."""
+    near, far = (dict[str, object](use=name, heads=served) for served in heads)
+    alone = [site(entry=entry).bias(0, whole("encoder", 5, rows=2)) for entry in (near, far)]
+    both = site(near=near, far=far).bias(0, whole("encoder", 5, rows=2))
+    assert both is not None and alone[0] is not None and alone[1] is not None
+    assert torch.equal(both, alone[0] + alone[1])
+
+
+@pytest.mark.parametrize(
     ("entry", "message"),
     [
         ({"rotary": {"layers": [4]}}, r"encoding.rotary: layers=\[4\]: list different numbers "
