@@ -61,6 +61,7 @@ class Facts:
 
     # Inputs and training
     columns: frozenset[str] = frozenset()  # that are read, parallel to the source text
+    sentence_columns: frozenset[str] = frozenset()  # those of them with one integer a sentence
     column_ranges: dict[str, range] = field(default_factory=dict)  # integers that they may hold
     needs_lengths: bool = False  # a decoder needs the desired length of its output
     may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient

@@ -101,7 +101,7 @@ class _EncodingPanels:
     def __init__(self, e: Encoding, site: str, vocab: int) -> None:
         self.e, self.site, self.n = e, site, min(LENGTH, max_length(e, e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
-        self.columns = example.columns(set(e.facts.columns), self.ids)
+        self.columns = example.columns([e], self.ids)
         self.x = _unrelated_words(self.n, e)
 
     def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:

@@ -32,7 +32,7 @@ def sentences(
         for row, length in zip(ids, lengths, strict=True):
             row[length:] = PAD
     for draw in range(seed, seed + 100):
-        columns = example.columns(model.columns, source_ids.cpu(), draw)
+        columns = example.columns(model.entries, source_ids.cpu(), draw)
         if len(source) == 1 or all((c != c[:1]).any() for c in columns.values()):
             break
     columns = {name: c.to(source_ids.device) for name, c in columns.items()}

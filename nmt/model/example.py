@@ -1,9 +1,13 @@
 """Synthetic inputs for models with any encoding: for tests, checks and timings."""
 
+from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+
+from nmt.encodings.base import Encoding
+from nmt.encodings.limits import common_ranges
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
@@ -47,18 +51,27 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
     return torch.randint(4, vocab, (rows, length), generator=draw)
 
 
-def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]:
-    """A column for each name, as integers parallel to source ids [rows, length] that may be padded.
+def columns(
+    encodings: Iterable[Encoding],
+    source: Tensor,
+    seed: int = 0,
+    per_sentence: Collection[str] | None = None,
+) -> dict[str, Tensor]:
+    """The columns that encodings read, parallel to source ids [rows, length] that may be padded.
 
-    `heads` holds a random tree, `labels` a few small numbers, `words` counts tokens, a name that
-    ends in `language` gives one number for each sentence, 0 and 1 in turns [rows, 1], and any other
-    a permutation of the tokens.
+    `heads` holds a random tree, `labels` a few small numbers, `words` counts tokens, those named in
+    `per_sentence` (None: those of which the encodings say so) have one number for each sentence, 0
+    and 1 in turns [rows, 1], and any other is a permutation of the tokens. What the encodings
+    cannot represent is replaced by the nearest number that they can.
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
+    facts = [e.facts for e in encodings]
+    if per_sentence is None:
+        per_sentence = {name for f in facts for name in f.sentence_columns}
     result: dict[str, Tensor] = {}
-    for name in sorted(names):
-        if name.endswith("language"):
+    for name in sorted({name for f in facts for name in f.columns}):
+        if name in per_sentence:
             first = torch.randint(0, 2, (1,), generator=draw)
             result[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
             continue
@@ -73,4 +86,6 @@ def columns(names: set[str], source: Tensor, seed: int = 0) -> dict[str, Tensor]
                 order = order % LABELS if name == "labels" else order
                 rows[row, :n] = torch.arange(n) if name == "words" else order
         result[name] = rows
+    for name, held in common_ranges(f.column_ranges for f in facts).items():
+        result[name] = result[name].clamp(held.start, held.stop - 1)
     return result

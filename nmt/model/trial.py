@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from nmt.model import example
 from nmt.model.example import Sentences
@@ -17,10 +17,10 @@ class TrialError(Exception):
     """A first step that failed, with its place in the config."""
 
 
-def text(model: Transformer, per_sentence: Collection[str] = ()) -> Sentences:
+def text(model: Transformer, per_sentence: Collection[str] | None = None) -> Sentences:
     """Sentences that the model can read, the source of the first one shorter than the others.
 
-    `per_sentence` names the columns that have one integer for a sentence.
+    `per_sentence` names the columns with one integer for a sentence; None: the encodings say which.
     """
     training, evaluation = model.limits(training=True), model.limits(training=False)
     sides = zip((SOURCE, TARGET), training, evaluation, strict=True)
@@ -29,7 +29,8 @@ def text(model: Transformer, per_sentence: Collection[str] = ()) -> Sentences:
         for n in (min(most for most in side if most is not None) for side in sides)
     )
     source[0, max(1, source.shape[1] - 2) :] = PAD
-    return Sentences(source, target, _columns(model, source, per_sentence))
+    columns = example.columns(model.entries, source, per_sentence=per_sentence)
+    return Sentences(source, target, columns)
 
 
 def step(model: Transformer, sentences: Sentences) -> None:
@@ -61,17 +62,6 @@ def step(model: Transformer, sentences: Sentences) -> None:
                 f"{name}: gets no gradient, so it would never learn; another entry may replace "
                 "what it adds to: leave one out"
             )
-
-
-def _columns(
-    model: Transformer, source: Tensor, per_sentence: Collection[str]
-) -> dict[str, Tensor]:
-    """Synthetic columns, their integers within the ranges of the encodings."""
-    columns = example.columns({n for n in model.columns if n not in per_sentence}, source)
-    columns |= {n: source.new_zeros(len(source), 1) for n in model.columns if n in per_sentence}
-    for name, bounds in model.column_ranges.items():
-        columns[name] = columns[name].clamp(bounds.start, bounds.stop - 1)
-    return columns
 
 
 def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:

@@ -339,7 +339,7 @@ def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids
     model = tiny(f"encoding={option}")
     source = ids(2, 9)
     source[0, 6:] = 0
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     other = {name: values.clone() for name, values in columns.items()}
     for name, values in other.items():
         if values.shape[1] > 1:
@@ -353,7 +353,7 @@ def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids
 def test_the_column_changes_what_the_encoder_says(option: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding={option}")
     source = ids(1, 9)
-    a, b = (example.columns(model.columns, source, seed) for seed in (0, 3))
+    a, b = (example.columns(model.entries, source, seed) for seed in (0, 3))
     if "language" in a:
         b["language"] = 1 - a["language"]
     assert (model.encode(source, a)[0] - model.encode(source, b)[0]).abs().max() > 1e-3

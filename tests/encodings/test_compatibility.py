@@ -34,7 +34,7 @@ WITH_ROTARY = {  # whether both know distances alone
 def shifted(model: Transformer, ids: Ids) -> float:
     """By how much logits change when all positions are five later."""
     source, target = ids(2, 6), ids(2, 7, seed=3)
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     before = model(source, target, columns)
     for site in model.sites.values():
         for e in site:

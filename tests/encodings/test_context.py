@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Extent, Positions
 from nmt.encodings.distances import distinct
 from nmt.encodings.passes import cross_step, step, whole, with_positions, with_streams
@@ -26,6 +27,9 @@ MADE: dict[str, Positions] = {
     "column": ColumnPositions("order"),
     "segment": Segment("heads"),
 }
+READER = Encoding(
+    Dims("encoder", 1, 2, 8, 4), columns=frozenset({"heads", "words", "order"})
+)  # does nothing
 TOKENWISE = [name for name in POSITIONS if not position_class(name).distances_only]
 
 
@@ -35,7 +39,7 @@ def training(rows: int, n: int = 9) -> Context:
     return Context(
         "encoder", at, at, at, rows=rows, allowed=(ids != 0)[:, None, None, :],
         lengths=(ids != 0).sum(1), tokens=ids,
-        columns=example.columns({"heads", "words", "order"}, ids), training=True,
+        columns=example.columns([READER], ids), training=True,
     )  # fmt: skip
 
 
@@ -88,7 +92,7 @@ def test_streams_share_the_noise_of_a_length() -> None:
 
 def probabilities(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRecord]:
     looks: list[AttentionRecord] = []
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     with torch.inference_mode(), watching(model, looks.append):
         model(source, target, columns)
     return looks

@@ -158,7 +158,7 @@ def difference(before: Transformer, after: Transformer, training: bool, length: 
         torch.manual_seed(0)
         with torch.no_grad():
             model.train(training)
-            return model(source, target, example.columns(model.columns, source))
+            return model(source, target, example.columns(model.entries, source))
 
     return float((out(before) - out(after))[target != 0].abs().max())
 

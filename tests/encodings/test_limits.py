@@ -55,7 +55,7 @@ def run(e: Encoding, length: int, training: bool) -> None:
     """Ask all hooks of an encoding about sentences of so many tokens."""
     at = torch.arange(length)[None]
     ids = example.ids(4, length, 9)
-    columns = example.columns(set(e.facts.columns), ids)
+    columns = example.columns([e], ids)
     if "heads" in columns:  # a chain: each word hangs on the one before it
         columns["heads"] = at.expand(4, -1)
     lengths = torch.full((4,), length)

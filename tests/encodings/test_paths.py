@@ -205,7 +205,7 @@ def test_labels_of_edges_show_and_those_of_roots_do_not(
     model = tiny(f"encoding={option}")
     assert model.column_ranges == {"labels": range(20)}  # a line with another is refused
     source = ids(1, 9)
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     root = columns["heads"] == 0
     before = model.encode(source, columns)[0]
     for changed, shows in ((root, False), (~root, True)):

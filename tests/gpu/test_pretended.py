@@ -65,10 +65,7 @@ def batch(model: Transformer) -> Batch:
     source[:, -1], target[:, 0], target[:, -1] = EOS, BOS, EOS
     source[0, 4:] = target[0, 4:] = PAD
     source[0, 4], target[0, 4] = EOS, EOS
-    columns = example.columns(model.columns, source)
-    for name, held in model.column_ranges.items():
-        columns[name] = columns[name].clamp(held.start, held.stop - 1)
-    return Batch(source, target, [1, 2], columns)
+    return Batch(source, target, [1, 2], example.columns(model.entries, source))
 
 
 def learn(model: Transformer, device: torch.device) -> Learnt:

@@ -79,9 +79,7 @@ def sources_of(model: Transformer) -> list[Source]:
     for row, length in enumerate((4, 7, 2, 5)):
         ids = example.ids(1, length, VOCAB, seed=row)
         ids[0, -1] = EOS
-        columns = example.columns(model.columns, ids, seed=row)
-        for name, held in model.column_ranges.items():
-            columns[name] = columns[name].clamp(held.start, held.stop - 1)
+        columns = example.columns(model.entries, ids, seed=row)
         rows = {name: column[0].tolist() for name, column in columns.items()}
         made.append(Source(ids[0].tolist(), rows, prefix=[9, 4] if row == 2 else []))
     return made

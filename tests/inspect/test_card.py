@@ -27,6 +27,13 @@ def test_every_option_has_a_card(option: str) -> None:
     assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
 
 
+@pytest.mark.parametrize("changed", ["column=domain", "languages=1"])
+def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
+    """One integer for each sentence, whatever the name, and none without a table."""
+    shown = card("per_language", settings_of("per_language", f"encoding.per_language.{changed}"))
+    assert "cached decoding     exact" in shown
+
+
 @pytest.mark.parametrize(
     "option, total",
     [

@@ -340,7 +340,9 @@ def test_what_is_not_finite_fails(
 
 
 def test_columns_are_made_and_follow_their_rows(settings_of: Make, monkeypatch: Patch) -> None:
-    reading = Facts(columns=frozenset({"heads", "language"}))
+    reading = Facts(
+        columns=frozenset({"heads", "language"}), sentence_columns=frozenset({"language"})
+    )
     monkeypatch.setattr(Absolute, "facts", reading)
 
     def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:

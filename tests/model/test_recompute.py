@@ -58,7 +58,7 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learned:
     model.zero_grad()
     source, target = ids(3, 9), ids(3, 7, seed=1)
     source[0, 5:] = target[1, 4:] = 0
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     layers = [*model.encoder.layers, *model.decoder.layers]
     calls: list[int] = []
     hooks = [f.register_forward_pre_hook(lambda *_: calls.append(1)) for f in layers]

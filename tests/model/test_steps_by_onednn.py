@@ -22,7 +22,7 @@ SLOWER = 2.0  # times: most take .6 to .9, and where oneDNN has but a reference 
 def seconds(model: Transformer) -> float:
     """CPU time of a pass and its gradients."""
     source, target = (example.ids(ROWS, LENGTH, VOCAB, seed) for seed in (1, 2))
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     began = time.thread_time()
     states = model.hidden(source, target, columns).states.flatten(0, 1)
     loss.smoothed(states, model.output, target.flatten(), 0.1)[0].backward()

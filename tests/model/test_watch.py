@@ -41,7 +41,7 @@ def pair(ids: Ids) -> tuple[Tensor, Tensor]:
 def seen(model: Transformer, source: Tensor, target: Tensor) -> list[AttentionRecord]:
     looks: list[AttentionRecord] = []
     with torch.inference_mode(), watching(model, looks.append):
-        model(source, target, example.columns(model.columns, source))
+        model(source, target, example.columns(model.entries, source))
     return looks
 
 
@@ -63,7 +63,7 @@ def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(attention, "FUSED_FROM", 1)  # unwatched, the kernel serves where it can
     model = tiny(*words)
     source, target = pair(ids)
-    columns = example.columns(model.columns, source)
+    columns = example.columns(model.entries, source)
     with torch.inference_mode():
         before = model(source, target, columns)
         looks: list[AttentionRecord] = []

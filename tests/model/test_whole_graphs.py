@@ -34,10 +34,8 @@ def afresh() -> None:
 
 def given(model: Transformer, rows: int = 2, source: int = 7, target: int = 6) -> tuple[Any, ...]:
     ids = example.ids(rows, source, 30)
-    columns = example.columns(model.columns, ids)
-    for name, held in model.column_ranges.items():
-        columns[name] = columns[name].clamp(held.start, held.stop - 1)
-    return ids, example.ids(rows, target, 30, seed=1), columns
+    target_ids = example.ids(rows, target, 30, seed=1)
+    return ids, target_ids, example.columns(model.entries, ids)
 
 
 @pytest.mark.slow

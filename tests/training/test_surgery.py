@@ -85,6 +85,21 @@ def test_without_the_parents_encoding_step_0_differs_and_says_so(
     assert added == "relative added: changes the logits by up to 0"
 
 
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"use": "per_language", "column": "domain", "where": "encoder"},
+        {"use": "learned", "at": {"column": {"name": "order"}}, "where": "encoder", "size": 16},
+        {"use": "learned", "at": {"shift": {"k": 2, "test": 50}}, "size": 60},  # 10 tokens in tests
+    ],
+)
+def test_the_child_can_read_the_sentences_of_the_comparison(
+    entry: dict[str, Any], data: Prepared, tmp_path: Path
+) -> None:
+    _, report = started(parent(tmp_path / "parent", data), data, encoding={**PARENT, "new": entry})
+    assert report.difference < 1e-6
+
+
 def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path) -> None:
     path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
     model, report = started(path, data, encoding={"relative": {"tau": 2}, "alibi": {}})
