@@ -63,6 +63,17 @@ class Scaled(Positions):
         """As the positions inside."""
         return self.inner.max_length(training)
 
+    def position_range(self, length: int, training: bool) -> range | None:
+        """That of the positions inside, shifted; None where they are scaled."""
+        inner = self.inner.position_range(length, training)
+        if inner is None or self.factor != 1:
+            return None
+        return range(inner.start + self.shift, inner.stop + self.shift)
+
+    def max_distance(self, length: int, training: bool) -> int | None:
+        """As of the positions inside, which a shift leaves alone; None where they are scaled."""
+        return self.inner.max_distance(length, training) if self.factor == 1 else None
+
     def assign(self, index: Tensor, context: Context) -> Tensor:
         """Multiply the inner positions by the factor, and add the shift."""
         return self.inner.assign(index, context) * self.factor + self.shift

@@ -19,7 +19,7 @@ from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import Specimen, entries, full_pass, sentences
 from nmt.model import trial
-from nmt.model.example import Sentences
+from nmt.model.example import Sentences, within
 from nmt.model.invariance import fault, relative_difference, shifted
 from nmt.model.transformer import Transformer
 from nmt.overrides.compose import experiment_of
@@ -269,8 +269,7 @@ def failures(results: Iterable[Result]) -> list[str]:
 
 def _text(model: Transformer, longest: int = 9, second: int = 6) -> Sentences:
     """Three sentences as long as the model can hold; the second source has fewer tokens."""
-    sides = zip(model.limits(training=True), model.limits(training=False), strict=True)
-    source, target = (min([longest, *(n for n in side if n is not None)]) for side in sides)
+    source, target = within(model, longest, longest)
     return sentences(model, [source, min(second, source), source], [target] * 3)
 
 

@@ -12,6 +12,7 @@ from nmt.encodings.base import Encoding
 from nmt.model import example
 from nmt.model.attention import at_least_float32
 from nmt.model.example import Sentences
+from nmt.model.invariance import shifted
 from nmt.model.transformer import PAD, Transformer
 
 VOCAB = 40  # word types of the made-up text, at most
@@ -70,7 +71,9 @@ def small(settings: Settings) -> Specimen:
     Raises UserError as `build.transformer` does.
     """
     model = perturbed(build.shrunken(settings))
-    return Specimen(model, sentences(model, (8, 11), (20, 20)))
+    with shifted(e for _, e in entries(model)):
+        source, target = example.within(model, 11, 20)  # as many as tables hold behind a shift
+    return Specimen(model, sentences(model, (max(1, source - 3), source), (target, target)))
 
 
 @torch.inference_mode()

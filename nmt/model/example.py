@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.limits import common_ranges
+from nmt.model.transformer import Transformer
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
@@ -49,6 +50,14 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
     """Random token ids [rows, length] above the special ones."""
     draw = torch.Generator().manual_seed(seed)
     return torch.randint(4, vocab, (rows, length), generator=draw)
+
+
+def within(model: Transformer, source: int, target: int) -> tuple[int, int]:
+    """These lengths, or the longest that a model holds in training and in evaluation."""
+    limits = model.limits(training=True), model.limits(training=False)
+    sides = zip((source, target), *limits, strict=True)
+    source, target = (min(n for n in side if n is not None) for side in sides)
+    return source, target
 
 
 def columns(

@@ -22,12 +22,8 @@ def text(model: Transformer, per_sentence: Collection[str] | None = None) -> Sen
 
     `per_sentence` names the columns with one integer for a sentence; None: the encodings say which.
     """
-    training, evaluation = model.limits(training=True), model.limits(training=False)
-    sides = zip((SOURCE, TARGET), training, evaluation, strict=True)
-    source, target = (
-        example.ids(ROWS, n, VOCAB, seed=n)
-        for n in (min(most for most in side if most is not None) for side in sides)
-    )
+    lengths = example.within(model, SOURCE, TARGET)
+    source, target = (example.ids(ROWS, n, VOCAB, seed=n) for n in lengths)
     source[0, max(1, source.shape[1] - 2) :] = PAD
     columns = example.columns(model.entries, source, per_sentence=per_sentence)
     return Sentences(source, target, columns)

@@ -186,8 +186,7 @@ def _without(model: Transformer, name: str) -> Iterator[None]:
 def _sentences(*models: Transformer) -> Sentences:
     """Four made-up pairs that all models can read."""
     vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
-    limits = [n for m in models for training in (True, False) for n in m.limits(training) if n]
-    length = min([20, *limits])
+    length = min(n for m in models for n in example.within(m, 20, 20))
     source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
     columns = example.columns([e for m in models for e in m.entries], source)
     return Sentences(source, target, columns)

@@ -27,6 +27,13 @@ def test_every_option_has_a_card(option: str) -> None:
     assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
 
 
+@pytest.mark.parametrize("size", [16, 22])
+def test_a_table_may_be_small(size: int) -> None:
+    shown = card("learned", settings_of("learned", f"encoding.learned.size={size}"))
+    assert f"longest source      {size}; refused: " in shown
+    assert "cached decoding     exact" in shown
+
+
 @pytest.mark.parametrize("changed", ["column=domain", "languages=1"])
 def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
     """One integer for each sentence, whatever the name, and none without a table."""

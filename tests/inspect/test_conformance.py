@@ -219,6 +219,11 @@ def test_options_of_a_class_and_overrides() -> None:
     check_encoding(small("learned", ["encoding.learned.size=20"]), **both)
 
 
+def test_a_table_may_hold_few_positions() -> None:
+    """A shift leaves room for five tokens of ten."""
+    check_encoding("learned", "encoding.learned.size=10", tokens=4, precisions=["float32"])
+
+
 def test_what_cannot_be_built_is_refused() -> None:
     for arguments, options, message in (
         ((Right,), {"strenght": 0.1}, "encoding.right: no option 'strenght'; did you mean 'stren"),
