@@ -54,14 +54,16 @@ def check_encoding(
     """
     if options and not isinstance(encoding, type):
         raise UserError(f"{next(iter(options))}: options go with a class; give overrides")
+    if isinstance(encoding, Settings) and (overrides or config_dir is not None):
+        raise UserError("overrides and config_dir: give them to nmt.compose, which made settings")
+    folder = config_dir_override(None if config_dir is None else str(config_dir))
     if isinstance(encoding, Settings):
         settings = encoding
     elif isinstance(encoding, str):
-        folder = None if config_dir is None else str(config_dir)
-        settings = small(encoding, [*config_dir_override(folder), *overrides])
+        settings = small(encoding, [*folder, *overrides])
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
-        settings = replace(small("none", overrides), encoding=entry)
+        settings = replace(small("none", [*folder, *overrides]), encoding=entry)
     there = pick(device)
     set_up(there)  # in exact float32
     model = perturbed(settings)

@@ -230,6 +230,9 @@ def test_what_cannot_be_built_is_refused() -> None:
         (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
         (("relativ",), {}, "encoding=relativ: no such option"),
         (("relative", "model.heads=5"), {}, "model.heads=5: must divide model.dim=32"),
+        ((small("none"), "tau=2"), {}, "overrides and config_dir: give them to nmt.compose, which"),
+        ((small("none"),), {"config_dir": "mine"}, "overrides and config_dir: give them to"),
+        ((Right,), {"config_dir": "/nowhere"}, "--config-dir: name a directory of your own"),
     ):
         with pytest.raises(UserError) as refused:
             check_encoding(*arguments, **options)
