@@ -37,7 +37,7 @@ def cores() -> int:
 
 def _quotas() -> Iterator[float]:
     """The CPUs that each cgroup of this process allows, in v2 and v1; nothing without a quota."""
-    for directory in _cgroups():
+    for directory in cgroups("cpu"):
         with suppress(OSError, ValueError):  # no such controller, or "max"
             quota, period = (directory / "cpu.max").read_text(encoding="utf-8").split()
             yield int(quota) / int(period)
@@ -50,8 +50,8 @@ def _quotas() -> Iterator[float]:
                 yield int(quota) / int(period)
 
 
-def _cgroups() -> Iterator[Path]:
-    """The directories of the process's cgroups and those above, each of which may have a quota.
+def cgroups(controller: str) -> Iterator[Path]:
+    """The directories of the process's cgroups and those above, each of which may have a limit.
 
     A container may see its own as the root of all, whatever its path outside.
     """
@@ -61,8 +61,8 @@ def _cgroups() -> Iterator[Path]:
     for line in lines:
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
-        if controllers and "cpu" not in controllers.split(","):
+        if controllers and controller not in controllers.split(","):
             continue
-        root = CGROUPS / ("cpu" if controllers else "")
+        root = CGROUPS / (controller if controllers else "")
         place = root.joinpath(*[part for part in path.split("/") if part != ".."])
         yield from (d for d in (place, *place.parents) if d == root or root in d.parents)

@@ -8,10 +8,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.machine.cpus import cgroups
+
 if TYPE_CHECKING:  # its import takes two seconds, and most of this does without
     import torch
-
-LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # as glibc's malloc.h numbers them
 
@@ -65,7 +65,8 @@ def peak_memory(device: "torch.device") -> int:
 def memory_of(device: "torch.device | None" = None) -> int:
     """Return the bytes of a GPU's memory; for the CPU (None), the most that this process may use.
 
-    That is the machine's memory, the container's (cgroup v2 or v1), or what `ulimit -v` leaves.
+    That is the machine's memory, the limit of a container or a job (cgroup v2 or v1), or what
+    `ulimit -v` leaves.
     """
     if device is not None and device.type == "cuda":
         import torch
@@ -74,7 +75,8 @@ def memory_of(device: "torch.device | None" = None) -> int:
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         bounds.append(soft)
-    for name in LIMITS:
-        with suppress(OSError, ValueError):  # not there, or "max"
-            bounds.append(int(Path(name).read_text(encoding="utf-8")))
+    for directory in cgroups("memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            with suppress(OSError, ValueError):  # not there, or "max"
+                bounds.append(int((directory / name).read_text(encoding="utf-8")))
     return min(bounds)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from nmt.machine import cpus
 from nmt.machine.memory import memory_of, peak_memory
 
 CPU = torch.device("cpu")
@@ -123,16 +124,31 @@ def test_unused_memory_between_pieces_is_given_back() -> None:
     assert 60 * 2**20 < int(done.stdout) < 66 * 2**20  # of 64
 
 
-def test_memory_is_what_a_process_may_have(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr("nmt.machine.memory.LIMITS", [])
+@pytest.mark.parametrize(
+    ("membership", "container", "job"),
+    [
+        ("0::/slurm/job\n", "memory.max", "slurm/memory.max"),
+        ("5:memory:/slurm/job\n", "memory/memory.limit_in_bytes",
+         "memory/slurm/job/memory.limit_in_bytes"),
+    ],
+)  # fmt: skip
+def test_memory_is_what_a_process_may_have(
+    membership: str, container: str, job: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for file in (container, job):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+    monkeypatch.setattr(cpus, "CGROUPS", tmp_path)
+    monkeypatch.setattr(cpus, "MEMBERSHIP", tmp_path / "membership")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     machine = memory_of(CPU)
     assert 2**28 < machine < 2**46
-    container = tmp_path / "memory.max"
-    monkeypatch.setattr("nmt.machine.memory.LIMITS", [str(tmp_path / "absent"), str(container)])
-    container.write_text("max\n")
+    (tmp_path / "membership").write_text(membership)
     assert memory_of(CPU) == machine
-    container.write_text(f"{machine // 2}\n")
+    (tmp_path / container).write_text("max\n")
+    assert memory_of(CPU) == machine
+    (tmp_path / container).write_text(f"{machine // 2}\n")
     assert memory_of(CPU) == machine // 2
-    monkeypatch.setattr(resource, "getrlimit", lambda which: (machine // 4, machine))
+    (tmp_path / job).write_text(f"{machine // 4}\n")
     assert memory_of(CPU) == machine // 4
+    monkeypatch.setattr(resource, "getrlimit", lambda which: (machine // 8, machine))
+    assert memory_of(CPU) == machine // 8
