@@ -101,6 +101,7 @@ def test_reordering_follows_the_source_too(tiny: Make, ids: Ids) -> None:
     [
         (["model.heads=3"], "model.heads=3: must divide model.dim=16"),
         (["model.tie=all"], "needs segmenter.shared_vocabulary=true"),
+        (["decode.target_length=predicted"], "needs model.length_head=true"),
         (["encoding=rotary", "model.heads=16"], "encoding.rotary: sinusoids need an even width"),
         (["trainer.max_epochs=null"], "give one of them"),
     ],
