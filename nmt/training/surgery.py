@@ -127,9 +127,10 @@ def _options(settings: config.Settings, name: str) -> dict[str, Any]:
 def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
     """Copy parameters of equal name and shape, but those of added entries."""
     report, theirs = Graft(), _named(parent)
+    tied = dict(parent.named_parameters(remove_duplicate=False))  # has each under all its names
     unchanging = {e for e in added if e.zero_initialise()}
     for name, (tensor, entry) in _named(model).items():
-        old, _ = theirs.get(name, (None, None))
+        old = theirs[name][0] if name in theirs else tied.get(name)
         if old is not None and old.shape == tensor.shape and entry not in added:
             tensor.copy_(old)
             report.loaded.append(name)

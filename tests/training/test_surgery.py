@@ -121,6 +121,14 @@ def test_an_entry_of_the_same_name_with_other_options_is_new(
     assert len(report.dropped) == 4
 
 
+def test_a_tied_matrix_is_copied_to_each_that_the_child_has_of_its_own(
+    data: Prepared, tmp_path: Path
+) -> None:
+    model, report = started(parent(tmp_path / "parent", data), data, model__tie="none")
+    assert not report.new and not report.dropped and report.difference == 0
+    assert model.output.weight is not model.target_embedding.weight
+
+
 def test_more_layers_than_the_parent_are_new(data: Prepared, tmp_path: Path) -> None:
     path = parent(tmp_path / "parent", data)
     _, report = started(path, data, model__decoder_layers=3)
