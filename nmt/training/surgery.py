@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt import config, modeldir
+from nmt import config, modeldir, modelfiles
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -38,6 +38,7 @@ class Graft:
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
     effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
+    sha256: str = ""  # of the parent's weights
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -83,7 +84,9 @@ def graft(
 
     Raises UserError if the parent was trained on other vocabularies or has another size.
     """
-    parent = modeldir.load(path)
+    parent, sha256 = modelfiles.reading(  # one checkpoint, also where its training goes on
+        Path(path), lambda found: (modeldir.load(found), modelfiles.weights_sha256(found))
+    )
     for side, ours, theirs in (
         ("source", source, parent.source),
         ("target", target, parent.target),
@@ -97,6 +100,7 @@ def graft(
     added = _only_in(model, settings, parent.model, parent.settings)
     removed = _only_in(parent.model, parent.settings, model, settings)
     report = _copy(model, parent.model, added)
+    report.sha256 = sha256
     report.difference = difference(model, parent.model)
     for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):

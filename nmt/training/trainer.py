@@ -146,8 +146,8 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            graft(self.model, self.settings, parent, *self.vocabularies)
-            self.parent_sha256 = modelfiles.weights_sha256(parent)
+            started = graft(self.model, self.settings, parent, *self.vocabularies)
+            self.parent_sha256 = started.sha256
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:

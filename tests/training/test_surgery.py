@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import build, modeldir
+from nmt import build, modeldir, modelfiles
 from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared
 from nmt.data.side import Side
@@ -17,6 +17,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
+from nmt.training.checkpoint import newest
 from nmt.training.surgery import Graft, difference, graft
 from tests.training import tiny
 
@@ -174,6 +175,26 @@ def test_training_starts_from_the_parent_and_resumes_without_it(
         file.unlink()
     assert tiny.train(run, data, **changes, trainer__max_steps=2).step == 2
     assert difference(modeldir.load(run).model, trained) == 0
+
+
+def test_a_run_records_the_weights_that_were_copied(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Though the parent is still training, and has others before all is compared."""
+    path, later = parent(tmp_path / "parent", data), tmp_path / "later"
+    parent(later, data, encoding={"relative": {"tau": 2}})
+    copied = modelfiles.weights_sha256(path)
+
+    def compared(*models: Transformer) -> float:
+        path.rename(tmp_path / "before")
+        later.rename(path)
+        return difference(*models)
+
+    monkeypatch.setattr("nmt.training.surgery.difference", compared)
+    changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
+    tiny.train(tmp_path / "run", data, **changes, trainer__init_from=str(path))
+    saved = newest(tmp_path / "run")
+    assert saved is not None and saved.state["start"] == copied != modelfiles.weights_sha256(path)
 
 
 def test_a_run_is_not_taken_for_one_from_another_start(
