@@ -82,27 +82,27 @@ class Relative(Encoding):
         return {role: self.pick(t, layer)[:, rows] for role, t in tables.items() if t is not None}
 
     def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """The tables, where positions are consecutive."""
+        """The tables, where positions are consecutive: whole, however long a text is.
+
+        A kernel is compiled for each number of vectors.
+        """
         extent = context.contiguous_extent
         if extent is None or extent.queries != context.queries.shape[1]:  # some are cached
             return None
-        distance = self._max_distance(context)
+        self._max_distance(context)  # raises ValueError where a distance has no vector
         tables = (self.key_table, self._values)
-        vectors = (None if t is None else self._rows_within(t, layer, distance) for t in tables)
-        return DistanceVectors(distance, *vectors)
+        vectors = (None if t is None else self.pick(t, layer) for t in tables)
+        return DistanceVectors(self.tau, *vectors)
 
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
-        """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens."""
-        distance = self._max_distance(context)
-        return self._rows_within(table, layer, distance), context.clipped(distance)
-
-    def _rows_within(self, table: Tensor, layer: int, distance: int) -> Tensor:
-        """The rows of distances up to `distance`.
+        """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.
 
         Of a table for all distances, which is long, only the part that the sentence needs is read.
         A decoder has no use for half of any, but to leave that out saves no time.
         """
-        return self.pick(table, layer)[:, self.tau - distance : self.tau + distance + 1]
+        distance = self._max_distance(context)
+        rows = self.pick(table, layer)[:, self.tau - distance : self.tau + distance + 1]
+        return rows, context.clipped(distance)
 
     def _max_distance(self, context: Context) -> int:
         """Distances beyond count as this one."""

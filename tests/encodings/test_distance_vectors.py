@@ -59,6 +59,15 @@ def pairs(table: Tensor, rows: Tensor, heads: int) -> Tensor:
     return table.double().expand(heads, -1, -1)[:, rows]
 
 
+def test_texts_of_all_lengths_have_the_same_number_of_vectors(tiny: Make) -> None:
+    """A kernel is compiled for each number of vectors, which takes seconds."""
+    encodings = tiny("encoding=relative_unlimited").encoder_encodings
+    told = [encodings.distance_vectors(0, whole("encoder", n)) for n in (N, N + 1)]
+    assert [vectors.tau for vectors in told if vectors is not None] == [255, 255]
+    with pytest.raises(ValueError, match="distance 256: longest=256 has vectors to 255"):
+        encodings.distance_vectors(0, whole("encoder", 257))
+
+
 @pytest.mark.parametrize("option", SILENT)
 def test_others_are_silent(option: str, tiny: Make) -> None:
     for encodings, context in of(tiny(f"encoding={option}")):
