@@ -6,10 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.context import Context
 from nmt.encodings.path_attention import PathAttention
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
-from tests.encodings.test_fox import Kept
 
 N = 7
 
@@ -80,27 +78,6 @@ def test_of_a_strength_of_zero_nothing_is_taken() -> None:
         e.beta_bias.fill_(-1e9)
     found, _, _ = attend(e, q, k, v, pass_over(N))
     torch.testing.assert_close(found, q @ k.mT / 2)
-
-
-def test_keys_are_remembered_from_step_to_step() -> None:
-    e, (q, k, v) = made("decoder"), qkv(N, dims())
-    whole, _, _ = attend(e, q, k, v, pass_over(N, "decoder"), layer=1)
-    at, x = torch.arange(N)[None], q.transpose(1, 2).flatten(2)
-    caches = [Kept(), Kept()]
-    for a, b in ((0, 1), (1, 4), (4, 5), (5, N)):
-        step = Context("decoder", at[:, a:b], at[:, :b], at[:, a:b], rows=2, key_caches=caches)
-        e.project(lambda *x: x, x[:, a:b], x[:, a:b], x[:, a:b], 1, step)
-        some, every = q[:, :, a:b], k[:, :, :b]
-        found = e.scores(some @ every.mT, some, every, 1, step) / 2
-        seen = torch.ones(b - a, b).tril(a).bool()
-        torch.testing.assert_close(found[..., seen], whole[:, :, a:b, :b][..., seen])
-
-
-def test_padding_changes_nothing() -> None:
-    e, (q, k, v) = made("encoder"), qkv(N, dims())
-    padded, _, _ = attend(e, q, k, v, pass_over(N))
-    alone, _, _ = attend(e, q[:, :, :4], k[:, :, :4], v[:, :, :4], pass_over(4))
-    torch.testing.assert_close(padded[:, :, :4, :4], alone)
 
 
 def test_it_is_of_one_text() -> None:

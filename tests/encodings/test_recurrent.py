@@ -1,4 +1,4 @@
-"""GRU, RR-Transformer and convolution: explicit recurrences and sums, states, padding."""
+"""GRU, LSTM, RR-Transformer and convolution: explicit recurrences and sums, states, padding."""
 
 from collections.abc import Callable
 
@@ -95,6 +95,11 @@ def test_lstm_reads_padded_rows_from_their_ends() -> None:
           for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")),
         "out.weight", "out.bias",
     }  # fmt: skip
+
+
+def test_lstm_projects_where_widths_differ() -> None:
+    assert isinstance(Lstm(dims("decoder"), hidden=8).out, nn.Identity)
+    assert isinstance(Lstm(dims("encoder"), hidden=8).out, nn.Linear)
 
 
 def test_parameters() -> None:

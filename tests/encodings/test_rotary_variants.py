@@ -9,14 +9,12 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.composition import Encodings
-from nmt.encodings.context import Context
 from nmt.encodings.fope import Fope
 from nmt.encodings.p_rope import PRope
 from nmt.encodings.relative import Relative
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.selective_rope import SelectiveRope
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
-from tests.encodings.test_fox import Kept
 from tests.encodings.test_rotary import scores_in_loops
 
 N = 7
@@ -105,20 +103,6 @@ def test_of_no_gain_comes_rotary() -> None:
         Fope(dims(), original=6)
 
 
-@pytest.mark.parametrize("cls", [PRope, Fope])
-def test_one_query_at_a_time(cls: type[Rotary]) -> None:
-    e, (q, k, v) = cls(dims("decoder", head_dim=8)), qkv(N, dims(head_dim=8))
-    whole, _, _ = attend(e, q, k, v, pass_over(N, "decoder"))
-    at = torch.arange(N)[None]
-    keys = torch.zeros_like(k[:, :, :0])
-    for i in range(N):
-        step = Context("decoder", at[:, i : i + 1], at[:, : i + 1], at[:, i : i + 1], rows=2)
-        one, new = q[:, :, i : i + 1], k[:, :, i : i + 1]
-        turned, key, _ = e.project(lambda *x: x, one, new, new, 0, step)
-        keys = torch.cat([keys, key], 2)
-        torch.testing.assert_close(turned @ keys.mT / math.sqrt(8), whole[:, :, i : i + 1, : i + 1])
-
-
 def chosen_angles(e: SelectiveRope, x: Tensor, head: int, b: int) -> list[Tensor]:
     """The sum of f up to each word, for pair b of a head in layer 1; x [rows, n, dim]."""
     width, pairs = e.dims.head_dim, e.dims.head_dim // 2
@@ -158,19 +142,6 @@ def test_words_choose_the_angles(site: str, layout: str) -> None:
     one, other = (torch.autograd.grad(t.exp().sum(), learned) for t in (found, wanted))
     torch.testing.assert_close(one, other)
     assert all(g.any() for g in one)
-
-
-def test_turns_are_remembered_from_step_to_step() -> None:
-    e, (q, k, v) = made("decoder"), qkv(N, dims())
-    whole, at, x = pass_over(N, "decoder"), torch.arange(N)[None], q.transpose(1, 2).flatten(2)
-    every = e.project(lambda *x: (q, k, v), x, x, x, 1, whole)
-    caches = [Kept(), Kept()]
-    for a, b in ((0, 1), (1, 4), (4, 5), (5, N)):
-        step = Context("decoder", at[:, a:b], at[:, :b], at[:, a:b], rows=2, key_caches=caches)
-        new, part = x[:, a:b], [t[:, :, a:b] for t in (q, k, v)]
-        found = e.project(lambda *x, part=part: (part[0], part[1], part[2]), new, new, new, 1, step)
-        for some, all_tokens in zip(found, every, strict=True):
-            torch.testing.assert_close(some, all_tokens[:, :, a:b])
 
 
 def test_turns_by_words_keep_what_others_say_relative() -> None:

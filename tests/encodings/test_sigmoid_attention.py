@@ -21,16 +21,6 @@ def test_equals_the_formula_in_loops(site: str, keys: int) -> None:
             torch.testing.assert_close(p[:, :, i, j], wanted if j < n else 0 * wanted)
 
 
-def test_padding_does_not_count() -> None:
-    e, (q, k, v) = SigmoidAttention(dims()), qkv(7, dims())
-    padded = pass_over(7)
-    padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
-    _, p, _ = attend(e, q, k, v, padded)
-    _, alone, _ = attend(e, q[1:], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
-    torch.testing.assert_close(p[1:, :, :, :4], alone)
-    assert not p[1, :, :, 4:].any()
-
-
 def test_equal_scores_share_about_as_under_softmax() -> None:
     flat = torch.zeros(1, 2, 1, 50)
     p = SigmoidAttention(dims()).normalise(flat, 0, pass_over(50))

@@ -29,15 +29,6 @@ def test_equals_the_formula_in_loops(site: str) -> None:
             assert not p[0, h, i, n:].any()
 
 
-def test_padding_does_not_count() -> None:
-    e, (q, k, v) = Ssmax(dims()).double(), qkv(7, dims())
-    padded = pass_over(7)
-    padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
-    _, p, _ = attend(e, q, k, v, padded)
-    _, alone, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
-    torch.testing.assert_close(p[1:, :, :4, :4], alone)
-
-
 def test_a_kernel_serves_it() -> None:
     one, vectors = Ssmax(dims()), Relative(dims(), 2)
     assert Encodings([one]).fusible(0)

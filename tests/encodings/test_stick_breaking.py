@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
-from nmt.encodings.context import Context
 from nmt.encodings.stick_breaking import StickBreaking
 from nmt.inspect.parity import measure
 from nmt.inspect.specimen import perturbed
@@ -84,23 +83,6 @@ def test_what_is_left_is_that_of_before_dropout() -> None:
 def test_what_is_left_goes_to_one_place() -> None:
     with pytest.raises(ValueError, match="what is left goes to one of the two"):
         StickBreaking(dims("decoder"), remainder=True, remainder_vector=True)
-
-
-def test_one_query_at_a_time_and_beside_padding() -> None:
-    e, (q, k, v) = StickBreaking(dims("decoder")).double(), qkv(7, dims())
-    _, whole, _ = attend(e, q, k, v, pass_over(7, "decoder"))
-    at = torch.arange(7)[None]
-    for i in range(7):
-        step = Context("decoder", at[:, i : i + 1], at[:, : i + 1], at[:, i : i + 1], rows=2)
-        _, p, _ = attend(e, q[:, :, i : i + 1], k[:, :, : i + 1], v[:, :, : i + 1], step)
-        torch.testing.assert_close(p, whole[:, :, i : i + 1, : i + 1])
-    for site in ("encoder", "cross"):
-        e, padded = StickBreaking(dims(site)), pass_over(7, site)
-        padded.allowed = (torch.arange(7) < torch.tensor([7, 4])[:, None])[:, None, None]
-        _, p, _ = attend(e, q, k, v, padded)
-        alone = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, site, rows=1))[1]
-        torch.testing.assert_close(p[1:, :, :4, :4], alone)
-        assert not p[1, :, :, 4:].any()
 
 
 def test_long_sticks_keep_their_digits_and_gradients() -> None:

@@ -6,8 +6,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Encoding
-from nmt.encodings.context import Context
 from nmt.encodings.gaussian import Gaussian
 from nmt.encodings.sliding_window import SlidingWindow
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -69,32 +67,6 @@ def test_weights_are_densities_whatever_the_words(site: str, offset: float, std:
 def test_a_row_of_densities_adds_up_to_about_1_within_a_sentence() -> None:
     _, p, _ = attend(Gaussian(dims()).double(), *qkv(N, dims()), pass_over(N))
     assert (p.sum(-1)[:, :, 4] - 1).abs().max() < 0.02 and p.sum(-1)[0, 0, 0] < 0.5
-
-
-def made() -> list[Encoding]:
-    return [SlidingWindow(dims("decoder"), 2).double(), Gaussian(dims("decoder")).double()]
-
-
-@pytest.mark.parametrize("e", made(), ids=lambda e: type(e).__name__)
-def test_one_query_at_a_time(e: Encoding) -> None:
-    q, k, v = qkv(N, dims())
-    _, whole, _ = attend(e, q, k, v, pass_over(N, "decoder"))
-    at = torch.arange(N)[None]
-    for i in range(N):
-        step = Context("decoder", at[:, i : i + 1], at[:, : i + 1], at[:, i : i + 1], rows=2)
-        _, p, _ = attend(e, q[:, :, i : i + 1], k[:, :, : i + 1], v[:, :, : i + 1], step)
-        torch.testing.assert_close(p, whole[:, :, i : i + 1, : i + 1])
-
-
-@pytest.mark.parametrize("cls", [SlidingWindow, Gaussian])
-def test_padding_gets_no_weight_and_changes_nothing(cls: type[Encoding]) -> None:
-    e, (q, k, v) = cls(dims()).double(), qkv(N, dims())
-    padded = pass_over(N)
-    padded.allowed = (torch.arange(N) < torch.tensor([N, 4])[:, None])[:, None, None]
-    _, p, _ = attend(e, q, k, v, padded)
-    _, alone, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, rows=1))
-    torch.testing.assert_close(p[1:, :, :4, :4], alone)
-    assert p.isfinite().all() and not p[1, :, :, 4:].any()
 
 
 def test_both_are_of_one_text() -> None:
