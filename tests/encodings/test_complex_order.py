@@ -122,15 +122,6 @@ def test_the_modulus_has_a_gradient_where_it_vanishes() -> None:
     assert q.grad is not None and q.grad.isfinite().all()
 
 
-def test_gradients_in_float64() -> None:
-    e = ComplexOrder(dims()).double()
-    q, k, _ = qkv(3, dims(), rows=2)
-    assert torch.autograd.gradcheck(
-        lambda q, k: e.scores(q @ k.mT, q, k, 0, pass_over(3)),
-        (q.requires_grad_(), k.requires_grad_()),
-    )
-
-
 def test_only_a_decoder_merges_its_streams() -> None:
     x = torch.randn(4, 3, 8)
     at = torch.arange(3)[None]

@@ -218,18 +218,6 @@ def test_large_positions_stay_apart_in_bfloat16(name: str, kind: torch.dtype) ->
     assert (logits[0] - logits[1]).abs().max() > 0.1
 
 
-@pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
-def test_gradients_in_float64(make: Callable[[], Any]) -> None:
-    e = drawn(make())
-    q, k, _ = (t[:1].requires_grad_() for t in qkv(3, e.dims))
-    c = pass_over(3)
-
-    def scores(q: Tensor, k: Tensor, *_: Tensor) -> Tensor:
-        return e.scores(q @ k.mT, q, k, 0, c)
-
-    assert torch.autograd.gradcheck(scores, (q, k, *e.parameters()))
-
-
 @pytest.mark.parametrize(
     "make, said",
     [

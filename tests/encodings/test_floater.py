@@ -188,27 +188,6 @@ def copied(e: Floater) -> Floater:
     return new
 
 
-def test_gradients_in_float64() -> None:
-    torch.manual_seed(0)
-    e = Floater(dims(heads=1, head_dim=3, layers=1), step=0.5, substeps=2).double()
-
-    def last(*tensors: Tensor) -> Tensor:
-        names = [name for name, _ in e.named_parameters()]
-        given = dict(zip(names, tensors, strict=True))
-        return torch.func.functional_call(Wrapped(e), {f"e.{n}": t for n, t in given.items()}, ())
-
-    assert torch.autograd.gradcheck(last, tuple(e.parameters()))
-
-
-class Wrapped(nn.Module):
-    def __init__(self, e: Floater) -> None:
-        super().__init__()
-        self.e = e
-
-    def forward(self) -> Tensor:
-        return torch.cat(vectors(self.e, 0, pass_over(3)), dim=2)
-
-
 def test_paths_are_drawn_in_the_parameters_precision_under_autocast() -> None:
     e = Floater(dims(head_dim=32)).eval()
     exact = vectors(e, 0, pass_over(302))[0]

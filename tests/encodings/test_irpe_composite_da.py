@@ -197,22 +197,6 @@ def test_da_transformer_with_w_zero_is_relu_attention() -> None:
     assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], (q @ k.mT).relu() / 2, atol=1e-14)
 
 
-MAKE: list[Callable[[], Encoding]] = [
-    lambda: Irpe(dims(), "contextual", "bias", "contextual", 1, 2, 3),
-    lambda: Composite(dims(), 1, key=True),
-    lambda: DaTransformer(dims()),
-]
-
-
-@pytest.mark.parametrize("make", MAKE)
-def test_gradients_in_float64(make: Callable[[], Encoding]) -> None:
-    e = drawn(make())
-    q, k, v = (t[:1].requires_grad_() for t in qkv(4, e.dims))
-    c = pass_over(4)
-    parts = (q, k, v, *e.parameters())
-    assert torch.autograd.gradcheck(lambda q, k, v, *_: attend(e, q, k, v, c)[2], parts)
-
-
 @pytest.mark.parametrize(
     "make, said",
     [

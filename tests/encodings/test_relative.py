@@ -182,13 +182,6 @@ def test_tables_start_glorot_uniform() -> None:
     assert 0.2480 < float(table.detach().abs().max()) <= 0.2488
 
 
-def test_gradients_in_float64() -> None:
-    torch.manual_seed(0)
-    e = Relative(Dims("encoder", 1, 1, 3, 3), 1).double()
-    q, k, v = (torch.randn(1, 1, 4, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
-    assert torch.autograd.gradcheck(lambda q, k, v: attend(e, q, k, v, 0, context(4)), (q, k, v))
-
-
 @pytest.mark.parametrize(
     "options, said",
     [

@@ -156,19 +156,6 @@ def test_conv_spe_is_what_filtered_noise_gives_on_average() -> None:
         assert torch.allclose(products(e, one, one, 0, pass_over(8))[0, 0], wanted, atol=0.02)
 
 
-@pytest.mark.parametrize("kind", [SineSpe, ConvSpe])
-def test_gradients_in_float64(kind: type[SineSpe] | type[ConvSpe]) -> None:
-    torch.manual_seed(0)
-    e = shaken(kind(dims(heads=1, head_dim=2)))
-    q, k, _ = qkv(4, e.dims, rows=1)
-    q.requires_grad_()
-    k.requires_grad_()
-    parameters = tuple(e.parameters())
-    assert torch.autograd.gradcheck(
-        lambda q, k, *p: products(e, q, k, 0, pass_over(4)), (q, k, *parameters)
-    )
-
-
 def test_waves_keep_large_positions_apart_in_bfloat16() -> None:
     torch.manual_seed(0)
     at, e = torch.tensor([[300, 301]]), SineSpe(dims(), waves=2)
