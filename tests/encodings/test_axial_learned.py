@@ -176,16 +176,6 @@ def test_universal_is_one_layer_that_is_told_where_and_when(tiny: Make, ids: Ids
     assert torch.allclose(model.encode(source)[0], model.encoder.norm(x), atol=1e-5)
 
 
-def test_universal_without_its_hook_is_a_stack_of_shared_layers(
-    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    universal, shared = tiny("encoding=universal"), tiny("encoding=none", "model.share_layers=true")
-    source, target = ids(2, 7), ids(2, 5, seed=1)
-    assert not torch.allclose(universal(source, target), shared(source, target), atol=1e-3)
-    monkeypatch.setattr(Universal, "layer", lambda self, x, layer, context: x)
-    assert torch.equal(universal(source, target), shared(source, target))
-
-
 def test_universal_adds_both_sinusoids() -> None:
     e = Universal(dims(positions=Index(start=2)), layout="halves", denominator="tensor2tensor")
     c = with_positions(pass_over(5), e.positions)

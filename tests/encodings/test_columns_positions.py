@@ -383,25 +383,6 @@ def test_positions_300_and_301_differ_in_bfloat16(kind: type[SprAbsolute | XlPe]
     assert x.dtype == torch.bfloat16 and not torch.equal(x[:, 0], x[:, 1])
 
 
-def test_counts_at_base_size(added_at_base: Callable[..., int]) -> None:
-    """spr_relative adds 25,344 for the encoder's trees, as much again for the decoder."""
-    wanted = {
-        "spr_absolute": 524_288,
-        "xl_pe": 524_288,
-        "spr_relative": 2 * 25_344,
-        "tpe": 512 // (2 * 32),
-        "per_language": (2 + 1) * 1024 * 512,
-        "graformer": 2 * (8 + 1) * 8,
-        "graph_bert": 0,
-        "laplacian": (8 + 1) * 512,
-        "structural": 2 * 6 * 64 * 64 + (2 * 20 + 3) * 64,
-        "graph_transformer": 4 * 6 * 64 * 512 + 6 * 64 * (2 * 64 + 2) + (2 * 20 + 3) * 64,
-    }
-    assert {o: added_at_base(f"encoding={o}") for o in OPTIONS} == wanted
-    alone = added_at_base("encoding=spr_relative", "encoding.relative.where=[]")
-    assert alone == 25_344
-
-
 def test_a_decoder_may_have_a_table_per_language(tiny: Make, ids: Ids) -> None:
     """As the comment in conf/encoding/per_language.yaml says, also token by token."""
     model = tiny(

@@ -69,6 +69,12 @@ COUNTS = {
     "lstm": 20_472_832,
     "spr_absolute": 524_288,
     "xl_pe": 524_288,
+    "tpe": 512 // (2 * 32),
+    "per_language": (2 + 1) * 1024 * 512,
+    "graformer": 2 * (8 + 1) * 8,
+    "laplacian": (8 + 1) * 512,
+    "structural": 2 * 6 * 64 * 64 + (2 * 20 + 3) * 64,
+    "graph_transformer": 4 * 6 * 64 * 512 + 6 * 64 * (2 * 64 + 2) + (2 * 20 + 3) * 64,
 }
 LAYER = 3_152_384  # of an encoder at base size: attention, feed-forward, two norms
 WORDS: dict[tuple[str, ...], int] = {
@@ -103,6 +109,8 @@ def test_tener_learns_two_vectors_per_head_and_needs_no_keys(
 
 def test_spr_relative_learns_in_the_encoder_only(added_at_base: Callable[..., int]) -> None:
     assert added_at_base("encoding=spr_relative") == 25_344 + 25_344  # the decoder: Shaw
+    alone = added_at_base("encoding=spr_relative", "encoding.relative.where=[]")
+    assert alone == 25_344
 
 
 def test_complex_order_learns_per_word(added_at_base: Callable[..., int]) -> None:

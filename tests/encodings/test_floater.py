@@ -199,9 +199,3 @@ def test_refuses_positions_before_the_path_begins() -> None:
     e = Floater(dims(positions=Index(start=-2)))
     with pytest.raises(ValueError, match="the first token may get position -2, below 0"):
         Encodings([e])
-
-
-def test_parameters_per_site() -> None:
-    d = 8
-    count = sum(p.numel() for p in Floater(dims()).parameters())
-    assert count == 3 * 2 * d + 2 * (d * d + 2 * d)

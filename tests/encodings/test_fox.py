@@ -65,10 +65,6 @@ def test_gates_of_padding_are_not_counted() -> None:
     torch.testing.assert_close(found[1:, :, :4, :4], alone)
 
 
-def test_parameters() -> None:
-    assert sum(p.numel() for p in made("decoder").parameters()) == 2 * 2 * (8 + 1)
-
-
 class Kept:
     """A memory of keys as a decoder has it."""
 

@@ -76,8 +76,3 @@ def test_a_text_is_no_longer_than_the_tables() -> None:
     q, k, _ = qkv(9, dims())
     with pytest.raises(ValueError, match="not all among the 8"):
         Encodings([e]).scores(q, k, 0, pass_over(9))
-
-
-@pytest.mark.parametrize(("form", "count"), [("dense", 8 * 5), ("random", 64), ("factorised", 48)])
-def test_parameters(form: str, count: int) -> None:
-    assert sum(p.numel() for p in made(form).parameters()) == 2 * 2 * count

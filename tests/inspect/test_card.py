@@ -3,7 +3,6 @@
 import pytest
 
 from nmt.inspect.card import card, exportable
-from nmt.inspect.facts import parameter_counts
 from nmt.inspect.specimen import small
 from tests.composing import every_encoding
 from tests.inspect.chosen import settings_of
@@ -39,22 +38,6 @@ def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
     """One integer for each sentence, whatever the name, and none without a table."""
     shown = card("per_language", settings_of("per_language", f"encoding.per_language.{changed}"))
     assert "cached decoding     exact" in shown
-
-
-@pytest.mark.parametrize(
-    "option, total",
-    [
-        ("none", 0),
-        ("learned", 1_048_576),
-        ("relative", 50_688),
-        ("relative_key", 25_344),
-        ("lstm", 20_472_832),
-        ("rotary", 0),
-    ],
-)
-def test_counts_at_base_size(option: str, total: int) -> None:
-    counts = parameter_counts(settings_of(option, "model=base"))
-    assert sum(n for n, _ in counts) == total and not any(per_word for _, per_word in counts)
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,11 @@ import re
 from pathlib import Path
 
 import pytest
+from torch import Tensor
 
 from nmt.cli.encodings import main
-from nmt.encodings.relative import Relative
+from nmt.encodings.context import Context
+from nmt.encodings.positions import Index
 from nmt.inspect import table
 from nmt.inspect.survey import ELSEWHERE, METHODS, Method
 from nmt.overrides.options import family_of, options_of
@@ -67,17 +69,10 @@ def test_what_is_missing_says_why() -> None:
 
 
 def test_a_broken_encoding_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = Relative._rows
+    def wrong(self: Index, index: Tensor, context: Context) -> Tensor:
+        return index if context.key_caches is None else 0 * index  # in decoding, all are at 0
 
-    def wrong(self, table, layer, context):  # type: ignore[no-untyped-def]
-        # without a cache (as many keys as queries) distances are counted wrongly
-        if context.keys.shape[1] == context.queries.shape[1]:
-            context.once(
-                ("clipped", self.tau), lambda: context.delta.clamp(-self.tau, -1) + self.tau
-            )
-        return right(self, table, layer, context)
-
-    monkeypatch.setattr(Relative, "_rows", wrong)
+    monkeypatch.setattr(Index, "assign", wrong)
     (line,) = table.lines(BY_OPTION["relative"], ["model=tiny", "tau=4"])
     assert line[-1].startswith("no: ")
 
