@@ -5,7 +5,6 @@ another length writes a text of that length. Under sinusoids this is their lengt
 encoding (LDPE).
 """
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -35,7 +34,7 @@ class Remaining(Positions):
         return noisy(context, self.noise)[:, None] - index
 
 
-def noisy(context: Context, noise: int, name: Hashable = "length") -> Tensor:
+def noisy(context: Context, noise: int) -> Tensor:
     """The lengths [batch] of the context, in training off by up to `noise`, once per pass."""
     lengths = context.lengths
     if lengths is None:
@@ -43,5 +42,5 @@ def noisy(context: Context, noise: int, name: Hashable = "length") -> Tensor:
     if not (noise and context.training):
         return lengths
     return context.once(
-        (name, noise), lambda: lengths + torch.randint_like(lengths, -noise, noise + 1)
+        ("length", noise), lambda: lengths + torch.randint_like(lengths, -noise, noise + 1)
     )

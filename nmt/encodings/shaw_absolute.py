@@ -64,5 +64,5 @@ class ShawAbsolute(Encoding):
         return self.pick(table, layer)[0][index]
 
     def _index(self, context: Context) -> Tensor:
-        """The row of each pair [batch | 1, query, key]; raises ValueError beyond the table."""
+        """The row of each pair [batch | 1, query, key]."""
         return context.queries[:, :, None] * self.longest + context.keys[:, None, :]
