@@ -14,7 +14,7 @@ from typing import Any
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.inspect.conformance import Result, failures, run_checks, small
+from nmt.inspect.conformance import Result, failures, run_checks, small_settings
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import perturbed
 from nmt.machine.device import pick, set_up
@@ -60,10 +60,10 @@ def check_encoding(
     if isinstance(encoding, Settings):
         settings = encoding
     elif isinstance(encoding, str):
-        settings = small(encoding, [*folder, *overrides])
+        settings = small_settings(encoding, [*folder, *overrides])
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
-        settings = replace(small("none", [*folder, *overrides]), encoding=entry)
+        settings = replace(small_settings("none", [*folder, *overrides]), encoding=entry)
     there = pick(device)
     set_up(there)  # in exact float32
     model = perturbed(settings)

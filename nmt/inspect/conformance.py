@@ -7,7 +7,7 @@ which names the entry and the hook at fault where they can be told, and the figu
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +38,6 @@ ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angle
 NOISE = 0.3  # dropout, so that layers draw random numbers
 
 Check = Callable[[Transformer], str]
-Some = TypeVar("Some", bound=Check)
 
 
 class CheckError(Exception):
@@ -53,19 +52,8 @@ class Result(NamedTuple):
     finding: str  # the figure; where the check failed, what is at fault
 
 
-CHECKS: dict[str, Check] = {}
 STEP = "training step"
 OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
-
-
-def _check(name: str) -> Callable[[Some], Some]:
-    """Enter a function into CHECKS."""
-
-    def enter(check: Some) -> Some:
-        CHECKS[name] = check
-        return check
-
-    return enter
 
 
 def run_checks(
@@ -110,7 +98,6 @@ def _result(name: str, check: Check, model: Transformer) -> Result:
         return Result(name, False, str(e) if named else where_raised(e))
 
 
-@_check(STEP)
 def training_step(model: Transformer) -> str:
     """Hooks return the documented shapes, and every parameter gets a gradient."""
     trial.step(model, _text(model))
@@ -121,7 +108,6 @@ def training_step(model: Transformer) -> str:
     return "every parameter gets a gradient"
 
 
-@_check("later tokens and padding")
 def later_tokens_and_padding(model: Transformer) -> str:
     """They change nothing, nor does a common shift of positions where an entry is `relative`."""
     if (why := fault(model, _text(model))) is not None:
@@ -129,7 +115,6 @@ def later_tokens_and_padding(model: Transformer) -> str:
     return "change nothing"
 
 
-@_check("common shift of positions")
 def common_shift(model: Transformer) -> str:
     """It changes nothing if and only if all entries say `relative`."""
     with shifted(e for _, e in entries(model)):
@@ -143,7 +128,6 @@ def common_shift(model: Transformer) -> str:
     return shift.finding
 
 
-@_check("order in the encoder")
 def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
     unordered = checks.permutation(Specimen(model, _text(model)))
@@ -153,7 +137,6 @@ def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
     return unordered.finding
 
 
-@_check("order in the decoder")
 def order_in_decoder(model: Transformer) -> str:
     """The last token tells the order of two earlier ones."""
     text = _text(model)
@@ -164,7 +147,6 @@ def order_in_decoder(model: Transformer) -> str:
     return _shown(moved)
 
 
-@_check("kind of positions")
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
     encodings = [e for _, e in entries(model)]
@@ -189,7 +171,6 @@ def kind_of_positions(model: Transformer) -> str:
     return _shown(moved)
 
 
-@_check("long and empty sequences")
 def long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
     for second in (1, 0):
@@ -201,7 +182,6 @@ def long_and_empty_sequences(model: Transformer) -> str:
     return f"finite for {text.source.shape[1]} tokens, and for none"
 
 
-@_check("zero-initialised")
 def zero_initialised(model: Transformer) -> str:
     """After `zero_initialise` an entry changes nothing, and can learn."""
     text = _text(model)
@@ -221,7 +201,6 @@ def zero_initialised(model: Transformer) -> str:
     return "changes nothing, and gets gradients"
 
 
-@_check("recomputation")
 def recomputation(model: Transformer) -> str:
     """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
     for module in model.train().modules():
@@ -251,7 +230,7 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
 
 
-def small(encoding: str, overrides: Sequence[str] = ()) -> Settings:
+def small_settings(encoding: str, overrides: Sequence[str] = ()) -> Settings:
     """Settings of an option of encoding=, in a model as small as can be unless model= is chosen."""
     keys = {override.partition("=")[0] for override in overrides}
     sizes = [] if "model" in keys else [f"{k}={v}" for k, v in SMALL.items() if k not in keys]
@@ -275,3 +254,16 @@ def _text(model: Transformer, longest: int = 9, second: int = 6) -> Sentences:
 
 def _shown(difference: float) -> str:
     return f"largest difference {difference:.2g}"
+
+
+CHECKS: dict[str, Check] = {  # in this order
+    STEP: training_step,
+    "later tokens and padding": later_tokens_and_padding,
+    "common shift of positions": common_shift,
+    "order in the encoder": order_in_encoder,
+    "order in the decoder": order_in_decoder,
+    "kind of positions": kind_of_positions,
+    "long and empty sequences": long_and_empty_sequences,
+    "zero-initialised": zero_initialised,
+    "recomputation": recomputation,
+}

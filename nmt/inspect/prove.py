@@ -9,7 +9,7 @@ import torch
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.inspect.conformance import OF_TRAINED, Result, failures, run_checks, small
+from nmt.inspect.conformance import OF_TRAINED, Result, failures, run_checks, small_settings
 from nmt.inspect.specimen import perturbed
 from nmt.overrides.options import Folders, options_of
 
@@ -35,7 +35,7 @@ def check_encodings(
     all_names = names or options_of("encoding", folders)
     for name in all_names:
         try:
-            model = perturbed(small(name, overrides))
+            model = perturbed(small_settings(name, overrides))
         except UserError as error:
             if names:
                 raise

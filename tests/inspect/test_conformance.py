@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.errors import UserError
-from nmt.inspect.conformance import CHECKS, small
+from nmt.inspect.conformance import CHECKS, small_settings
 from nmt.inspect.parity import CONDITIONS
 from nmt.testing import check_encoding
 from tests.fast import fast_first
@@ -216,7 +216,7 @@ def test_options_of_a_class_and_overrides() -> None:
     both: dict[str, Any] = {"tokens": 4, "precisions": ["float32"]}
     check_encoding(Right, "model.norm=post", strength=0.1, where=["encoder"], **both)
     check_encoding("[relative,alibi]", "tau=2", "model.dim=16", **both)
-    check_encoding(small("learned", ["encoding.learned.size=20"]), **both)
+    check_encoding(small_settings("learned", ["encoding.learned.size=20"]), **both)
 
 
 def test_a_table_may_hold_few_positions() -> None:
@@ -230,8 +230,16 @@ def test_what_cannot_be_built_is_refused() -> None:
         (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
         (("relativ",), {}, "encoding=relativ: no such option"),
         (("relative", "model.heads=5"), {}, "model.heads=5: must divide model.dim=32"),
-        ((small("none"), "tau=2"), {}, "overrides and config_dir: give them to nmt.compose, which"),
-        ((small("none"),), {"config_dir": "mine"}, "overrides and config_dir: give them to"),
+        (
+            (small_settings("none"), "tau=2"),
+            {},
+            "overrides and config_dir: give them to nmt.compose, which",
+        ),
+        (
+            (small_settings("none"),),
+            {"config_dir": "mine"},
+            "overrides and config_dir: give them to",
+        ),
         ((Right,), {"config_dir": "/nowhere"}, "--config-dir: name a directory of your own"),
     ):
         with pytest.raises(UserError) as refused:
