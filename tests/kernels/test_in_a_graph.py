@@ -1,4 +1,7 @@
-"""Attention by the kernel as two operators of torch: its compiler takes them into one graph."""
+"""Attention by the kernel as two operators of torch, and who gets them; formulas stand for Triton.
+
+The compiler takes them into one graph.
+"""
 
 from collections.abc import Callable
 
@@ -10,6 +13,7 @@ from torch._dynamo.utils import counters
 from nmt.kernels import choice, relative
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
 from tests.kernels import by_formulas
 
 Make = Callable[..., Transformer]
@@ -105,3 +109,39 @@ def test_layers_that_are_computed_again_drop_the_same(
     assert all(map(torch.equal, once, again))
     torch.manual_seed(5)
     assert not torch.equal(once[0], model.hidden(ids(3, 9), ids(3, 8, seed=1)).states)
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        *("relative", "relative_per_head", "relative_sinusoidal"),
+        *("[absolute,relative]", "[rotary,relative_value]", "[relative_key,lstm]"),
+    ],
+)
+def test_a_model_learns_by_the_kernel_what_it_learns_by_formulas(
+    option: str, serving: list[bool], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny(f"encoding={option}", "model.dim=32", "tau=3")
+    plain = learnt(model, model.hidden, ids, 3, 9)
+    assert not serving
+    prove(monkeypatch, torch.float32)
+    by_kernel = learnt(model, model.hidden, ids, 3, 9)
+    assert sorted(serving) == [False, False, True, True]  # two layers of encoder and decoder
+    for mine, other in zip(by_kernel, plain, strict=True):
+        torch.testing.assert_close(mine, other, rtol=1e-4, atol=1e-6)
+
+
+def test_who_watches_and_who_adds_a_bias_gets_the_formulas(
+    serving: list[bool], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prove(monkeypatch, torch.float32)
+    model = tiny("encoding=relative", "model.dim=32")
+    source, target = ids(2, 6), ids(2, 5, seed=1)
+    seen: list[object] = []
+    with watching(model, seen.append):
+        model(source, target)
+    assert seen and not serving
+    tiny("encoding=[relative,alibi]", "model.dim=32")(source, target)
+    assert not serving
+    model(source, target)
+    assert serving
