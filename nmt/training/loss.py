@@ -61,6 +61,28 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     )
 
 
+def halves(batch: DeviceBatch) -> list[DeviceBatch]:
+    """The batch in two of half as many pairs; in one, where it has a single pair."""
+    rows, length = batch.prefix.shape
+    if rows == 1:
+        return [batch]
+    parts = []
+    for part in (slice(0, rows // 2), slice(rows // 2, rows)):
+        first, end = part.start * length, part.stop * length
+        inside = (batch.indices >= first) & (batch.indices < end)
+        parts.append(
+            batch._replace(
+                source=batch.source[part],
+                prefix=batch.prefix[part],
+                columns={name: values[part] for name, values in batch.columns.items()},
+                labels=batch.labels[inside],
+                indices=batch.indices[inside] - first,
+                lines=batch.lines[part],
+            )
+        )
+    return parts
+
+
 def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:
     """Return the states that predict a batch's labels [tokens, dim], and the model's other losses.
 

@@ -16,7 +16,7 @@ from nmt import build, modeldir, modelfiles
 from nmt.data.batches import in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.kernels import selftest
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
@@ -31,7 +31,6 @@ from nmt.training.divergence import Divergence
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
-from nmt.training.halving import with_halves
 from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.precision import number_format
 from nmt.training.progress import Meter, metrics_log
@@ -146,8 +145,7 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            started = graft(self.model, self.settings, parent, *self.vocabularies)
-            self.parent_sha256 = started.sha256
+            self.parent_sha256 = graft(self.model, self.settings, parent, *self.vocabularies).sha256
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:
@@ -237,21 +235,23 @@ class Trainer:
         divided by the same number of tokens, so that two half batches equal a whole one: where
         memory is too small, a single process tries once more with halves.
         """
-        once = partial(self.sum_gradients, tokens=tokens)
-        if self.world.size > 1:  # other ranks would wait for the gradients of this one
-            return once(batches)
-        return with_halves(once, batches, self.begin_again)
-
-    def begin_again(self) -> None:
-        """Forget the gradients of an update for which memory was too small, and report it."""
+        try:
+            return self.sum_gradients(batches, tokens)
+        except (RuntimeError, MemoryError) as error:
+            single = all(len(batch.source) == 1 for batch in batches)
+            if self.world.size > 1 or single or not is_out_of_memory(error):
+                raise  # of several ranks, the others would wait for this one
+        # from here on, no error holds the tensors of the first try
         self.optimizer.zero_grad(set_to_none=True)
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.splits += 1
         self.progress.split({**self.where(self.step), "splits": self.splits})
+        smaller = [half for batch in batches for half in loss.halves(batch)]
+        return self.sum_gradients(smaller, tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
-        """The same, once."""
+        """The same, in one try."""
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
             self.world.seed(self.settings.seed, self.step, number)
