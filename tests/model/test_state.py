@@ -18,9 +18,9 @@ STEPS, SENTENCES, BEAM = 14, 5, 3
 
 
 def beams(seed: int) -> list[list[int]]:
-    """Rows that go on at each step of a made-up beam search, in which sentences end."""
+    """Rows with which each step of a made-up beam search begins, in which sentences end."""
     draw = random.Random(seed)
-    steps = [[n for n in range(SENTENCES) for _ in range(BEAM)]]
+    steps = [[*range(SENTENCES)], [n for n in range(SENTENCES) for _ in range(BEAM)]]
     live = SENTENCES
     for _ in range(STEPS - 2):
         kept = [n for n in range(live) if draw.random() < 0.85] or [0]
@@ -33,7 +33,7 @@ def anything(seed: int) -> list[list[int]]:
     """Rows repeated, dropped and mixed without any order; at times beams of two or three."""
     draw = random.Random(seed)
     steps, rows = list[list[int]](), SENTENCES
-    for _ in range(STEPS - 1):
+    for _ in range(STEPS):
         count, width = draw.randint(1, 6), draw.choice([1, 1, 2, 3])
         chosen = [draw.randrange(rows) for _ in range(count)]
         steps.append([row for row in chosen for _ in range(width)])
@@ -48,11 +48,10 @@ def decoded(model: Transformer, ids: Ids, steps: list[list[int]]) -> tuple[Tenso
     origin, prefix = torch.arange(SENTENCES), torch.empty(SENTENCES, 0, dtype=torch.long)
     with torch.inference_mode():
         state = model.start(source)
-        for number, rows in enumerate([None, *steps]):
-            if rows is not None:
-                chosen = torch.tensor(rows)
-                state.reorder(chosen)
-                origin, prefix = origin[chosen], prefix[chosen]
+        for number, rows in enumerate(steps):
+            chosen = torch.tensor(rows)
+            state.reorder(chosen)  # at first, before any key is cached
+            origin, prefix = origin[chosen], prefix[chosen]
             tokens = ids(len(origin), 1, seed=number)
             said = model.step(tokens[:, 0], state)
             prefix = torch.cat([prefix, tokens], 1)
@@ -86,7 +85,7 @@ def test_steps_say_what_a_full_pass_says(
 @torch.inference_mode()
 def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
     model = tiny("encoding=absolute")
-    _, _, state = decoded(model, ids, beams(0)[:1])
+    _, _, state = decoded(model, ids, beams(0)[:2])
     assert (state.rows, state.beams) == (SENTENCES * BEAM, BEAM)
     cross = state.cross_caches[0].all()[0]
     assert len(state.memory) == len(state.allowed) == len(cross) == SENTENCES
@@ -106,6 +105,6 @@ def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
 
 @torch.inference_mode()
 def test_nothing_is_left_of_no_rows(tiny: Make, ids: Ids) -> None:
-    state: Any = decoded(tiny("encoding=absolute"), ids, beams(0)[:2])[2]
+    state: Any = decoded(tiny("encoding=absolute"), ids, beams(0)[:3])[2]
     state.reorder(torch.empty(0, dtype=torch.long))
     assert state.rows == 0

@@ -80,22 +80,6 @@ def test_a_cache_grows_and_keeps_what_it_had() -> None:
     assert torch.equal(cache.all()[0], k[[1, 1, 0]])
 
 
-def test_reordering_follows_the_source_too(tiny: Make, ids: Ids) -> None:
-    model = tiny("encoding=relative")
-    source, target = ids(3, 6), ids(3, 6, seed=1)
-    with torch.inference_mode():
-        state = model.start(source)
-        state.reorder(torch.tensor([2, 2, 1]))  # before the first step, no keys are cached yet
-        one = model.step(target[:, 0], state)
-        state.reorder(torch.tensor([1, 0]))  # same source for both: only hypotheses swap
-        two = model.step(target[:2, 1], state)
-        full = model(source[[2, 2]], target[[1, 0]][:, :1])
-        assert torch.allclose(one, model(source[[2, 2, 1]], target[:, :1])[:, -1], atol=1e-5)
-        prefix = torch.stack([target[[1, 0], 0], target[:2, 1]], 1)
-        assert torch.allclose(two, model(source[[2, 2]], prefix)[:, -1], atol=1e-5)
-        assert full.shape == (2, 1, 30)
-
-
 @pytest.mark.parametrize(
     "words, said",
     [
