@@ -80,8 +80,8 @@ def _lock(path: Path) -> FileLock:
     return lock
 
 
-def has_checkpoints(path: Path) -> bool:
-    """Whether a run directory has checkpoints, intact or not: its config is settled then."""
+def config_is_settled(path: Path) -> bool:
+    """Whether a run directory has checkpoints, intact or not: another config is refused."""
     directory = path / DIRECTORY
     return bool(modelpath.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
@@ -96,7 +96,7 @@ def _refuse_others(path: Path, elsewhere: str) -> None:
         raise UserError(
             f"{directory}: not a directory; restore it, or choose another {elsewhere}", Exit.DATA
         )
-    if not has_checkpoints(path) and (name := next(_others(path), None)) is not None:
+    if not config_is_settled(path) and (name := next(_others(path), None)) is not None:
         raise UserError(
             f"{path}: holds {name} and no run of nmt-train; choose another {elsewhere}",
             Exit.CANT_CREATE,

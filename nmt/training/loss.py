@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
-from nmt.machine import device as machine
+from nmt.machine import device as devices
 from nmt.model.transformer import Hidden, Transformer
 from nmt.training import compilation
 from nmt.training.crossentropy import CrossEntropy
@@ -47,7 +47,7 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     Padding is left out before the projection onto the vocabulary, which is most of the work. Which
     tokens are padding is decided on the CPU: a GPU would make the host wait for its answer.
     """
-    moved = partial(machine.to_device, device=device)
+    moved = partial(devices.to_device, device=device)
     labels, prefix = batch.target[:, 1:].flatten(), batch.target[:, :-1]
     indices = labels.ne(PAD).nonzero().squeeze(1)
     return DeviceBatch(

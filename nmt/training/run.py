@@ -18,7 +18,7 @@ from nmt import config, modelfiles
 from nmt.errors import Exit, UserError, exit_code
 from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import Checkpoints, Saved, newest
-from nmt.training.directory import CONFIG, LOG, STATUS, has_checkpoints, held
+from nmt.training.directory import CONFIG, LOG, STATUS, config_is_settled, held
 from nmt.training.distributed import SINGLE, World
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.records import Record, log_file
@@ -187,7 +187,7 @@ def open_run(
     trainer = settings.trainer
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else held(path, elsewhere):
-        if not world.rank and has_checkpoints(path):
+        if not world.rank and config_is_settled(path):
             refuse_other_config(path, settings, elsewhere)
         saved = world.broadcast(checkpoints.recover)
         yield Run(path, settings, world, checkpoints, saved, elsewhere)
