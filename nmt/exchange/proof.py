@@ -6,6 +6,7 @@ certificate.json of a model directory, the sentences of its card, and those of t
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
 from random import Random
@@ -19,7 +20,7 @@ from nmt.config import Decode
 from nmt.data.normalise import normalise
 from nmt.data.progress import shown
 from nmt.data.vocab import BOS, EOS
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
@@ -34,7 +35,8 @@ WINDOW = 8  # lines that are searched together: so far apart are two signs of pr
 WHY = (
     "The others differ because that engine takes pieces that are never chosen, such as the sign "
     "for unknown ones, out before it computes probabilities, or chooses otherwise among "
-    "translations that do not end, or computes in another precision."
+    "translations that do not end, or computes in another precision, or gets lines whole that "
+    "nmt-translate divides or refuses."
 )
 
 log = logging.getLogger(__name__)
@@ -195,16 +197,20 @@ def translate_best(
 ) -> list[Translation]:
     """The best translation of each line, with progress named `label`.
 
-    Without warnings about lines that are longer than in training: some are meant to be.
+    Without warnings about lines that are longer than in training: some are meant to be. A line that
+    decode.too_long refuses has an empty one.
     """
     notes = logging.getLogger("nmt.decode")
-    level = notes.level
+    level, best = notes.level, list[Translation]()
     notes.setLevel(logging.ERROR)
     try:
         translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
-        return [first for first, *_ in shown(translations, label, [1] * len(lines))]
+        with suppress(RefusedLinesError):  # raised after the last line
+            for first, *_ in shown(translations, label, [1] * len(lines)):
+                best.append(first)
     finally:
         notes.setLevel(level)
+    return best
 
 
 def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[Output]:
@@ -215,7 +221,9 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[O
         max_length_ratio=samples.RATIO,
         max_length_offset=samples.ROOM,
         precision="float32",
-    )
+        split="lines",
+        max_source=samples.MOST,
+    )  # each sample whole, as the engine gets it
     translations = translate_best(
         trained, [sample.line for sample in chosen], decode, f"{name}, by nmt"
     )

@@ -103,6 +103,15 @@ def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> di
     return found
 
 
+@pytest.mark.parametrize("too_long", ["refuse", "split"])
+def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(
+    too_long: str, tmp_path: Path
+) -> None:
+    trained = made("encoding=none", "decode.max_source=20", f"decode.too_long={too_long}")
+    counts = proven(trained, tmp_path)["as_nmt_translate"]
+    assert 0 < counts["equal"] < counts["compared"]
+
+
 @pytest.mark.parametrize(
     "words",
     [
