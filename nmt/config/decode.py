@@ -1,13 +1,14 @@
 """The schema of decoding."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nmt.errors import UserError
 from nmt.schema import knob
 
 SAMPLING = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}  # key -> without effect
 BEAM = ("beam_size", "alpha", "length_penalty")  # keys without effect where decode.method=sample
-RESTRICTIONS = {
+RESTRICTIONS: dict[str, Any] = {
     "length": "free",
     "min_length_ratio": 0.0,
     "no_repeat_ngram": 0,

@@ -6,11 +6,12 @@ The name of an export holds all that it follows from. The directory may be remov
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import __version__, modelfiles
-from nmt.config import Decode
+from nmt.config import RESTRICTIONS, Decode
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.adapter import CTRANSLATE2
@@ -70,6 +71,9 @@ def _export(trained: "Trained", place: Path, precision: str) -> None:
 
     log.info("exporting the model to CTranslate2, once: %s", place)
     atomic.sweep(place.parent)
+    # what the model's own settings restrict, and this search does not: else it was refused
+    free = replace(trained.settings.decode, position_scale=1.0, **RESTRICTIONS)
+    trained = trained._replace(settings=replace(trained.settings, decode=free))
     export(trained, place, precision=precision)
 
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,24 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
     assert translate.main([*text, "--engine", "ctranslate2"]) not in (Exit.OK, 1)
     refused = capsys.readouterr()
     assert reason in refused.err and not refused.out
+
+
+def test_what_the_call_lifts_of_the_models_own_settings_is_not_refused(
+    model: Trained,  # noqa: F811
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    own = replace(model.settings.decode, no_repeat_ngram=3, position_scale=0.5)
+    place = tmp_path / "model"
+    modeldir.save(model._replace(settings=replace(model.settings, decode=own)), place)
+    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    lifted = ("decode.no_repeat_ngram=0", "decode.position_scale=1")
+    assert run(place, *lifted) == Exit.OK
+    expected = capsys.readouterr().out
+    assert run(place, *lifted, "--engine", "ctranslate2") == Exit.OK
+    assert capsys.readouterr().out == expected
+    assert run(place, lifted[1], "--engine", "ctranslate2") == Exit.USAGE
+    assert "decode.no_repeat_ngram=3: not with CTranslate2" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
