@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
+from nmt.cli.decoding import decode_overrides
 from nmt.cli.parser import Parser, two
 from nmt.cli.streams import sample_lines
 from nmt.errors import Exit, UserError
@@ -15,7 +16,8 @@ from nmt.experiments import outputs
 if TYPE_CHECKING:
     from nmt.exchange.model_card import CardScores
 
-USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...]"
+USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...] \
+[decode.KEY=VALUE ...]"
 ABOUT = """
 Write a model for another engine, and verify it.
 
@@ -36,6 +38,8 @@ longer than in training: log-probabilities in float32 (to 1e-4), greedy and beam
 differ, nothing is written. Otherwise the measurements are printed and stored in
 DIR/certificate.json, with the effect of --precision, and the number of lines that the Python on the
 card translates as nmt-translate does. What the engine cannot express is rejected, with the reason.
+
+decode.KEY=VALUE are search settings of the export, in the place of the model's.
 """
 
 ENGINES = ("ctranslate2", "marian", "marian-npz", "m2m100", "argos")
@@ -49,11 +53,13 @@ def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = parse_arguments(argv)
     from nmt import modeldir
+    from nmt.config import with_decode
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
     scores = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
+    trained = trained._replace(settings=with_decode(trained.settings, options.changes))
     name = Path(options.model).resolve().name
     export(
         trained,
@@ -97,10 +103,12 @@ def _scores(argument: str) -> "CardScores":
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-export", usage=USAGE, description=ABOUT)
+    parser = Parser(prog="nmt-export", groups=("decode",), usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("model", metavar="MODEL", help="run or model directory")
     add("directory", type=Path, metavar="DIR", help="directory to be made; must not exist")
+    what = "search settings, instead of the model's"
+    add("settings", nargs="*", default=[], metavar="decode.KEY=VALUE", help=what)
     add("--to", required=True, choices=ENGINES, help="the engine")
     add("--precision", default="float32", choices=PRECISIONS, help="of the weights")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
@@ -113,7 +121,10 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
     )
     add("--names", type=two, metavar="SOURCE,TARGET", help="of the languages, in a package")
-    options = parser.parse_args(argv)
+    options = parser.parse_intermixed_args(argv)
+    options.changes = decode_overrides(options.settings)
+    if "precision" in options.changes:
+        raise UserError("decode.precision: is that of the weights; choose it by --precision")
     outputs.check_new(options.directory)
     if options.to == "argos" and options.directory.suffix != ".argosmodel":
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")

@@ -29,7 +29,7 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
             )
     for key, neutral in {"position_scale": 1, **RESTRICTIONS}.items():
         if (value := getattr(settings.decode, key)) != neutral:
-            raise UserError(f"decode.{key}={value}: cannot be exported; choose {neutral}")
+            raise UserError(f"decode.{key}={value}: cannot be exported; add decode.{key}={neutral}")
     for e in model.cross_encodings:
         hooks = [hook for hook in NEAREST if hook in e.hooks]
         if hooks or e.facts.scale is not None:

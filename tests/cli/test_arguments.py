@@ -123,6 +123,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("evaluate", ["--gpus=1"], 2, "--gpus: no such option; did you mean --device?"),
     ("average", ["r", "--out", "x"], 2, "--out: no such option; did you mean --output?"),
     ("export", ["m", "d", "--score", "x"], 2, "--score: no such option; did you mean --scores?"),
+    ("export", ["m", "d", "--to=marian", "decode.precision=int8"], 2, "choose it by --precision"),
     ("import", ["m", "--trained-len=3"], 2, "did you mean --trained-length?"),
     (
         "train",

@@ -27,6 +27,7 @@ from nmt.exchange.ctranslate2_spec import t5_buckets
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from nmt.overrides.options import options_of
+from nmt.storage.modelpath import SETTINGS_BESIDE
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.encodings.agreement import theirs
@@ -203,13 +204,20 @@ def test_an_output_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.Mon
     assert not list(tmp_path.iterdir())
 
 
-def test_the_command_writes_what_ctranslate2_reads(tmp_path: Path) -> None:
-    trained = made("encoding=alibi")
+def test_the_command_writes_what_ctranslate2_reads(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trained = made("encoding=alibi", "decode.no_repeat_ngram=3")
     modeldir.save(trained, tmp_path / "model")
     samples, place = tmp_path / "samples.txt", tmp_path / "out" / "made"
     samples.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     arguments = [str(tmp_path / "model"), str(place), "--to", "ctranslate2"]
-    assert export_model.main([*arguments, "--samples", str(samples), "--precision", "int8"]) == 0
+    arguments += ["--samples", str(samples), "--precision", "int8"]
+    assert export_model.main(arguments) == Exit.USAGE
+    assert "cannot be exported; add decode.no_repeat_ngram=0" in capsys.readouterr().err
+    assert export_model.main([*arguments, "decode.no_repeat_ngram=0", "decode.alpha=0.25"]) == 0
+    settings = json.loads((place / SETTINGS_BESIDE).read_bytes())
+    assert (settings["decode"]["no_repeat_ngram"], settings["decode"]["alpha"]) == (0, 0.25)
     found = json.loads((place / "certificate.json").read_bytes())
     assert found["log_probs"] < 1e-5 < found["int8"]["log_probs"]
     assert found["int8"]["computed_in"] == "int8_float32"
