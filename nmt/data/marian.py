@@ -6,6 +6,9 @@ itself, which SentencePiece never sees (MarianTokenizer.remove_language_code of 
 
 import re
 
+from sentencepiece import SentencePieceProcessor
+
+from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
 
@@ -25,6 +28,16 @@ class MarianSegmenter(Unigram):
     def _joined(self, pieces: list[str]) -> str:
         """Join pieces as the model itself does: bytes become characters."""
         return self._processor.decode(pieces)
+
+
+def segmenter_of(tokenizer: Tokenizer, model: bytes) -> Unigram:
+    """The segmenter of any SentencePiece model; RuntimeError where it is none.
+
+    Pieces of single bytes become characters only where the model itself joins them.
+    """
+    processor = SentencePieceProcessor(model_proto=model)
+    has_bytes = any(map(processor.is_byte, range(len(processor))))
+    return (MarianSegmenter if has_bytes else Unigram)(tokenizer, model)
 
 
 def language_codes(vocabulary: Vocabulary) -> dict[str, int]:

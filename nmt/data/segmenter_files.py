@@ -2,16 +2,13 @@
 
 from pathlib import Path
 
-from sentencepiece import SentencePieceProcessor
-
 from nmt import config
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
-from nmt.data.marian import MarianSegmenter
+from nmt.data.marian import segmenter_of
 from nmt.data.protection import tokenizers_of
 from nmt.data.side import Side, Sides
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 
 VERSION = (
@@ -44,15 +41,11 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
 
 def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
     try:
-        model = path.read_bytes()
-        processor = SentencePieceProcessor(model_proto=model)
+        segmenter = segmenter_of(tokenizer, path.read_bytes())
     except OSError as error:
         raise UserError(f"{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
     except RuntimeError:
         raise UserError(f"{key}={path}: no SentencePiece model", Exit.DATA) from None
-    has_bytes = any(processor.is_byte(i) for i in range(len(processor)))
-    # pieces of single bytes become characters only where the model itself joins them
-    segmenter = (MarianSegmenter if has_bytes else Unigram)(tokenizer, model)
     return Side.of(segmenter, segmenter.pieces)
 
 

@@ -1,6 +1,6 @@
 """Files of other engines: data that may hold anything, so each is read with one clear error."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -35,7 +35,9 @@ def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
         raise UserError(f"{where}: {error}", Exit.DATA) from None
 
 
-def sentencepiece(kind: type[Segmenter], where: Path, language: str) -> Segmenter:
+def sentencepiece(
+    kind: Callable[[Tokenizer, bytes], Segmenter], where: Path, language: str
+) -> Segmenter:
     """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
     model = read_bytes(where)
     try:

@@ -10,6 +10,8 @@ import torch
 
 from nmt import modeldir
 from nmt.cli import import_model
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram
 from nmt.data.vocab import EOS
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
@@ -24,9 +26,10 @@ from nmt.exchange import (
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
+from tests.data.test_segmenter_files import spm_model
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
-from tests.exchange.opennmt_models import LINES, TAU, make
+from tests.exchange.opennmt_models import LINES, SPECIAL, TAU, make
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
 from tests.exchange.test_ctranslate2_export import made
 
@@ -128,6 +131,14 @@ def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
     assert not torch.allclose(got, with_it.model(torch.tensor([[4, 5, 7, EOS]]), target), atol=1e-3)
     alone = ours.model(torch.tensor([[EOS, 0]]), target)
     assert torch.allclose(alone, with_it.model(torch.tensor([[EOS]]), target), atol=1e-6)
+
+
+def test_bytes_of_a_sentencepiece_model_become_characters(tmp_path: Path) -> None:
+    options = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
+    segmenter = spm_model(tmp_path / "source.spm", model_type="bpe", **options)
+    pieces = Unigram(Tokenizer("none", "none", "de"), segmenter.read_bytes()).pieces
+    side = ctranslate2_read._side(tmp_path, "source", [*SPECIAL, *pieces])
+    assert side.text(side.ids("ein \u2713")) == "ein \u2713"
 
 
 def quantised(place: Path) -> None:
