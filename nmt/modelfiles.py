@@ -75,10 +75,10 @@ def _without_directories(value: Any, key: str = "") -> Any:
     return Path(value).name if value and config.is_path(key) else value
 
 
-def settings_of(sealed: VerifiedDirectory) -> config.Settings:
-    """The settings of an opened model directory."""
-    plain = sealed.json(CONFIG)
-    with in_file(sealed.path / CONFIG):
+def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> config.Settings:
+    """The settings of an opened model directory, in the file of this name."""
+    plain = sealed.json(name)
+    with in_file(sealed.path / name):
         return config.thaw(plain)
 
 

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import config
+from nmt import config, modelfiles
 from nmt.config import RESTRICTIONS, Decode, Settings
 from nmt.data.side import Side
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
@@ -28,7 +28,6 @@ from nmt.exchange.ctranslate2_options import output_options, search_options
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
-from nmt.modelfiles import VOCABULARY_LIMIT, portable
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE
@@ -63,7 +62,7 @@ def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings that go along with an export of this precision, as a file."""
     name = next((ours for theirs, ours in PRECISIONS.items() if precision.startswith(theirs)), None)
     decode = replace(settings.decode, precision=name or "float32")
-    return manifest.dump(config.freeze(portable(replace(settings, decode=decode))))
+    return manifest.dump(config.freeze(modelfiles.portable(replace(settings, decode=decode))))
 
 
 def load(path: Path) -> ExportedModel:
@@ -76,22 +75,15 @@ def load(path: Path) -> ExportedModel:
             Exit.DATA,
         )
     sealed = VerifiedDirectory(path)
-    for name in sealed.files:
-        sealed.read(name)
-    where = path / SETTINGS_BESIDE
-    try:
-        settings = config.thaw(sealed.json(SETTINGS_BESIDE))
-        sides = [Side.from_json(sealed.json(f"{name}.json", VOCABULARY_LIMIT))
-                 for name in ("source", "target")]  # fmt: skip
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
+    sealed.verify()
+    settings = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
+    source, target = modelfiles.sides_of(sealed)
     right_for = sealed.json(CERTIFICATE)["right_for"]
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
     longest = [None if most is None else most + 1 for most in pieces]
-    naming = Naming(*names(sides[0].vocabulary, sides[1].vocabulary), longest[0], longest[1])
-    return ExportedModel(
-        path, settings, sides[0], sides[1], sealed.json("facts.json"), naming, sealed.digest
-    )
+    naming = Naming(*names(source.vocabulary, target.vocabulary), longest[0], longest[1])
+    facts = modelfiles.facts_of(sealed)
+    return ExportedModel(path, settings, source, target, facts, naming, sealed.digest)
 
 
 def pick(name: str) -> DeviceName:

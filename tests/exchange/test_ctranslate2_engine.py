@@ -2,6 +2,7 @@
 
 import json
 import logging
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -27,6 +28,8 @@ from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
+from nmt.storage import manifest
+from nmt.storage.modelpath import SETTINGS_BESIDE
 from tests.exchange.test_ctranslate2_export import made
 
 LINES = [*(source for source, _ in pairs(12, 3, 6, "engine")), "", " ", "ein ein", "h"]
@@ -334,8 +337,6 @@ def test_what_another_engine_reads_is_said(place: Path, tmp_path: Path) -> None:
 
 
 def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_path: Path) -> None:
-    import shutil
-
     copied = Path(shutil.copytree(place / "made", tmp_path / "copied"))
     data = bytearray((copied / "model.bin").read_bytes())
     data[len(data) // 2] ^= 1
@@ -346,6 +347,34 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     with pytest.raises(UserError, match="without what nmt needs to know of it") as error:
         engines.load([copied], "cpu")
     assert error.value.code == Exit.DATA
+
+
+def test_an_export_is_hashed_once_while_it_does_not_change(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied = Path(shutil.copytree(place / "made", tmp_path / "copied"))
+    sha256_of, hashed = manifest.sha256_of, list[str]()
+
+    def counted(path: Path) -> str:
+        hashed.append(path.name)
+        return sha256_of(path)
+
+    monkeypatch.setattr(manifest, "sha256_of", counted)
+    for _ in range(2):
+        engines.load([copied], "cpu")
+    assert hashed.count("model.bin") == 1
+
+
+def test_a_wrong_file_is_named(place: Path, tmp_path: Path) -> None:
+    files = {
+        file.relative_to(place / "made").as_posix(): file.read_bytes()
+        for file in (place / "made").iterdir()
+        if file.name != manifest.NAME
+    }
+    manifest.write(tmp_path / "wrong", [*(files | {"source.json": b"{}"}).items()])
+    with pytest.raises(UserError, match=r"source\.json: ") as error:
+        engines.load([tmp_path / "wrong"], "cpu")
+    assert SETTINGS_BESIDE not in str(error.value) and error.value.code == Exit.DATA
 
 
 def test_without_ctranslate2_it_says_what_to_install(
