@@ -64,7 +64,7 @@ def export(
         text = model_card.card(adapter, certificate, options, path.name)
         path.parent.mkdir(parents=True, exist_ok=True)
         adapter.save(
-            path, directory, {CERTIFICATE: manifest.dump(certificate), model_card.NAME: text}
+            path, directory, {CERTIFICATE: manifest.dump(certificate), manifest.README: text}
         )
     proof.report(certificate)
     return certificate

@@ -19,7 +19,6 @@ from nmt.exchange.adapter import Adapter
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 
-NAME = "README.md"
 METRICS = {
     **dict.fromkeys(("BLEU", "BLEU-moses"), "bleu"),
     **dict.fromkeys(("TER", "TER-moses"), "ter"),

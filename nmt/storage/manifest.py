@@ -19,6 +19,7 @@ from nmt.errors import Exit, UserError, visible
 from nmt.storage import atomic
 
 NAME = "manifest.json"
+README = "README.md"  # for people, who may edit it: not listed
 FORMAT = 1  # rises when older versions of nmt can no longer read what this one writes
 _NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", re.A)
 JSON_LIMIT = 1 << 20  # bytes; a larger config is no config
@@ -40,7 +41,7 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def directory(path: Path) -> Iterator[Path]:
     """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
 
-    Nothing may exist at the path.
+    Nothing may exist at the path. The manifest lists all files but README.md.
     """
     with atomic.directory(path) as folder:
         yield folder
@@ -50,7 +51,7 @@ def directory(path: Path) -> Iterator[Path]:
                 "bytes": file.stat().st_size,
             }
             for file in sorted(folder.rglob("*"))
-            if file.is_file()
+            if file.is_file() and file != folder / README
         }
         record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
         (folder / NAME).write_bytes(dump(record))

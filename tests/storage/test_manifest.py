@@ -50,6 +50,15 @@ def test_files_that_are_not_listed_are_ignored(path: Path) -> None:
     assert verified.read("train/ids") == b"\1\2" and (path / "notes.txt").exists()
 
 
+def test_a_readme_may_be_edited(tmp_path: Path) -> None:
+    manifest.write(tmp_path / "export", [("weights", b"1"), ("README.md", b"a card")])
+    sealed = VerifiedDirectory(tmp_path / "export")
+    sealed.verify()
+    (tmp_path / "export/README.md").write_bytes(b"a better card")
+    sealed.verify()
+    assert [*sealed.files] == ["weights"]
+
+
 def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
     where = path / manifest.NAME
     where.write_bytes(manifest.dump({"files": manifest.read(where)["files"]}))
