@@ -12,7 +12,8 @@ from omegaconf import OmegaConf
 
 from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
-from nmt.compare.report import FEW, Report, ScoredTest
+from nmt.compare.report import FEW, SOURCE, Report, ScoredTest
+from nmt.compare.text.columns import markdown_table
 from nmt.errors import UserError
 from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
@@ -76,7 +77,7 @@ def card(
     parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
     if options.scores:
         sections = (_scores(scores) for scores in options.scores)
-        parts.append("## Scores by source length\n\n" + "\n".join(sections))
+        parts.append("## Scores by length\n\n" + "\n".join(sections))
     return "\n".join(parts).encode(errors="replace")
 
 
@@ -100,7 +101,9 @@ def _front(adapter: Adapter, options: CardOptions) -> str:
 
 def _results(scores: CardScores, languages: list[str]) -> Iterator[dict[str, Any]]:
     """The scores on all pairs of each test, as entries of a model index."""
-    for test in scores.report.tests:
+    tests = scores.report.tests
+    by_source = [test for test in tests if test.side == SOURCE]
+    for test in by_source or tests:  # those by reference length may be the same once more
         known = test.rows[-1].cells[scores.system].scores
         metrics = [
             {
@@ -199,11 +202,9 @@ def _scores(scores: CardScores) -> str:
     report, s = scores
     sections = []
     for test in report.tests:
-        rows = [row for row in test.rows if row.pairs]
         names = [metric.name for metric in test.metrics]
-        heads = ["length", "pairs", *(f"{name} [95%]" for name in names), "length ratio"]
-        lines = [heads, ["---:"] * len(heads)]
-        for row in rows:
+        lines = [["length", "pairs", *(f"{name} [95%]" for name in names), "length ratio"]]
+        for row in test.filled:
             cell = row.cells[s]
             values = [cell.scores.get(name) for name in names]
             texts = [
@@ -212,23 +213,16 @@ def _scores(scores: CardScores) -> str:
             ]
             pairs = count(row.pairs) + (" (few)" if row.few else "")
             lines.append([row.name, pairs, *texts, number(cell.ratio, 2)])
-        table = "\n".join(f"| {' | '.join(map(_cell, line))} |" for line in lines)
-        unit = f"Lengths in {test.unit}. " if test.unit else ""
+        unit = f"Lengths of the {test.side}, in {test.unit}. " if test.unit else ""
         notes = f"{unit}Intervals: bootstrap of {report.samples} samples; few: under {FEW} pairs"
-        notes += "; ^: every source is longer than any in training.\n"
+        notes += f"; ^: every {test.side} is longer than any in training.\n"
         signatures = "\n".join(f"- {m.name}: `{m.signature}`" for m in test.metrics)
         head = (
             f"### {_test_name(report, test)}\n\nTranslated by `{report.systems[s].label}` in nmt."
         )
-        sections.append(f"{head} {notes}\n{table}\n\n{signatures}\n")
+        sections.append(f"{head} {notes}\n{markdown_table(lines)}\n\n{signatures}\n")
     return "\n".join(sections)
 
 
 def _table(rows: Iterable[tuple[str, str]]) -> str:
-    lines = [("", ""), ("---", "---"), *((_cell(a), _cell(b)) for a, b in rows)]
-    return "\n".join(f"| {a} | {b} |" for a, b in lines)
-
-
-def _cell(text: str) -> str:
-    """Text in a cell of a table."""
-    return " ".join(text.replace("|", "\\|").split())
+    return markdown_table([("", ""), *rows], ":--")

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import export_model
+from nmt.compare.report import REFERENCE
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_adapter, samples
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
@@ -120,6 +122,25 @@ def test_what_is_known_is_told() -> None:
     assert f"| {row.name} | {row.pairs:,} | {score.mean:.1f}" in text
     assert f"[{score.low:.1f}, {score.high:.1f}]" in text
     assert text.index("| positional encoding | relative {") < text.index("## Training")
+
+
+def test_lengths_of_references_are_told_from_those_of_sources() -> None:
+    report = made_up_report.whole()
+    by_source = report.tests[0]
+    by_reference = replace(by_source, name=f"{by_source.name}-by-reference", side=REFERENCE)
+    for tests, names in (
+        ([by_source, by_reference], [by_source.name]),
+        ([by_reference], [by_reference.name]),
+    ):
+        scores = scores_of(replace(report, tests=tests), "relative 100")
+        text = text_of(CardOptions("m", None, [scores]))
+        assert text.count("\n## Scores by length\n") == 1
+        parts = text.split("\n### ")[1:]
+        for test, part in zip(tests, parts, strict=True):
+            assert f"Lengths of the {test.side}, in {test.unit}." in part
+            assert f"^: every {test.side} is longer than any in training" in part
+        (entry,) = theirs("huggingface_hub").ModelCard(text).data.to_dict()["model-index"]
+        assert [result["dataset"]["name"] for result in entry["results"]] == names
 
 
 def test_what_is_not_known_is_left_out() -> None:

@@ -41,12 +41,12 @@ def blocks(lines: Sequence[NamedLine], gap: str = GAP) -> list[str]:
     return tables
 
 
-def markdown_table(lines: Sequence[Sequence[str]]) -> str:
-    """The same for Markdown: a heading, then lines; the first cell of each is a name."""
-    cells = [[cell.replace("|", "\\|") for cell in line] for line in lines]
-    heading, *others = ("| " + " | ".join(line) + " |" for line in cells)
-    rule = "|" + "|".join([":--", *["--:"] * (len(cells[0]) - 1)]) + "|"
-    return "\n".join([heading, rule, *others])
+def markdown_table(lines: Sequence[Sequence[str]], others: str = "--:") -> str:
+    """The same for Markdown, its heading first; `others`: how cells behind the names align."""
+    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in line] for line in lines]
+    heading, *below = ("| " + " | ".join(line) + " |" for line in cells)
+    rule = "|" + "|".join([":--", *[others] * (len(cells[0]) - 1)]) + "|"
+    return "\n".join([heading, rule, *below])
 
 
 def _has_number(line: NamedLine) -> bool:
