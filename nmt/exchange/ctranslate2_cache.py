@@ -97,12 +97,14 @@ def _check_lengths(export: ExportedModel, decode: Decode) -> None:
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
     own, naming = export.settings.decode, export.naming
     for key, most, table, language in (
-        ("max_source", decode.max_source, naming.longest_source, own.source_language),
-        ("max_length_ratio", longest, naming.longest_target, own.target_language),
+        ("max_source", decode.max_source, naming.longest_source, "source_language"),
+        ("max_length_ratio", longest, naming.longest_target, "target_language"),
     ):
-        whole = table and table + (language is not None)  # a language takes a position
-        if table and whole == LONGEST and most >= table:
+        # a language takes a position, and so does eos, or bos
+        whole = table and table + (getattr(own, language) is not None)
+        pieces = LONGEST - (getattr(decode, language) is not None) - 1
+        if whole == LONGEST and most > pieces:
             raise UserError(
                 f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because its tables of "
-                f"positions end at {table - 1:,} pieces; {BY_NMT}"
+                f"positions end at {pieces:,} pieces; {BY_NMT}"
             )

@@ -108,9 +108,15 @@ class CTranslate2Engine:
 
         self.model, self.decode, self.device = model, decode, device
         stored = model.settings.decode.precision
-        self.source_limit = model.naming.longest_source
-        self.target_limit = model.naming.longest_target
-        before, after = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
+        sides = model.source.vocabulary, model.target.vocabulary
+        before, after = chosen = prefixes(decode, *sides)
+        tables = model.naming.longest_source, model.naming.longest_target
+        self.source_limit, self.target_limit = (
+            most and most + len(own) - len(other)  # languages take positions of the tables
+            for most, own, other in zip(
+                tables, prefixes(model.settings.decode, *sides), chosen, strict=True
+            )
+        )
         self.naming = replace(model.naming, before=before, after=after)
         self.options = search_options(self.naming, decode)
         self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search

@@ -268,12 +268,14 @@ def test_what_the_call_lifts_of_the_models_own_settings_is_not_refused(
     [
         ({"max_source": 198}, None),
         ({"max_source": 199}, "max_source"),
+        ({"max_source": 199, "source_language": None}, None),
+        ({"max_source": 200, "source_language": None}, "max_source"),
         ({"max_source": 10, "max_length_ratio": 18.8, "max_length_offset": 10}, None),
         ({"max_source": 10, "max_length_ratio": 18.9, "max_length_offset": 10}, "max_length_ratio"),
     ],
 )
 def test_a_language_takes_a_position_of_the_tables(
-    changes: dict[str, float],
+    changes: dict[str, Any],
     key: str | None,
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,

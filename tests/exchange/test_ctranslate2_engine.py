@@ -15,7 +15,7 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config import Decode
 from nmt.data.toy import pairs
@@ -30,7 +30,7 @@ from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from nmt.storage import manifest
 from nmt.storage.modelpath import SETTINGS_BESIDE
-from tests.exchange.test_ctranslate2_export import made
+from tests.exchange.test_ctranslate2_export import LETTERS, made
 
 LINES = [*(source for source, _ in pairs(12, 3, 6, "engine")), "", " ", "ein ein", "h"]
 
@@ -207,6 +207,31 @@ def test_sources_beyond_the_table_are_treated_alike(
     assert [line.split(":", 3)[-1] for line in logged[0].split("\n")] == [
         line.split(":", 3)[-1] for line in logged[1].split("\n")
     ]
+
+
+@pytest.mark.parametrize(("own", "chosen"), [(None, "fr"), ("fr", None)])
+def test_a_language_chosen_at_search_takes_a_position_of_the_tables(
+    own: str | None, chosen: str | None, tmp_path: Path
+) -> None:
+    words = ["encoding=learned", "encoding.learned.size=30"]
+    words += [f"decode.{side}_language={own or 'null'}" for side in ("source", "target")]
+    trained = made(*words, letters=[*LETTERS, ">>fr<<"])
+    if own:
+        sides = trained.source.vocabulary, trained.target.vocabulary
+        build.set_languages(trained.model, trained.settings.decode, *sides)
+    decode = replace(
+        trained.settings.decode,
+        source_language=chosen,
+        target_language=chosen,
+        beam_size=1,
+        unknown="allow",
+    )
+    ours, theirs = both(trained, exported(trained, tmp_path / "made"), decode)
+    assert ours.engine.source_limit == theirs.engine.source_limit == 30 - bool(chosen)
+    assert ours.engine.target_limit == theirs.engine.target_limit == 30 - bool(chosen)
+    lines = ["e" * pieces for pieces in (28, 29, 30)]
+    assert [len(trained.source.ids(line)) - 1 for line in lines] == [28, 29, 30]
+    assert len(translated(theirs, lines)) == 3
 
 
 def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> None:
