@@ -25,13 +25,15 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import SPACE
 from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos_adapter, ctranslate2_adapter, exporting, samples
+from nmt.exchange import argos_adapter, exporting
 from nmt.modeldir import Trained
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
+FEW = {"BEYOND": 30, "LONG": 2, "LONGEST": 128}
+SLOW_IN_FULL = True
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
 export = partial(exporting.export, to="argos")
 SEARCH = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}  # of the client
@@ -40,15 +42,6 @@ HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostrans
 
 def shared(*words: str, **options: Any) -> Trained:
     return made("encoding=relative", *words, shared=True, **options)
-
-
-@pytest.fixture(autouse=True)
-def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and short samples; slow tests have those of up to 300 pieces."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(samples, "BEYOND", 30)
-        monkeypatch.setattr(samples, "LONG", 2)
-        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:

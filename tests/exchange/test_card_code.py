@@ -24,7 +24,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
-from nmt.exchange import card_code, ctranslate2_adapter, ctranslate2_engine, samples
+from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
@@ -32,6 +32,8 @@ from tests.exchange.test_ctranslate2_export import made as of_letters
 from tests.exchange.test_marian_export import LINES, with_symbols
 from tests.exchange.test_marian_export import made as of_unigram
 
+FEW = {"BEYOND": 15, "LONG": 1, "LONGEST": 128}
+SLOW_IN_FULL = True
 SHORT = ("decode.max_length_ratio=0.5", "decode.max_length_offset=1")
 CLIENTS = ("ctranslate2", "sentencepiece", "subword-nmt", "sacremoses")
 ODD = [
@@ -74,15 +76,6 @@ def requirements(names: list[str]) -> Iterator[str]:
             known.add(name)
             yield name
             names += [each for each in needed if "extra" not in each]
-
-
-@pytest.fixture(autouse=True)
-def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and short samples; slow tests have those of up to 300 pieces."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(samples, "BEYOND", 15)
-        monkeypatch.setattr(samples, "LONG", 1)
-        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 @pytest.fixture(scope="session")

@@ -24,7 +24,6 @@ from nmt.exchange import (
     exporting,
     importing,
     proof,
-    samples,
 )
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
@@ -32,15 +31,8 @@ from nmt.modeldir import Trained
 from tests.exchange.m2m100_models import make
 from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
 
+FEW = {"MADE_UP": 3, "BEYOND": 15, "LONG": 1, "LONGEST": 200}
 SEARCH = ("decode.alpha=0", "decode.beam_size=2")
-
-
-@pytest.fixture(autouse=True)
-def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(samples, "MADE_UP", 3)
-    monkeypatch.setattr(samples, "BEYOND", 15)
-    monkeypatch.setattr(samples, "LONG", 1)
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 200)
 
 
 @pytest.fixture(autouse=True)

@@ -19,7 +19,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, ctranslate2_adapter, samples, site_positions, transformers_read
+from nmt.exchange import adapter, ctranslate2_adapter, site_positions, transformers_read
 from nmt.exchange.adapter import Output
 from nmt.exchange.ctranslate2_names import names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
@@ -33,6 +33,8 @@ from tests.conftest import TINY, moved
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 
+FEW = {"BEYOND": 40, "LONG": 2, "LONGEST": 128}
+SLOW_IN_FULL = True
 LINES = [source for source, _ in pairs(3, 3, 5, "samples")]
 LETTERS = sorted({letter for line in LINES for letter in line if letter != " "})
 WANTED = {  # option -> a part of the reason why it is refused; the others export
@@ -82,15 +84,6 @@ def made(*words: str, letters: list[str] = LETTERS) -> Trained:
     with torch.no_grad():
         model.output.bias[EOS] += 0.5
     return Trained(settings, model, side, side, {"longest_source": 12})
-
-
-@pytest.fixture(autouse=True)
-def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of up to 40 pieces; slow tests have those of up to 300."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(samples, "BEYOND", 40)
-        monkeypatch.setattr(samples, "LONG", 2)
-        monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
 
 
 def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> dict[str, Any]:

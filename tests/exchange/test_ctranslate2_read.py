@@ -16,12 +16,10 @@ from nmt.data.vocab import EOS
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
     adapter,
-    ctranslate2_adapter,
     ctranslate2_read,
     ctranslate2_spec,
     importing,
     proof,
-    samples,
 )
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
@@ -33,13 +31,7 @@ from tests.exchange.opennmt_models import LINES, SPECIAL, TAU, make
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
 from tests.exchange.test_ctranslate2_export import made
 
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of up to 40 pieces."""
-    monkeypatch.setattr(samples, "BEYOND", 40)
-    monkeypatch.setattr(samples, "LONG", 2)
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 128)
+FEW = {"BEYOND": 40, "LONG": 2, "LONGEST": 128}
 
 
 @pytest.mark.parametrize("relative", [True, pytest.param(False, marks=pytest.mark.slow)])

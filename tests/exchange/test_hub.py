@@ -11,10 +11,10 @@ import pytest
 from nmt import modeldir
 from nmt.cli import import_model
 from nmt.errors import Exit
-from nmt.exchange import samples
 from tests.exchange import npz_models
 from tests.exchange.m2m100_models import make
 
+FEW = {"MADE_UP": 2, "BEYOND": 20, "LONG": 1}
 NAME = "owner/model-1.5"
 
 
@@ -26,9 +26,6 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("tf_model.h5", "rust_model.ot", "README.md", ".gitattributes"):
         (remote / name).write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(samples, "MADE_UP", 2)
-    monkeypatch.setattr(samples, "BEYOND", 20)
-    monkeypatch.setattr(samples, "LONG", 1)
 
     def snapshot(name: str, allow_patterns: list[str]) -> str:
         assert name == NAME

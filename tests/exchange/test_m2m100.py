@@ -27,11 +27,11 @@ from nmt.exchange.transformers_config import M2M100Config
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
-from tests.exchange.few_samples import short as short
 from tests.exchange.m2m100_models import KINDS, make, write
 from tests.exchange.test_card_code import by_the_card
 from tests.exchange.test_card_code import clients as clients
 
+FEW = {"MADE_UP": 4, "BEYOND": 40, "LONG": 2}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 FILES = {"nllb": "tokenizer.json", "m2m100": "vocab.json"}  # that number the pieces
 

@@ -20,13 +20,15 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, marian_weights, samples, transformers_read
+from nmt.exchange import adapter, exporting, marian_weights, transformers_read
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.exchange.marian_models import KINDS, make
 
+FEW = {"BEYOND": 15, "ROOM": 2, "LONG": 1}
+SLOW_IN_FULL = True
 TEXT = pairs(60, 3, 6, "samples")
 LINES = [source for source, _ in TEXT[:2]]
 export = partial(exporting.export, to="marian")
@@ -64,15 +66,6 @@ def with_symbols(trained: Trained) -> Trained:
         return Side.from_json(plain)
 
     return trained._replace(source=side(trained.source), target=side(trained.target))
-
-
-@pytest.fixture(autouse=True)
-def short(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples of up to 15 pieces; slow tests have those of up to 300."""
-    if "slow" not in request.keywords:
-        monkeypatch.setattr(samples, "BEYOND", 15)
-        monkeypatch.setattr(samples, "ROOM", 2)
-        monkeypatch.setattr(samples, "LONG", 1)
 
 
 @pytest.mark.parametrize(

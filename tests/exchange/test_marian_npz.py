@@ -30,10 +30,10 @@ from nmt.exchange import (
 )
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from tests.encodings.agreement import theirs
-from tests.exchange.few_samples import short as short
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
 from tests.exchange.test_marian_export import made
 
+FEW = {"MADE_UP": 4, "BEYOND": 40, "LONG": 2}
 LINES = [source for source, _ in TEXT[:4]]
 
 

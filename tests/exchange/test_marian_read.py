@@ -25,10 +25,10 @@ from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.experiments import lengthen
-from tests.exchange.few_samples import short as short
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first
 
+FEW = {"MADE_UP": 4, "BEYOND": 40, "LONG": 2}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
 

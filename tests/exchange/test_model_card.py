@@ -12,7 +12,6 @@ from nmt import modeldir
 from nmt.cli import export_model
 from nmt.compare.report import REFERENCE
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_adapter, samples
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.model_card import CardOptions, card, scores_of
 from nmt.modeldir import Trained
@@ -20,6 +19,7 @@ from tests.compare import made_up_report
 from tests.encodings.agreement import theirs
 from tests.exchange.test_ctranslate2_export import LINES, made
 
+FEW = {"BEYOND": 15, "LONG": 1, "LONGEST": 64}
 FOUND = {
     "compared_with": "ctranslate2 4.8.5",
     "lines": 7,
@@ -47,14 +47,6 @@ TRAINED = {
     "step": 457,
     "dev_perplexity": 1.1634,
 }
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples that are few and short."""
-    monkeypatch.setattr(samples, "BEYOND", 15)
-    monkeypatch.setattr(samples, "LONG", 1)
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 64)
 
 
 def text_of(options: CardOptions, *words: str, facts: dict[str, Any] | None = None) -> str:

@@ -16,6 +16,8 @@ from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output
 from nmt.modeldir import Trained
 from tests.exchange.test_ctranslate2_export import LINES, made
 
+FEW = {"BEYOND": 20, "LONG": 1, "ROOM": 2}
+
 
 class Copied:
     """Our own model in the place of another engine; an EngineScorer."""
@@ -47,14 +49,6 @@ class Copied:
             while len(ids) <= limit and EOS not in ids:
                 ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
             yield Output([i for i in ids if i != EOS][:limit], EOS in ids)
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few and short samples."""
-    monkeypatch.setattr(samples, "BEYOND", 20)
-    monkeypatch.setattr(samples, "LONG", 1)
-    monkeypatch.setattr(samples, "ROOM", 2)
 
 
 @pytest.fixture
