@@ -23,7 +23,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, ctranslate2_adapter, exporting, samples
+from nmt.exchange import ctranslate2_adapter, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
 from nmt.machine.device_name import DeviceName
@@ -400,15 +400,6 @@ def test_a_wrong_file_is_named(place: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"source\.json: ") as error:
         engines.load([tmp_path / "wrong"], "cpu")
     assert SETTINGS_BESIDE not in str(error.value) and error.value.code == Exit.DATA
-
-
-def test_without_ctranslate2_it_says_what_to_install(
-    place: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'") as error:
-        engines.load([place / "made"], "cpu")
-    assert error.value.code == Exit.UNAVAILABLE
 
 
 def test_exports_are_systems_of_an_evaluation(place: Path, model: Trained, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from nmt.data.unigram import Unigram
 from nmt.data.vocab import EOS
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
-    adapter,
     ctranslate2_read,
     ctranslate2_spec,
     importing,
@@ -194,13 +193,3 @@ def test_opus_mt_in_ctranslate2_is_sent_back_to_where_it_came_from(
     with pytest.raises(UserError, match="import the directory that it was") as error:
         ctranslate2_read.read(tmp_path / "converted", 20)
     assert error.value.code == Exit.DATA
-
-
-def test_ctranslate2_may_be_missing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    place = make(tmp_path / "theirs", True)
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    read = ctranslate2_read.read(place, 20)
-    assert importing.certify(read) == {"compared_with": None}
-    assert "ctranslate2 is not installed" in caplog.text

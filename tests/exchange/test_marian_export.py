@@ -20,7 +20,7 @@ from nmt.data.toy import pairs
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, marian_weights, transformers_read
+from nmt.exchange import exporting, marian_weights, transformers_read
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
 from tests.composing import settings_of
@@ -207,7 +207,7 @@ def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.slow
-def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_writes_it(tmp_path: Path) -> None:
     modeldir.save(made("encoding=absolute"), tmp_path / "model")
     (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     command = [str(tmp_path / "model"), str(tmp_path / "out"), "--to", "marian"]
@@ -216,10 +216,6 @@ def test_the_command_writes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     assert json.loads((tmp_path / "out" / "certificate.json").read_bytes())["lines"] >= 3
     assert export_model.main([*command[:1], str(tmp_path / "x"), *command[2:],
                               "--precision", "int8"]) == Exit.USAGE  # fmt: skip
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'nmt\[oracles\]'") as error:
-        export(made("encoding=absolute"), tmp_path / "x")
-    assert error.value.code == Exit.UNAVAILABLE
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Models of Marian itself come in, go on training and go back, or are refused by name."""
 
 import json
-import logging
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -21,7 +20,6 @@ from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
-    adapter,
     exporting,
     importing,
     marian_ids,
@@ -128,15 +126,6 @@ def test_whatever_computes_something_else_is_found_out(
         spoil(imported.trained.model)
     with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by"):
         importing.certify(imported, LINES[:2])
-
-
-def test_without_ctranslate2_nothing_is_compared_and_that_is_said(
-    models: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with caplog.at_level(logging.WARNING):
-        assert importing.certify(importing.read(models / "opus")) == {"compared_with": None}
-    assert "not compared with the original: ctranslate2 is not installed" in caplog.text
 
 
 def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(

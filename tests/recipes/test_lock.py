@@ -107,11 +107,3 @@ def test_no_file_and_no_utf8(tmp_path: Path) -> None:
     (tmp_path / "x.toml").write_bytes(b"\xff")
     with pytest.raises(UserError, match=r"no valid lock file: .*utf-8"):
         locks.read(tmp_path / "x.toml")
-
-
-@pytest.mark.parametrize(
-    ("word", "said"), [("rapid=2018", "say rapid=2019 or rapid=2016"), ("x=1", "known: rapid")]
-)
-def test_options_that_are_none(word: str, said: str) -> None:
-    with pytest.raises(UserError, match=said):
-        locks.chosen(RECIPES["wmt19_deen"], [word])

@@ -9,7 +9,7 @@ import pytest
 
 from nmt.data.corpus import read_text
 from nmt.data.joined import parts_of
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.recipes import lock as locks
 from nmt.recipes.testsets import document_numbers, join_sets, read
 
@@ -78,15 +78,9 @@ def test_the_same_inputs_make_the_same_bytes(tmp_path: Path) -> None:
     assert [file.read_bytes() for file in files] == before
 
 
-def test_bad_sets(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    name, source, reference = pair(tmp_path, "a", 3)
-    _, _, longer = pair(tmp_path, "b", 4)
-    with pytest.raises(UserError, match=r"b\.en: has 4 lines, but .*a\.de has 3") as caught:
-        join_sets([(name, source, longer)], tmp_path / "out", ("de", "en"), "x")
-    assert caught.value.code == Exit.DATA
-    with pytest.raises(UserError, match="a: two test sets of this name"):
-        join_sets([(name, source, reference)] * 2, tmp_path / "out", ("de", "en"), "x")
-    assert not (tmp_path / "out").exists()
+def test_an_empty_set_is_refused_and_empty_lines_are_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     with pytest.raises(UserError, match="the file is empty"):
         read(*pair(tmp_path, "none", 0)[1:])
     read(*pair(tmp_path, "gaps", 5, empty=2)[1:])
