@@ -8,7 +8,7 @@ import gzip
 import logging
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
@@ -174,3 +174,15 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
             decoded(line.raw, f"{path}:{number}")
             for number, line in enumerate(raw_lines(stream), start=1)
         ]
+
+
+def read_parallel(path: Path, lines: Sequence[str], of: Path) -> list[str]:
+    """All lines of a file; UserError (65) unless there are as many as `lines`, those of `of`."""
+    found = read_text(path)
+    if len(found) != len(lines):
+        raise UserError(
+            f"{path}: has {len(found)} lines, but {of} has {len(lines)}; line N of both must "
+            "belong together",
+            Exit.DATA,
+        )
+    return found

@@ -53,18 +53,11 @@ def join(
     `documents` holds a number for each line; a line never joins two that differ in it, so that
     each document has its own shorter line at its end. Sentences stay as they are, byte for byte:
     an empty one adds nothing but the joining space, and is a sentence like any other when they
-    are counted. Raises UserError (65) for unequal numbers of lines, (2) for k below 1.
+    are counted. Raises UserError (2) for k below 1.
     """
     if k < 1:
         raise UserError(f"joining {k} lines: give 1 or more", Exit.USAGE)
     numbers = [0] * len(sources) if documents is None else documents
-    if not len(sources) == len(references) == len(numbers):
-        third = "" if documents is None else f", {len(documents)} document numbers"
-        raise UserError(
-            f"{len(sources)} sources, {len(references)} references{third}: "
-            "line N of all must belong together",
-            Exit.DATA,
-        )
     parts: list[tuple[list[str], list[str]]] = []
     document = None
     for source, reference, number in zip(sources, references, numbers, strict=True):

@@ -22,6 +22,7 @@ from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
+from nmt.data.corpus import read_parallel
 from nmt.data.languages import languages_of
 from nmt.data.segmenter import pieces_of
 from nmt.decode.sources import LENGTH
@@ -78,11 +79,11 @@ def read(
     columns: dict[int, Mapping[str, Path]] = {}
     for s, system in enumerate(systems):
         if system.file is not None:
-            hypotheses[s] = [files.parallel(system.file, references)]
+            hypotheses[s] = [read_parallel(system.file, references, files.reference)]
         elif system.facts is not None:
             columns[s] = _columns(system.models[0], system.facts, files, options)
             for name in system.facts.columns.intersection(columns[s]):
-                files.parallel(columns[s][name], references)
+                read_parallel(columns[s][name], references, files.reference)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     language = options.target_language or _language(files, systems)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from nmt import corpus
 from nmt.config import Files, Settings, Toy
 from nmt.data import joined
-from nmt.data.corpus import read_text
+from nmt.data.corpus import read_parallel, read_text
 from nmt.errors import Exit, UserError
 from nmt.experiments.systems import System
 from nmt.overrides.compose import Experiment
@@ -36,19 +36,8 @@ class ParallelFiles(NamedTuple):
             raise UserError(f"{self.reference}: the file is empty; give references", Exit.DATA)
         if self.source is None:
             return None, references
-        sources = self.parallel(self.source, references)
+        sources = read_parallel(self.source, references, self.reference)
         return list(joined.by_sentence(self.source)) if self.by_sentence else sources, references
-
-    def parallel(self, path: Path, references: Sequence[str]) -> list[str]:
-        """The lines of a file; raises UserError (65) unless there are as many as references."""
-        lines = read_text(path)
-        if len(lines) != len(references):
-            raise UserError(
-                f"{path}: has {len(lines)} lines, but {self.reference} has {len(references)}; "
-                "line N of both must belong together",
-                Exit.DATA,
-            )
-        return lines
 
 
 def single_test(source: Path | None, reference: Path) -> ParallelFiles:
@@ -187,7 +176,8 @@ def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) 
 def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
     """The corpus's own test text, or the same joined in pairs."""
     source, reference = map(Path, corpus_test_files(experiment.settings))
-    sources, references = read_text(source), read_text(reference)
+    references = read_text(reference)
+    sources = read_parallel(source, references, reference)
     if kind != JOINED:
         about = f"The test text of the corpus, {len(sources):,} pairs."
         return ParallelFiles(name, about, source, reference)

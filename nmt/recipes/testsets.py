@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.data import joined
-from nmt.data.corpus import read_text
+from nmt.data.corpus import read_parallel, read_text
 from nmt.errors import Exit, UserError
 
 log = logging.getLogger(__name__)
@@ -71,13 +71,8 @@ def join_sets(
 
 def read(source: Path, reference: Path) -> tuple[list[str], list[str]]:
     """The lines of a test set; UserError (65) unless there are some, and as many on both sides."""
-    sources, references = read_text(source), read_text(reference)
-    if len(sources) != len(references):
-        raise UserError(
-            f"{reference}: has {len(references)} lines, but {source} has {len(sources)}; "
-            "line N of both must belong together",
-            Exit.DATA,
-        )
+    sources = read_text(source)
+    references = read_parallel(reference, sources, source)
     if not sources:
         raise UserError(f"{source}: the file is empty; give a test set", Exit.DATA)
     for path, side in ((source, sources), (reference, references)):

@@ -10,7 +10,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.corpus import decoded, is_wide, opened, raw_lines, read_text
+from nmt.data.corpus import decoded, is_wide, opened, raw_lines, read_parallel, read_text
 from nmt.errors import Exit, UserError
 
 LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
@@ -175,3 +175,12 @@ def test_utf8_is_not_taken_for_another_encoding(text: str, mark: bool) -> None:
 @pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab" * 90 + b"\0"])
 def test_a_few_nuls_are_control_characters(odd: bytes) -> None:
     assert not is_wide(odd)
+
+
+def test_lines_that_belong_together_are_as_many(tmp_path: Path) -> None:
+    path, other = tmp_path / "a.en", tmp_path / "a.de"
+    path.write_text("one\ntwo\n")
+    assert read_parallel(path, ["eins", "zwei"], other) == ["one", "two"]
+    with pytest.raises(UserError, match=r"a\.en: has 2 lines, but .*a\.de has 3; ") as error:
+        read_parallel(path, ["eins", "zwei", "drei"], other)
+    assert error.value.code == Exit.DATA

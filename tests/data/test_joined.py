@@ -61,12 +61,9 @@ def test_an_empty_side_stays() -> None:
     assert found.references == ["a house no", " it is good", "well"]
 
 
-@pytest.mark.parametrize(
-    ("k", "references", "documents"), [(0, 5, 5), (2, 4, 5), (2, 5, 4), (2, 5, 0)]
-)
-def test_what_cannot_be_joined(k: int, references: int, documents: int) -> None:
-    with pytest.raises(UserError, match=r"joining 0 lines|must belong together"):
-        join(DE, EN[:references], k, [1] * documents)
+def test_what_cannot_be_joined() -> None:
+    with pytest.raises(UserError, match="joining 0 lines"):
+        join(DE, EN, 0)
 
 
 @given(pairs=PAIRS, k=st.integers(2, 4))
