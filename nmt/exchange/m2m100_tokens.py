@@ -79,7 +79,7 @@ def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
 def ids_of(vocabulary: Vocabulary) -> MarianIds:
     """Their ids of a vocabulary whose first piece is <s>."""
     others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
-    return MarianIds(vocabulary, [EOS, FIRST.index("<unk>"), 0, *others], pad=EOS, padding=PAD)
+    return MarianIds(vocabulary, [EOS, FIRST.index("<unk>"), 0, *others], start=EOS, pad=PAD)
 
 
 def to_files(

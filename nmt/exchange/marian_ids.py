@@ -26,13 +26,13 @@ class MarianIds(NamedTuple):
 
     vocabulary: Vocabulary
     order: list[int]  # of each of our ids but PAD and BOS: theirs
-    pad: int  # their id that starts the decoder: that of padding, but in M2M100
-    padding: int | None = None  # the row of ours, where that has one of its own
+    start: int  # their id that the decoder starts with
+    pad: int | None = None  # that of padding, where it is another
 
     @property
     def theirs(self) -> list[int]:
-        """Their id of each of ours from BOS on, which is their padding."""
-        return [self.pad, *self.order]
+        """Their id of each of ours from BOS on, which is their start."""
+        return [self.start, *self.order]
 
     def of(self, ids: Iterable[int]) -> list[int]:
         """Their ids of ours from BOS on."""
@@ -41,33 +41,33 @@ class MarianIds(NamedTuple):
 
     def never(self, ids: Iterable[int]) -> list[int]:
         """Their ids of forbidden ones of ours; what starts the decoder may also be their eos."""
-        if self.padding is None:
+        if self.pad is None:
             return self.of(i for i in ids if i != PAD)
-        return [self.padding if i == PAD else self.order[i - EOS] for i in ids if i != BOS]
+        return [self.pad if i == PAD else self.order[i - EOS] for i in ids if i != BOS]
 
     def ours(self, ids: Iterable[int]) -> list[int]:
-        """Our ids of theirs; their pad becomes BOS."""
+        """Our ids of theirs; their start becomes BOS."""
         numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}
         return [numbers[number] for number in ids]
 
     def rows(self, table: Tensor) -> Tensor:
-        """The rows of their table [ids, ...] in our order; that of BOS is their pad's."""
-        first = torch.zeros_like(table[:1]) if self.padding is None else table[[self.padding]]
+        """The rows of their table [ids, ...] in our order; that of BOS is their start's."""
+        first = torch.zeros_like(table[:1]) if self.pad is None else table[[self.pad]]
         return torch.cat([first, table[self.theirs]])
 
     def their_rows(self, table: Tensor) -> Tensor:
         """Our rows in the order of their ids; that of our padding has no place there."""
         rows = torch.zeros_like(table[BOS:])
         rows[self.theirs] = table[BOS:]
-        if self.padding is not None:
-            rows[self.padding] = table[PAD]
+        if self.pad is not None:
+            rows[self.pad] = table[PAD]
         return rows
 
     def to_json(self, padding: bool = True) -> dict[str, int]:
         """The contents of vocab.json, in the order of the ids; without that of padding if so."""
         eos, unk, *others = self.order
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
-        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, **({PAD_PIECE: self.pad} if padding else {})}
+        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, **({PAD_PIECE: self.start} if padding else {})}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
@@ -76,15 +76,15 @@ def read(where: Path) -> MarianIds:
     return of(where, manifest.read(where, None))
 
 
-def of(where: Path, ids: dict[str, Any], pad: int | None = None) -> MarianIds:
-    """The pieces of a side by their ids, of which `pad` may be one that they do not name."""
+def of(where: Path, ids: dict[str, Any], start: int | None = None) -> MarianIds:
+    """The pieces of a side by their ids, of which `start` may be one that they do not name."""
     pieces = in_order(where, ids)
-    needed = SPECIAL if pad is None else SPECIAL - {PAD_PIECE}
+    needed = SPECIAL if start is None else SPECIAL - {PAD_PIECE}
     if missing := needed - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
     pieces = [piece for piece in pieces if piece not in needed]
     order = [ids[piece] for piece in (EOS_PIECE, UNK_PIECE, *pieces)]
-    return MarianIds(vocabulary(where, pieces), order, ids[PAD_PIECE] if pad is None else pad)
+    return MarianIds(vocabulary(where, pieces), order, ids[PAD_PIECE] if start is None else start)
 
 
 def without_padding(*vocabularies: Vocabulary) -> list[MarianIds]:

@@ -156,9 +156,9 @@ def to_hugging_face(
         turned = tensor if name.endswith("Wemb") or tensor.ndim == 1 else tensor.T
         if name in _ROWS:
             side = source if name == "encoder_Wemb" else target
-            if turned.shape[:1] != (side.pad,):
+            if turned.shape[:1] != (len(side.order),):
                 raise UserError(
-                    f"{where}: the vocabulary has {side.pad} pieces, but {name} is "
+                    f"{where}: the vocabulary has {len(side.order)} pieces, but {name} is "
                     f"{list(tensor.shape)}",
                     Exit.DATA,
                 )

@@ -50,7 +50,7 @@ class MarianNpzAdapter(MarianAdapter):
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
         shape = self.trained.settings.model
-        options = marian_npz.to_options(shape, [self.source.pad, self.target.pad])
+        options = marian_npz.to_options(shape, [len(self.source.order), len(self.target.order)])
         tensors = marian_npz.from_hugging_face(self.tensors(), shape)
         (directory / NAME).write_bytes(marian_npz.write(tensors, options))
 

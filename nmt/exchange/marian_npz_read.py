@@ -105,4 +105,4 @@ def _ids(where: Path) -> MarianIds:
     data = read_bytes(where)
     is_model = where.suffix == ".spm"
     ids = marian_ids.of_sentencepiece(data) if is_model else marian_ids.parse_lines(data, where)
-    return marian_ids.of(where, ids, pad=len(ids))
+    return marian_ids.of(where, ids, start=len(ids))

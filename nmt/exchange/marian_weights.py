@@ -170,7 +170,7 @@ def to_ours(
         ours[f"{name}.weight"] = side.rows(table)
     _check_rows(where, "final_logits_bias", len(bias), target)
     ours["output.bias"] = target.rows(bias)
-    ours["output.bias"][PAD if target.padding is None else BOS] = NEVER
+    ours["output.bias"][PAD if target.pad is None else BOS] = NEVER
     if not shape.target_bos:
         ours["output.bias"][BOS] = NEVER
     return ours
@@ -229,7 +229,7 @@ def to_theirs(
         side = source if ours == "source_embedding" else target
         table = model.get_submodule(ours).weight
         tensors[name if name == _OUTPUT else f"model.{name}"] = side.their_rows(table[:, order])
-    if target.padding is None:
+    if target.pad is None:
         tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
     for stack in ("encoder", "decoder"):
         for kind, values in model.get_submodule(stack).norm.named_parameters():

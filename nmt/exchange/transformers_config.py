@@ -183,8 +183,8 @@ def warn_of_length_penalty(decode: Decode, engine: str) -> None:
 
 def _special(target: MarianIds) -> dict[str, int]:
     """The ids that both files name."""
-    pad = target.pad if target.padding is None else target.padding
-    ids = {"decoder_start_token_id": target.pad, "pad_token_id": pad}
+    pad = target.start if target.pad is None else target.pad
+    ids = {"decoder_start_token_id": target.start, "pad_token_id": pad}
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 
 

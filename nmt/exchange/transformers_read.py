@@ -35,10 +35,10 @@ def marian(directory: Path, trained_length: int | None = None) -> Imported:
     languages, separate = _tokenizer(directory)
     source = marian_ids.read(directory / "vocab.json")
     target = marian_ids.read(directory / "target_vocab.json") if separate else source
-    if (start := config.decoder_start_token_id) != target.pad:
+    if (start := config.decoder_start_token_id) != target.start:
         raise UserError(
             f"{directory}: config.json starts the decoder with id {start}, but {PAD_PIECE} is "
-            f"{target.pad}; only a model that starts with {PAD_PIECE} can be read",
+            f"{target.start}; only a model that starts with {PAD_PIECE} can be read",
             Exit.DATA,
         )
     segmenters = [

@@ -83,7 +83,7 @@ class MarianScorer:
 
     @property
     def _start(self) -> list[int]:
-        return [self.target.pad, *self.languages[1]]
+        return [self.target.start, *self.languages[1]]
 
     def _inputs(self, source: list[int]) -> dict[str, Tensor]:
         ids = torch.tensor([[*self.languages[0], *self.source.of([*source, EOS])]])

@@ -101,7 +101,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         theirs = reference.model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
-            forced_eos_token_id=None, bad_words_ids=[[reference.target.pad]],
+            forced_eos_token_id=None, bad_words_ids=[[reference.target.start]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
         ids = reference.target.ours(theirs.sequences[0].tolist())[1:]
