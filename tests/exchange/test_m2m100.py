@@ -190,6 +190,7 @@ def test_references_are_scored_in_the_language_that_is_asked_for(
     text = ["--source", str(tmp_path / "text"), "--reference", str(tmp_path / "text")]
     both = [str(tmp_path / target) for target in ("eng_Latn", "fra_Latn")]
     words = [*both, *text, "--perplexity", "--json", str(tmp_path / "scores"), "--samples", "40"]
+    words += ["--target-language", "en"]  # else they are not compared
     for language, same in ((), False), (["decode.target_language=fra_Latn"], True):
         assert evaluate.main([*words, *language]) == 0
         (test,) = json.loads((tmp_path / "scores").read_bytes())["tests"]
