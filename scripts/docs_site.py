@@ -23,7 +23,10 @@ from scripts import docs_encodings
 
 ROOT = Path(__file__).parent.parent
 NAVIGATION = {  # caption in the margin -> its pages
-    "Tasks": ("train", "translate", "evaluate", "exchange", "gpu", "commands", "options"),
+    "Tasks": (
+        *("train", "translate", "long-text", "evaluate", "exchange"),
+        *("gpu", "commands", "options"),
+    ),
     "Encodings": ("encodings", "encoding-cards", "adding-an-encoding"),
     "Findings": (
         "results",
