@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, plain_output
+from nmt.data.corpus import file_of
 from nmt.errors import Exit, UserError
 from nmt.experiments.outputs import check_writable, unwritable
 from nmt.storage import atomic, manifest
@@ -201,7 +202,7 @@ def check_output(output: str | None, inputs: Iterable[str]) -> None:
     check_writable(partial_files(path))  # a directory may have no name for them: /
     for name in inputs:
         try:
-            read = os.fstat(sys.stdin.fileno()) if name == "-" else Path(name).stat()
+            read = os.fstat(sys.stdin.fileno()) if name == "-" else file_of(Path(name)).stat()
         except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
             continue
         for written in (path, *partial_files(path)):

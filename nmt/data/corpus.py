@@ -89,6 +89,12 @@ def uncompressed(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".gz").removesuffix(".zst"))
 
 
+def file_of(path: Path) -> Path:
+    """The file that a text is read from: of T.tsv:2, a column, the table."""
+    column = COLUMN.fullmatch(str(path))
+    return Path(column[1]) if column and not path.exists() else path
+
+
 @contextmanager
 def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
     """Open a text file for lines: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
@@ -97,9 +103,9 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
     is damaged (65), which may come as late as its last byte: use nothing of it before the stream
     has ended.
     """
-    if (column := COLUMN.fullmatch(str(path))) and not path.exists():
-        with opened(Path(column[1]), hint) as table:
-            yield table_column(table, int(column[3]), column[1])
+    if (table_file := file_of(path)) != path:
+        with opened(table_file, hint) as table:
+            yield table_column(table, int(path.name.rpartition(":")[2]), str(table_file))
         return
     damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
     try:

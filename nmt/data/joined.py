@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nmt
-from nmt.data.corpus import read_text, uncompressed
+from nmt.data.corpus import file_of, read_text, uncompressed
 from nmt.data.segmenter import JoinedLine
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
@@ -129,7 +129,7 @@ def write(
 
 def described(inputs: Sequence[Path], k: int, **about: Any) -> dict[str, Any]:
     """Return an `about` for `write`: k, path and SHA-256 of each input, and `about`."""
-    files = [{"path": str(path), "sha256": manifest.sha256_of(path)} for path in inputs]
+    files = [{"path": str(path), "sha256": manifest.sha256_of(file_of(path))} for path in inputs]
     return {"k": k, "inputs": files, **about}
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, figure
+from nmt.data.corpus import file_of
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 
@@ -84,7 +85,7 @@ def provenance(files: Mapping[str, Path | None]) -> dict[str, Any]:
         "versions": {"nmt": __version__, "python": platform.python_version()}
         | {name: version(name) for name in PACKAGES},
         "files": {
-            name: {"path": str(path), "sha256": manifest.sha256_of(path)}
+            name: {"path": str(path), "sha256": manifest.sha256_of(file_of(path))}
             for name, path in files.items()
             if path
         },

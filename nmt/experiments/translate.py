@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import __version__, modelfiles
 from nmt.config import Decode
-from nmt.data.corpus import read_text
+from nmt.data.corpus import file_of, read_text
 from nmt.data.segmenter import JoinedLine
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
@@ -56,7 +56,7 @@ class KeptTranslation:
         """All that the translation depends on; raises what `modeldir.load` does."""
         text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
         sentences = [line.sentences for line in self.lines if isinstance(line, JoinedLine)]
-        columns = {name: manifest.sha256_of(path) for name, path in self.columns.items()}
+        columns = {n: manifest.sha256_of(file_of(path)) for n, path in self.columns.items()}
         if self.lengths:
             columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
         return {

@@ -102,6 +102,17 @@ def test_exact_match_is_shown_when_asked_for(command: Run, tmp_path: Path) -> No
     assert "exact by source length" in (tmp_path / "r.svg").read_text()
 
 
+def test_columns_of_a_table_are_a_test_set(command: Run, tmp_path: Path) -> None:
+    rows = zip(read_text(tmp_path / "src"), read_text(tmp_path / "ref"), strict=True)
+    write(tmp_path / "t.tsv", ["\t".join(row) for row in rows])
+    words = ("a.txt", "--source", "t.tsv:1", "--reference", "t.tsv:2", "--json", "r")
+    assert command(*words)[0] == 0
+    files = json.loads((tmp_path / "r").read_bytes())["about"]["files"]
+    assert {file["sha256"] for file in files.values()} == {manifest.sha256_of(tmp_path / "t.tsv")}
+    assert [file["path"] for file in files.values()] == ["t.tsv:1", "t.tsv:2"]
+    assert joined.described([tmp_path / "t.tsv:2"], 2)["inputs"][0]["sha256"]
+
+
 def test_outputs_whose_ter_takes_long_are_said_before(command: Run, tmp_path: Path) -> None:
     lines = read_text(tmp_path / "a.txt")
     write(tmp_path / "a.txt", ["word " * 251, *lines[1:]])
