@@ -15,7 +15,7 @@ from nmt.cli.parser import PROCESSES, SAMPLES, Parser, integer
 from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
 from nmt.experiments import outputs
-from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, EvaluationOptions
+from nmt.experiments.options import BOUNDS, CACHE, SEED, TITLE, TOKENIZERS, EvaluationOptions
 from nmt.machine.cpus import cores
 
 if TYPE_CHECKING:
@@ -46,7 +46,6 @@ its pairs. The table goes to stdout, messages to stderr.
 
 Search settings; the default is what each model was trained with:
 """
-TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
 
 
 def command(argv: list[str]) -> None:
@@ -153,6 +152,10 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         raise UserError(
             f"--source {typed.source}: to score translations of it, add --reference REF"
         )
+    if typed.rank and not (typed.json or typed.tsv or typed.html):
+        unseen = (name for name in ("lost", "perplexity", "attention") if getattr(typed, name))
+        if name := next(unseen, None):
+            raise UserError(f"--{name}: --rank does not show it; add --json, --tsv or --html FILE")
     from nmt.compare import buckets, scores  # numpy and sacrebleu take their time: not for --help
 
     typed.bounds, typed.metrics = (

@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.errors import UserError
+from nmt.experiments.options import LEAST_SAMPLES
 
 
 class Parser(argparse.ArgumentParser):
@@ -69,7 +70,7 @@ def integer(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     return number
 
 
-SAMPLES = integer(40, 100_000)  # of the bootstrap
+SAMPLES = integer(LEAST_SAMPLES, 100_000)  # of the bootstrap
 PROCESSES = integer(1, 1024)  # or threads
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.compare import buckets
 from nmt.errors import UserError
 from nmt.experiments import testsets
-from nmt.experiments.options import DEFAULTS, EvaluationOptions
+from nmt.experiments.options import DEFAULTS, LEAST_SAMPLES, TOKENIZERS, EvaluationOptions
 from nmt.experiments.systems import System
 from nmt.experiments.testsets import ParallelFiles
 
@@ -39,7 +39,7 @@ def evaluate(
     check(systems, tests, options)
     from nmt.compare.likelihood import with_perplexities
     from nmt.compare.report import Report
-    from nmt.compare.scoring import Bootstrap
+    from nmt.compare.scoring import Bootstrap, scorers_of
     from nmt.experiments import models, reading
 
     started = time.monotonic()
@@ -47,10 +47,12 @@ def evaluate(
         tests = testsets.read_by_sentence(tests)
     systems = [models.with_search_settings(system, options.decode) for system in systems]
     read_tests = [read for test in tests for read in reading.read(test, systems, tables, options)]
-    translated = models.translated(read_tests, systems, options)
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
+    for read in read_tests:  # metrics that cannot be had are said before hours of translation
+        scorers_of(read.test._replace(references=[""]), bootstrap)
+    translated = models.translated(read_tests, systems, options)
     scored = []
-    references: Sequence[Sequence[GivenTranslation | None] | None] = ()  # by system
+    references: Sequence[Sequence[Sequence[GivenTranslation | None]]] = ()  # by system and run
     for texts, test in zip(read_tests, translated, strict=True):
         log.info("scoring %s: %d pairs", test.name, len(test.references))
         if is_first := test.name == texts.files.name:  # not again, by reference length
@@ -88,7 +90,15 @@ def check(
     if not systems or not tests:
         missing = "test set: give --reference REF" if systems else "system: give models or files"
         raise UserError(f"no {missing}")
+    from nmt.compare import scores  # takes a while
+
     buckets.check_bounds(options.bounds, "bounds=")
+    if options.samples < LEAST_SAMPLES:
+        raise UserError(f"samples={options.samples}: give {LEAST_SAMPLES} or more")
+    if options.tokenize not in (None, *TOKENIZERS):
+        raise UserError(f"tokenize={options.tokenize}: choose from {', '.join(TOKENIZERS)}")
+    if unknown := [m for m in options.metrics or () if m not in scores.NAMES]:
+        raise UserError(f"metrics: no metric {unknown[0]!r}; choose from {', '.join(scores.NAMES)}")
     names = [test.name for test in tests]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{twice}: two tests of this name; give each its own")

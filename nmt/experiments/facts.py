@@ -20,6 +20,7 @@ def facts_of(system: System) -> ModelFacts | None:
         columns |= {LENGTH}
     return first._replace(
         columns=columns,
+        source_limit=min(filter(None, (m.source_limit for m in members)), default=None),
         parameters=sum(member.parameters for member in members),
         encoding_parameters=sum(member.encoding_parameters for member in members),
     )
@@ -34,6 +35,7 @@ def facts_at(path: Path) -> ModelFacts:
         sides, settings = modelfiles.sides(path), modelfiles.settings(path)
         facts = modelfiles.facts(path)
     model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
+    table = model.source_limit
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}
     return ModelFacts(
         sum(p.numel() for p in model.parameters()),
@@ -43,6 +45,7 @@ def facts_at(path: Path) -> ModelFacts:
         frozenset(model.columns),
         facts.get("longest_target"),
         sides[1].segmenter,
+        table and table - 1 - (settings.decode.source_language is not None),  # eos, a language
     )
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import BEAM, SAMPLING, Decode
+from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode
 from nmt.data.languages import languages_of
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
@@ -22,7 +22,10 @@ DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what 
 CHILD = "child"  # the label of the run in these reports
 REPORT = "report.json"
 METRICS = ("BLEU", "BLEU-moses", "TER-moses")
-ANY_SEARCH = ("method", "max_length_ratio", "max_length_offset", "mbr")
+ANY_SEARCH = (
+    *("method", "max_length_ratio", "max_length_offset", "mbr", "unknown", "precision"),
+    *(*RESTRICTIONS, *SAMPLING),
+)
 
 
 def report(experiment: Experiment) -> "Report | None":
@@ -63,7 +66,7 @@ def write(report: "Report", run: Path) -> None:
 
 def _search(decode: Decode) -> dict[str, str | int | float]:
     """Search settings that two models share; other keys say how a model reads its input."""
-    keys = [*ANY_SEARCH, *(BEAM if decode.method == "beam" else SAMPLING)]
+    keys = [*ANY_SEARCH, *(BEAM if decode.method == "beam" else ())]
     return {key: getattr(decode, key) for key in keys}
 
 

@@ -146,28 +146,37 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     is_beyond = [length > longest for length in test.lengths or ()]
     if all(is_beyond) or not any(is_beyond):
         return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
-    segmenter = system.facts.segmenter
-    if any(len(pieces_of(segmenter, line)) > decode.max_source for line in test.sources or ()):
-        return f"some sources have more than decode.max_source={decode.max_source} pieces"
+    held, segmenter = system.facts.source_limit, system.facts.segmenter
+    most = decode.max_source if held is None else min(held, decode.max_source)
+    if any(len(pieces_of(segmenter, line)) > most for line in test.sources or ()):
+        what = "all that its encoding holds" if most == held else "decode.max_source"
+        return f"some sources have more than {most} pieces, {what}"
     return ""
 
 
 def scored_references(
     read_test: ReadTest, systems: Sequence[System], options: EvaluationOptions
-) -> list[list[GivenTranslation | None] | None]:
-    """How likely each system's first model finds the references; None of a file."""
+) -> list[list[list[GivenTranslation | None]]]:
+    """How likely each model finds the references: system, run -> lines; no run of a file."""
     columns = read_test.columns
     return [
-        _scored_references(system, read_test, columns[s], options) if s in columns else None
+        [
+            _scored_references(system.label, model, read_test, columns[s], options)
+            for model in (system.models if s in columns else ())
+        ]
         for s, system in enumerate(systems)
     ]
 
 
 def _scored_references(
-    system: System, read_test: ReadTest, columns: Mapping[str, Path], options: EvaluationOptions
+    label: str,
+    model: SystemModel,
+    read_test: ReadTest,
+    columns: Mapping[str, Path],
+    options: EvaluationOptions,
 ) -> list[GivenTranslation | None]:
     """None where a side is too long for the model."""
-    trained = _single(system, options)
+    trained = _single(model, options)
     lines, parallel = read_test.test.sources or [], _columns(trained, columns)
     too_long = Note()
     scored = forced.score(trained, lines, read_test.test.references, parallel, too_long=too_long)
@@ -175,16 +184,16 @@ def _scored_references(
     if too_long.count:
         log.warning(
             "%s: no perplexity where pairs are longer than the encoding holds: %s",
-            system.label,
+            label,
             too_long,
         )
     return references
 
 
-def _single(system: System, options: EvaluationOptions) -> Trained:
-    """A system's first model, which is none of several, as its settings have it translate."""
-    (trained,) = load(system.models[0].paths, options).models
-    return adapted(trained, system.models[0].settings.decode)
+def _single(model: SystemModel, options: EvaluationOptions) -> Trained:
+    """A model, which is no ensemble, as its settings have it translate."""
+    (trained,) = load(model.paths, options).models
+    return adapted(trained, model.settings.decode)
 
 
 def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
@@ -212,7 +221,7 @@ def with_attention(
         if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
             continue
         log.info("observing the attention of %s", system.label)
-        trained = _single(system, options)
+        trained = _single(system.models[0], options)
         for t, test in enumerate(translations):
             columns = _columns(trained, read_tests[t].columns[s])
             tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)

@@ -7,6 +7,8 @@ from typing import Any, NamedTuple
 BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
 SEED = 12345  # of the bootstrap and of the sample of sentences
 TITLE = "Translation by source length"
+LEAST_SAMPLES = 40  # of the bootstrap: with fewer, no interval of 95 % has two ends
+TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
 CACHE = Path("data/translations")  # of models that are no runs; next to the prepared corpora
 
 

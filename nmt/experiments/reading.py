@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from nmt import modelfiles
 from nmt.compare.attention import SAMPLE
 from nmt.compare.report import (
     REFERENCE,
@@ -22,7 +23,7 @@ from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
-from nmt.data.corpus import read_parallel
+from nmt.data.corpus import file_of, read_parallel, read_text
 from nmt.data.languages import languages_of
 from nmt.data.segmenter import pieces_of
 from nmt.decode.sources import LENGTH
@@ -81,7 +82,7 @@ def read(
         if system.file is not None:
             hypotheses[s] = [read_parallel(system.file, references, files.reference)]
         elif system.facts is not None:
-            columns[s] = _columns(system.models[0], system.facts, files, options)
+            columns[s] = _columns(system.models[0], system.facts, sources, options)
             for name in system.facts.columns.intersection(columns[s]):
                 read_parallel(columns[s][name], references, files.reference)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
@@ -134,13 +135,16 @@ def _metrics(
 
 
 def _columns(
-    model: SystemModel, facts: ModelFacts, files: ParallelFiles, options: EvaluationOptions
+    model: SystemModel,
+    facts: ModelFacts,
+    sources: Sequence[str] | None,
+    options: EvaluationOptions,
 ) -> Mapping[str, Path]:
     """The files of integers parallel to the source; UserError where a model wants others."""
     data, columns = model.settings.data, dict(options.columns)
-    if not columns and isinstance(data, Files) and data.columns and files.source is not None:
+    if not columns and isinstance(data, Files) and data.columns and sources is not None:
         known = Path(data.test_source) if data.test_source else None
-        if known and known.is_file() and known.read_bytes() == files.source.read_bytes():
+        if known and file_of(known).is_file() and read_text(known) == sources:
             columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
     forced = model.settings.decode.length == "forced"  # else as long as the references
     absent = missing(facts.columns - ({LENGTH} if forced else set()), columns)
@@ -210,19 +214,19 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
     """The systems as a report has them; warns where a trained length cannot be marked."""
     compared_systems = []
     for s, system in enumerate(systems):
-        model = system.facts
+        facts = system.facts
         of_source = [test for test in tests if test.side == SOURCE]
         limit = next(filter(None, (test.longest_trained[s] for test in of_source)), None)
-        if model:
-            limit = limit if of_source else model.longest
-            _warn_of_missing_marks(system.label, model, [(t, t.longest_trained[s]) for t in tests])
+        if facts:
+            limit = limit if of_source else facts.longest
+            _warn_of_missing_marks(system.label, facts, [(t, t.longest_trained[s]) for t in tests])
         runs = [
-            trained_run(str(trained.run), trained.settings.seed, _metrics_of(trained.run))
-            for trained in system.models
-            if trained.run
+            trained_run(str(model.run), model.settings.seed, _metrics_of(model, model.run))
+            for model in system.models
+            if model.run
         ]
-        parameters = model and model.parameters
-        of_encodings = model and model.encoding_parameters
+        parameters = facts and facts.parameters
+        of_encodings = facts and facts.encoding_parameters
         compared_systems.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
     return compared_systems
 
@@ -244,11 +248,14 @@ def _warn_of_missing_marks(
             log.warning("%s: its longest target in training is not known, and not marked", label)
 
 
-def _metrics_of(run: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl, as far as they can be read."""
+def _metrics_of(model: SystemModel, run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl, as far as they can be read; of a checkpoint, up to it."""
     lines, remark = read_metrics(run / METRICS)
     if remark:
         log.warning("%s: %s; left out of the report", run / METRICS, remark)
+    if model.fingerprint is None:
+        last = modelfiles.facts(model.paths[0])["step"]
+        lines = [line for line in lines if line["step"] <= last]
     return lines
 
 

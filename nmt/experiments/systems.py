@@ -64,6 +64,7 @@ class ModelFacts(NamedTuple):
     columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
     target_longest: int | None  # longest target in training, likewise
     target_segmenter: Segmenter
+    source_limit: int | None = None  # pieces of the longest source that it holds; None: any
 
     def of(self, side: str) -> tuple[Segmenter, int | None]:
         """The segmenter of the sources, or of the references, and the longest in training."""
@@ -247,4 +248,16 @@ def _config(run: SystemModel) -> dict[str, Any]:
     values = {
         k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
     }
-    return {"order": list(run.settings.encoding), "corpus": run.fingerprint, **values}
+    start = run.settings.trainer.init_from
+    return {
+        "order": list(run.settings.encoding),
+        "corpus": run.fingerprint,
+        "parent": None if start is None else _parent(Path(start)),
+        **values,
+    }
+
+
+def _parent(start: Path) -> str:
+    """The name of a run that another goes on from, less its seed."""
+    run = start.parent.parent if start.parent.name == "checkpoints" else start
+    return SEEDED.sub("", run.name)

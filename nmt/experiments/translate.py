@@ -158,6 +158,7 @@ def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
 def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
     """The lines of one translation."""
     from nmt.data.progress import shown
+    from nmt.decode.translator import RefusedLinesError
     from nmt.machine.memory import keep_memory
 
     keep_memory()
@@ -169,4 +170,10 @@ def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: boo
     with closing(translator.translate(lines, 1, streams, read_ahead=True)) as translated:
         ones = [1] * len(lines)
         found = translated if quiet else shown(translated, translation.label, ones)
-        return [best[0].text for best in found]
+        texts = list[str]()
+        try:
+            for best, *_ in found:
+                texts.append(best.text)
+        except RefusedLinesError as error:  # after the last line; these are empty, and count so
+            log.warning("%s: %s", translation.label, error)
+        return texts

@@ -83,7 +83,7 @@ def arrived(systems: Sequence[SeededSystem], place: int, k: int) -> list[Share]:
 def last_left_out(system: SeededSystem, k: int) -> float:
     """In which share of the lines the last of k parts was left out, of those that tell."""
     tables = np.concatenate(system.tables(f"joined{k}", "parts"))
-    left_out = tables[:, k - 1, 3]
+    left_out = tables[tables[:, k - 1].any(axis=1), k - 1, 3]  # of lines that have so many parts
     return float((left_out == 1).sum() / (left_out >= 0).sum())
 
 

@@ -79,8 +79,8 @@ def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict
     pieces = [len(pieces_of(system.facts.target_segmenter, line)) for line in test.references]
     tables["reference"] = np.array(pieces)
     tables["repeats"] = np.array([repeats_of(line) for line in outputs])
-    (references,) = models.scored_references(read, [system], OPTIONS)
-    scored = [score for score in references or () if score]
+    ((references,),) = models.scored_references(read, [system], OPTIONS)
+    scored = [score for score in references if score]
     assert len(scored) == len(outputs), "no encoding of the plan has a longest text"
     tables["likelihood"] = np.array([(s.log_prob, s.length) for s in scored])
     if files.name != WHOLE:

@@ -146,6 +146,7 @@ WRONG = {
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
     "no model to diagnose": (("decode.alpha=1", "--source", "src", "--diagnose"), 2, "no system"),
     "no model": (("a.txt", "decode.alpha=1", "--reference", "ref"), 2, "is a model; leave it out"),
+    "unseen": (("a.txt", "--reference", "ref", "--rank", "--lost"), 2, "--rank does not show it"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "no text": (("a.txt", "--reference", "ref", "--lengths", "model"), 2, "add --source SRC"),
     "perplexity": (("a.txt", "--reference", "ref", "--perplexity"), 2, "--perplexity: none of"),

@@ -16,6 +16,7 @@ def compared(
     seeds: tuple[float, ...] = (0.0,),
     few: bool = False,
     metric: int = 0,
+    longest: int | None = 50,
 ) -> str:
     """The words of a conclusion; scores by system: mean, low, high, p."""
     cells = []
@@ -30,7 +31,7 @@ def compared(
     rows = [BucketScores("over 50", 51, None, 400, few, cells)]
     rows.append(BucketScores("all", 0, None, 400, few, [replace(c, beyond=False) for c in cells]))
     test = ScoredTest("news", "", "words", 80, [METRICS[metric]], rows)
-    systems = [ComparedSystem(label, 50, 1, 0) for label in ("base", "mid", "new")]
+    systems = [ComparedSystem(label, longest, 1, 0) for label in ("base", "mid", "new")]
     made = replace(empty(), systems=systems, tests=[test])
     page = environment().get_template("summary.html").render(report=made)
     return " ".join(html.unescape(re.sub("<[^>]+>", "", page)).split())
@@ -59,6 +60,11 @@ def test_a_table_decides_on_the_metric() -> None:
     table = replace(made.tables[1], metrics=["TER", "BLEU"])
     page = environment().get_template("summary.html").render(report=replace(made, tables=[table]))
     assert "has the lowest TER" in page and "has the highest BLEU" in page  # of the other test
+
+
+def test_what_is_not_known_is_not_said() -> None:
+    said = compared(APART, beyond=False, longest=None)
+    assert "On all pairs of news, new has the" in said and "seed" not in said.split("Tested")[0]
 
 
 def test_all_pairs_where_nothing_is_beyond_the_training() -> None:

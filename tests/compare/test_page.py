@@ -314,6 +314,10 @@ def test_limits_that_lie_close_are_numbered_once() -> None:
         numbers[second] = [label.text for label in chart.labels if label.text.isdigit()]
     assert [n for n in numbers[160] if n in ("75", "160")] == ["75", "160"]
     assert "76" not in numbers[76] and "75" in numbers[76]
+    limits = [Limit(75, [0], 1.3), Limit(200, [1], None)]  # longer than all of this text
+    chart = by_length("x", Bands(rows, "words", limits), series)
+    assert "75" in [label.text for label in chart.labels]  # whose, the note below says
+    assert "beyond" not in [stroke.kind for stroke in chart.strokes]
 
 
 def test_an_infinite_perplexity_breaks_no_chart() -> None:

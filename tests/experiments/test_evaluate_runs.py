@@ -1,6 +1,7 @@
 """nmt-evaluate of runs: which are one system, what is refused, and the whole on tiny models."""
 
 import json
+import math
 import re
 import shutil
 from collections.abc import Iterator, Sequence
@@ -188,6 +189,7 @@ WRONG = {  # words, exit code, what is said
     "label": ("a={good} a={root}/relative_seed1 {test}", 2, "a: "),
     "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
     "lost": ("{reference} {test} --lost", 2, "--lost: none of the systems"),
+    "moses": ("{good} {test} --metric BLEU-moses --target-language zh", 2, "there is none for"),
 }
 
 
@@ -241,6 +243,55 @@ def test_the_same_from_python(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_p
     perplexities = [cell.perplexity for cell in report.tests[0].rows[-1].cells]
     assert all(value and value > 1 for value in perplexities)
     assert "perplexity of the references" in text.render(report)
+
+
+def test_perplexity_is_the_mean_over_seeds(made: Made) -> None:
+    names = made.runs("absolute-seed1", "absolute-seed2")
+    (system,) = systems_of(names)
+    files = ParallelFiles("t", "", made.source, made.reference)
+    options = EvaluationOptions(samples=40, device="cpu", perplexity=True)
+    found = evaluate([system], [files], options).tests[0].rows[-1].cells[0].perplexity
+    source, reference = (p.read_text().split("\n")[:-1] for p in (made.source, made.reference))
+    scored = [nmt.score(nmt.load(name), source, reference) for name in names]
+    each = [math.exp(-sum(s.log_prob for s in of) / sum(s.length for s in of)) for of in scored]
+    assert found == pytest.approx(sum(each) / 2) and each[0] != each[1]
+
+
+def test_a_checkpoint_has_the_training_up_to_it(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint = next((made.root / "absolute-seed1/checkpoints").iterdir())
+    for path, last in ((made.root / "absolute-seed1", 4), (checkpoint, 2)):
+        (system,) = systems_of([str(path)])
+        (model,) = system.models
+        assert model.run is not None
+        monkeypatch.setattr("nmt.modelfiles.facts", lambda path: {"step": 2})
+        assert max(line["step"] for line in reading._metrics_of(model, model.run)) == last
+        monkeypatch.undo()
+
+
+def test_a_line_that_is_refused_counts_as_an_empty_translation(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("absolute-seed1"), *made.test(), "--samples", "40", "--device", "cpu"]
+    assert command.main([*words, "decode.too_long=refuse", "decode.max_source=15"]) == 0
+    out, err = capsys.readouterr()
+    assert "absolute: " in err and "left empty" in err and "toy, 20 pairs" in out
+
+
+def test_what_python_gives_is_checked_before_the_first_job(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translations, "_translated", None)
+    runs = {"a": made.root / "absolute-seed1"}
+    for wrong, said in (
+        ({"samples": 3}, "samples=3: give 40 or more"),
+        ({"tokenize": "13b"}, "tokenize=13b: choose from 13a"),
+        ({"metrics": ["bleu"]}, "metrics: no metric 'bleu'; choose from BLEU"),
+    ):
+        options = EvaluationOptions(device="cpu")._replace(**wrong)
+        with pytest.raises(UserError, match=re.escape(said)):
+            nmt.evaluate(runs, made.reference, made.source, options)
 
 
 def test_why_text_is_lost_is_found_by_forced_lengths(
@@ -309,11 +360,15 @@ def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch)
         unlike = test._replace(longest_trained=[longest])
         assert models._why_not_divided(system, unlike, 0) == reason
     for changes, reason in (
-        ({"max_source": 5}, "some sources have more than decode.max_source=5 pieces"),
+        ({"max_source": 5}, "some sources have more than 5 pieces, decode.max_source"),
         ({"split": "auto"}, "decode.split=auto does not go with lengths of whole lines"),
     ):
         other = models.with_search_settings(run, changes)
         assert models._why_not_divided(other, test, 0) == reason
+    assert system.facts is not None
+    short = system._replace(facts=system.facts._replace(source_limit=6))
+    reason = "some sources have more than 6 pieces, all that its encoding holds"
+    assert models._why_not_divided(short, test, 0) == reason
     monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
     assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
 
@@ -334,6 +389,11 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
     assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
     assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
     one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
+    settings = two.models[0].settings
+    for start, same in (("x/p-seed2", True), ("x/p-seed1/checkpoints/step-1", True), ("q", False)):
+        starts = [replace(settings.trainer, init_from=path) for path in ("y/p-seed1", start)]
+        children = [two.models[0]._replace(settings=replace(settings, trainer=t)) for t in starts]
+        assert (systems._config(children[0]) == systems._config(children[1])) == same
     other = System("b", [two.models[0]._replace(fingerprint="another")])
     pair = systems.group_by_config([(None, one), (None, other)])
     assert [system.label for system in pair] == ["absolute", "b"]

@@ -114,10 +114,10 @@ def by_length(
 def _limits(
     bands: Bands, band: float, right: float, bottom: float
 ) -> tuple[list[Stroke], list[Label]]:
-    """A dashed line where sources get longer than any in training; a wash beyond the last."""
+    """A dashed line where sources get longer than any in training; a wash beyond all of them."""
     known = [(LEFT + band * m.place, m.length) for m in bands.limits if m.place is not None]
     strokes, labels = list[Stroke](), list[Label]()
-    if known:
+    if known and len(known) == len(bands.limits):
         x = max(x for x, _ in known)
         strokes.append(Stroke(f"M{x:.1f} {TOP:g}H{right:g}V{bottom:g}H{x:.1f}z", "beyond"))
     written = -LABEL
@@ -126,7 +126,7 @@ def _limits(
         if x - written < LABEL:
             continue  # two numbers would overlap; the note below the charts has both
         written = x
-        text = f"trained to {length}" if len(known) == 1 else str(length)
+        text = f"trained to {length}" if len(bands.limits) == 1 else str(length)
         side = "end" if x > right - 60 else "middle"
         labels.append(Label(text, round(x, 1), TOP - 7, side))
     return strokes, labels
