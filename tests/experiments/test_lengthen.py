@@ -30,7 +30,8 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy = [*TRAINER, *TOY, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
-    assert train([*TINY, *toy, "trainer.max_steps=2", "name=parent", "decode.alpha=0.5"]) == 0
+    search = ["decode.alpha=0.5", "decode.no_repeat_ngram=3", "decode.unknown=allow"]
+    assert train([*TINY, *toy, *search, "trainer.max_steps=2", "name=parent"]) == 0
     parent = modeldir.load(tmp_path / "parent")
     command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative"]
     command += [*TRAINER, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
