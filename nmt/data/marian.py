@@ -5,10 +5,8 @@ itself, which SentencePiece never sees (MarianTokenizer.remove_language_code of 
 """
 
 import re
+from functools import cached_property
 
-from sentencepiece import SentencePieceProcessor
-
-from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS, Vocabulary
 
@@ -16,7 +14,7 @@ CODE = re.compile(">>.*?<<")
 
 
 class MarianSegmenter(Unigram):
-    """Pieces of a SentencePiece model of another toolkit, after the code of a language."""
+    """Pieces of the SentencePiece model of a Marian model, after the code of a language."""
 
     kind = "marian"
 
@@ -25,19 +23,10 @@ class MarianSegmenter(Unigram):
         code = CODE.match(words)
         return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
 
-    def _joined(self, pieces: list[str]) -> str:
-        """Join pieces as the model itself does: bytes become characters."""
-        return self._processor.decode(pieces)
-
-
-def segmenter_of(tokenizer: Tokenizer, model: bytes) -> Unigram:
-    """The segmenter of any SentencePiece model; RuntimeError where it is none.
-
-    Pieces of single bytes become characters only where the model itself joins them.
-    """
-    processor = SentencePieceProcessor(model_proto=model)
-    has_bytes = any(map(processor.is_byte, range(len(processor))))
-    return (MarianSegmenter if has_bytes else Unigram)(tokenizer, model)
+    @cached_property
+    def joins(self) -> bool:
+        """True: MarianTokenizer leaves it to the model."""
+        return True
 
 
 def language_codes(vocabulary: Vocabulary) -> dict[str, int]:

@@ -5,10 +5,10 @@ from pathlib import Path
 from nmt import config
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
-from nmt.data.marian import segmenter_of
 from nmt.data.protection import tokenizers_of
 from nmt.data.side import Side, Sides
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 
 VERSION = (
@@ -41,7 +41,7 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
 
 def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
     try:
-        segmenter = segmenter_of(tokenizer, path.read_bytes())
+        segmenter = Unigram(tokenizer, path.read_bytes())
     except OSError as error:
         raise UserError(f"{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
     except RuntimeError:

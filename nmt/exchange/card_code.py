@@ -102,7 +102,7 @@ def program(
         bpe=isinstance(source, Bpe),
         target_bpe=isinstance(target, Bpe),
         languages=isinstance(source, MarianSegmenter),  # the first word of a line names one
-        joins=isinstance(target, MarianSegmenter),  # by its SentencePiece model
+        joins=isinstance(target, Unigram) and target.joins,  # by its SentencePiece model
         invisible=INVISIBLE.pattern,
         control=CONTROL.pattern,
         code=CODE.pattern,

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 
 from nmt import build, foreign, preflight
-from nmt.data.marian import segmenter_of
 from nmt.data.side import Side
+from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
@@ -108,4 +108,4 @@ def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
             "pieces; put the SentencePiece model of that side there",
             Exit.DATA,
         )
-    return Side(sentencepiece(segmenter_of, model, UNNAMED), pieces)
+    return Side(sentencepiece(Unigram, model, UNNAMED), pieces)

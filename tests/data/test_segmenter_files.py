@@ -15,6 +15,7 @@ from nmt import config, corpus, modeldir
 from nmt.data.prepare import prepare
 from nmt.data.segmenter_files import sides_of_files
 from nmt.data.side import Side
+from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 from tests.data import test_prepare
 from tests.training import tiny
@@ -76,6 +77,16 @@ def test_pieces_are_those_of_the_sentencepiece_model(
     for line in LINES:
         assert pieces_of(side, line) == processor.encode(line, out_type=str)
         assert side.text(side.ids(line)) == " ".join(line.split())
+
+
+def test_bytes_become_characters_and_what_looks_like_a_language_is_text(tmp_path: Path) -> None:
+    options = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
+    path = spm_model(tmp_path / "spm.model", model_type="bpe", **options)
+    side, _ = sides_of_files(test_prepare.corpus(tmp_path), spm(path))
+    again = Side.from_json(side.to_json())
+    for line in (">>Größe<< und \u2713", ">> Straße <<"):
+        assert UNK not in side.ids(line) and side.text(side.ids(line)) == line
+        assert again.ids(line) == side.ids(line) and again.text(side.ids(line)) == line
 
 
 @pytest.mark.parametrize("minimum", [0, 20])

@@ -4,7 +4,7 @@ import base64
 import binascii
 import io
 from collections.abc import Iterable, Sequence
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby
 from typing import Any
 
@@ -77,8 +77,15 @@ class Unigram:
             joined.append((" ".join if is_symbol else self._joined)(list(group)))
         return self.tokenizer.text(" ".join(joined))
 
+    @cached_property
+    def joins(self) -> bool:
+        """Whether the model itself joins pieces: it alone makes characters of single bytes."""
+        return any(map(self._processor.is_byte, range(len(self._processor))))
+
     def _joined(self, pieces: list[str]) -> str:
         """Join pieces none of which is a symbol."""
+        if self.joins:
+            return self._processor.decode(pieces)
         return "".join(pieces).replace(SPACE, " ")
 
     def to_json(self) -> dict[str, Any]:
