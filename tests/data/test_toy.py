@@ -301,6 +301,14 @@ def test_too_many_short_sentences_are_refused() -> None:
         pairs(1, 3, 3, seed=2, avoid=Everything())
 
 
+@pytest.mark.parametrize(("source", "target"), [("en", "de"), ("en", "en"), ("x", "x")])
+def test_other_languages_are_refused(source: str, target: str, tmp_path: Path) -> None:
+    other = corpus(source_language=source, target_language=target)
+    with pytest.raises(UserError, match="the embedded grammar translates German to English"):
+        write_toy(other, tmp_path)
+    assert not [*tmp_path.iterdir()]
+
+
 @pytest.mark.parametrize("lengths", [(2, 9), (9, 8)])
 def test_impossible_lengths_are_refused(lengths: tuple[int, int]) -> None:
     with pytest.raises(UserError, match="choose lengths from 3 up"):

@@ -84,8 +84,15 @@ def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
     """Write train, dev and test text into a directory; returns paths by train_source and so on.
 
     Each source has its columns, at train_heads and so on. No source sentence of one part occurs
-    in another. Raises UserError for impossible sizes.
+    in another. Raises UserError for impossible sizes, and languages that the grammar has not.
     """
+    languages = {"source": data.source_language, "target": data.target_language}
+    named = " ".join(f"data.{side}_language={code}" for side, code in languages.items())
+    if languages["source"] in ("en", languages["target"]) or languages["target"] == "de":
+        raise UserError(
+            f"{named}: the embedded grammar translates German to English; leave both out, or train "
+            "on text of yours: data=files"
+        )
     seed = data.corpus_seed
     train = (data.train_shortest, data.train_longest)
     drawn = {"test": pairs(data.test_pairs, data.test_shortest, data.test_longest, f"test {seed}")}
@@ -94,7 +101,6 @@ def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
     seen |= {source for source, _ in drawn["dev"]}
     drawn["train"] = pairs(data.train_pairs, *train, f"train {seed}", seen)
     paths: dict[str, Path] = {}
-    languages = {"source": data.source_language, "target": data.target_language}
     for part, lines in drawn.items():
         for i, (side, language) in enumerate(languages.items()):
             path = paths[f"{part}_{side}"] = directory / f"{part}.{language}"
