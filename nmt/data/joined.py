@@ -108,9 +108,10 @@ def write(
         plain[side] = [line[i] for line in joined.parts]
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        if record.exists() and _read(record) is None:
+        if record.exists() and not _is_record(record):
             raise UserError(
-                f"{record}: not the record of a test set; choose another name", Exit.CANT_CREATE
+                f"{record}: not the record of a test set; choose another name, or move it away",
+                Exit.CANT_CREATE,
             )
         inputs = {Path(i["path"]).resolve() for i in about.get("inputs", ())}
         for path in paths:
@@ -206,18 +207,30 @@ def _record(source: Path) -> tuple[Path, dict[str, Any] | None]:
     return where, _read(where) if where.is_file() else None
 
 
+def _any_format(where: Path) -> dict[str, Any] | None:
+    """Read a record; None for other JSON. UserError (65): damaged."""
+    record = manifest.parse(where.read_bytes(), where)
+    return record if isinstance(record, dict) and record.get("kind") == KIND else None
+
+
 def _read(where: Path) -> dict[str, Any] | None:
     """Read a record; None for other JSON. UserError (65): damaged, or of another format."""
-    record = manifest.parse(where.read_bytes(), where)
-    if not isinstance(record, dict) or record.get("kind") != KIND:
-        return None
-    if record.get("format") != FORMAT:
+    record = _any_format(where)
+    if record is not None and record.get("format") != FORMAT:
         raise UserError(
             f"{where}: format {record.get('format')!r}, written by nmt {record.get('nmt')}; "
             f"this version reads {FORMAT}; make the set again",
             Exit.DATA,
         )
     return record
+
+
+def _is_record(where: Path) -> bool:
+    """Whether a file is a record, of whatever format: any may be made again."""
+    try:
+        return _any_format(where) is not None
+    except UserError:
+        return False
 
 
 def _sentences(path: Path, where: Path, record: dict[str, Any], side: str) -> list[list[str]]:

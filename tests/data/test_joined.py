@@ -185,6 +185,16 @@ def test_a_damaged_record_is_refused(tmp_path: Path) -> None:
         parts_of(source, reference)
 
 
+@pytest.mark.parametrize("change", [{"format": 1}, {"source": None}])
+def test_a_record_that_cannot_be_read_is_made_again(change: dict[str, Any], tmp_path: Path) -> None:
+    source, reference = made(tmp_path, k=3)
+    where = tmp_path / "set.json"
+    where.write_text(json.dumps(json.loads(where.read_bytes()) | change))
+    with pytest.raises(UserError, match="make the set again"):
+        parts_of(source, reference)
+    assert parts_of(*made(tmp_path)) == join(DE, EN, 2).parts
+
+
 def killed_after(writes: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The writer dies instead of giving one more file its name."""
     rename = os.replace
@@ -233,9 +243,10 @@ def test_a_line_that_would_read_back_otherwise(tmp_path: Path, bad: str) -> None
     assert not list(tmp_path.iterdir())
 
 
-def test_other_files_are_left_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("text", ['{"name": "my package"}', "[]", "no JSON"])
+def test_other_files_are_left_alone(text: str, tmp_path: Path) -> None:
     other = tmp_path / "set.json"
-    other.write_text('{"name": "my package"}')
+    other.write_text(text)
     with pytest.raises(UserError, match=r"set\.json: not the record of a test set") as caught:
         made(tmp_path)
     assert caught.value.code == Exit.CANT_CREATE
