@@ -45,6 +45,11 @@ def piece_list(value: Any, where: str) -> list[str]:
     return value
 
 
+def is_piece(text: str) -> bool:
+    """Whether a text may be a piece: none of normalised text has white space or what is unseen."""
+    return text.split() == [text] and visible(text) == text
+
+
 def damaged(where: str, problem: str) -> UserError:
     """Make the error for damaged data at `where`."""
     return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nmt import config
+from nmt.data import json_values
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.protection import tokenizers_of
@@ -60,9 +61,9 @@ def _merges(path: Path) -> list[str]:
             Exit.DATA,
         )
     for number, merge in enumerate(merges, start=2):
-        if len(merge.split(" ")) != 2 or len(merge.split()) != 2:
+        if merge.count(" ") != 1 or not all(merge.split(" ")):
             raise UserError(f"{path}:{number}: expected two symbols and a space", Exit.DATA)
-    return merges
+    return [merge for merge in merges if all(map(json_values.is_piece, merge.split(" ")))]
 
 
 def _pieces(path: Path, min_frequency: int) -> list[str]:
@@ -81,4 +82,5 @@ def _pieces(path: Path, min_frequency: int) -> list[str]:
                 f"{path}:{number}: has no count; set segmenter.min_frequency=0", Exit.DATA
             )
         pieces[piece] = int(count or 0)
-    return [piece for piece, count in pieces.items() if count >= min_frequency]
+    frequent = (piece for piece, count in pieces.items() if count >= min_frequency)
+    return [*filter(json_values.is_piece, frequent)]

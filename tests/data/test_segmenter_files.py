@@ -103,6 +103,23 @@ def test_pieces_are_those_of_subword_nmt(minimum: int, tmp_path: Path) -> None:
         assert pieces_of(side, line) == expected
 
 
+def test_pieces_that_no_normalised_text_has_are_left_out(tmp_path: Path) -> None:
+    data = test_prepare.corpus(tmp_path)
+    codes, vocabulary = codes_and_vocabulary(tmp_path)
+    known, _ = sides_of_files(data, bpe(codes, vocabulary))
+    for path, lines in (codes, "\xa0 %</w>\na \u200f\n"), (vocabulary, "\u200f@@ 5\n\xa0@@ 5\n"):
+        path.write_text(path.read_text(encoding="utf-8") + lines, encoding="utf-8")
+    sides = sides_of_files(data, bpe(codes, vocabulary))
+    assert sides[0].to_json() == known.to_json()
+    assert prepare(data, bpe(codes, vocabulary), sides).source.to_json() == known.to_json()
+    symbols = ["\u200f", "a\u2028b", "Haus"]
+    more: dict[str, Any] = {"model_type": "unigram", "vocab_size": 40}
+    path = spm_model(tmp_path / "spm.model", user_defined_symbols=symbols, **more)
+    sides = sides_of_files(data, spm(path))
+    made = prepare(data, spm(path), sides)
+    assert {*symbols} & {*made.source.vocabulary.to_json()} == {"Haus"}
+
+
 def test_a_corpus_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
     path, other = tmp_path / "spm.model", tmp_path / "elsewhere.model"
     spm_model(path, model_type="unigram", vocab_size=36)

@@ -32,7 +32,8 @@ class Unigram:
         """All pieces of the model, without those that no text has: symbols, and unused ones."""
         p = self._processor
         excluded = (p.is_control, p.is_unknown, p.is_unused)
-        return [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
+        pieces = [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
+        return [*filter(json_values.is_piece, pieces)]
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""
