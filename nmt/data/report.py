@@ -13,8 +13,12 @@ from nmt import config
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
 NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no tokens known
-OUTCOMES = ("kept", "empty side", "too long", "too many bytes", "invalid UTF-8", "unlike lengths")
-KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE = range(len(OUTCOMES))
+HELD_OUT = "held out"  # as development text: not lost
+OUTCOMES = (
+    *("kept", "empty side", "too long", "too many bytes", "invalid UTF-8", "unlike lengths"),
+    HELD_OUT,
+)
+KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE, HELD = range(len(OUTCOMES))
 MEASURES = ("pairs", "source_tokens", "target_tokens")
 
 MUCH_DROPPED = 0.5  # a share of the pairs to warn of
@@ -87,11 +91,15 @@ def log_remarks(report: Mapping[str, Any]) -> None:
     for split in ("train", "dev"):
         pairs, kept = (report[split][name]["pairs"] for name in ("total", "kept"))
         dropped = Counter({why: c["pairs"] for why, c in report[split]["dropped"].items()})
+        held = dropped.pop(HELD_OUT, 0)
+        pairs -= held
         shares = {why: count / pairs for why, count in dropped.most_common() if count}
         unknown = report[split]["unknown_share"]
         line = f"{split} text: {kept:,} of {pairs:,} pairs kept"
         if shares:
             line += f"; dropped: {_listed(shares)}"
+        if held:
+            line += f"; {HELD_OUT}: {held:,}"
         if split == "dev":
             line += f"; unknown pieces: {_listed(unknown)}"
         log.info("%s", line)

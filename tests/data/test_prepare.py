@@ -124,6 +124,7 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
         "too many bytes": 1,
         "invalid UTF-8": 1,
         "unlike lengths": 0,
+        "held out": 0,
     }
     assert prepared.train.lines.tolist() == [*range(1, 41), 46]
     assert train["text"] == {

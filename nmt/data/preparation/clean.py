@@ -14,7 +14,7 @@ import numpy as np
 from nmt.data.corpus import RawLine, decoded, raw_lines
 from nmt.data.preparation.scan import Chunk
 from nmt.data.protection import Protection
-from nmt.data.report import INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
+from nmt.data.report import HELD, INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
 from nmt.data.store import LINES, SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
@@ -61,6 +61,9 @@ class Cleaning(NamedTuple):
         protection = Protection(_tokenizer(*self.tokenizers[0]))
         files = [raw_lines(lines, first=chunk.numbers[0] == 1) for lines in chunk.lines]
         for number, source, target, *integers in zip(chunk.numbers, *files, strict=True):
+            if number in chunk.held:
+                tally[NOT_SEGMENTED, HELD, 0] += 1
+                continue
             pair = (source, target)
             for line, noted in zip(pair, changes, strict=True):
                 _note(line, noted)

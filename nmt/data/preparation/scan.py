@@ -56,6 +56,7 @@ class Chunk(NamedTuple):
     number: int
     numbers: Sequence[int]  # of its lines in their files, from 1
     lines: tuple[list[bytes], ...]  # of each file, with their line ends
+    held: frozenset[int] = frozenset()  # numbers of those that are empty, since they are held out
 
     def pairs(self) -> Iterator[Pair]:
         """Yield the pairs as they are compared: without line ends and byte order marks."""
@@ -107,8 +108,10 @@ class ParallelText(NamedTuple):
                 first = number * CHUNK + 1
                 chunk = Chunk(number, range(first, first + size), lines)
                 if self.held:
-                    read = ((b"", b"") if pair in self.held else pair for pair in chunk.pairs())
-                    chunk = chunk._replace(lines=_as_lines(read))
+                    read = dict(zip(chunk.numbers, chunk.pairs(), strict=True))
+                    held = frozenset(row for row, pair in read.items() if pair in self.held)
+                    lines = _as_lines((read | dict.fromkeys(held, (b"", b""))).values())
+                    chunk = chunk._replace(lines=lines, held=held)
                 yield chunk
 
 

@@ -11,6 +11,7 @@ from backports import zstd
 from nmt.config import Files
 from nmt.data.corpus import side_file
 from nmt.data.prepare import fingerprint, prepare
+from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from tests.composing import settings_of
 
@@ -73,6 +74,18 @@ def test_it_is_prepared_as_any_corpus_once(tmp_path: Path) -> None:
     assert prepare(data, segmenter).path == prepared.path
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamp
     assert fingerprint(replace(data, dev_lines=5), segmenter) != prepared.facts["fingerprint"]
+
+
+def test_what_is_held_out_is_not_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    data = corpus(tmp_path, 20, dev_lines=10)
+    for path, extra in (data.train_source, "\n"), (data.train_target, "alone\n"):
+        with Path(path).open("a") as file:
+            file.write(extra)
+    with caplog.at_level("INFO"):
+        log_remarks(prepare(data, settings_of().segmenter).report)
+    said = "train text: 10 of 11 pairs kept; dropped: empty side 9.1 %; held out: 10"
+    assert said in caplog.messages
+    assert not [each for each in caplog.messages if "are dropped" in each]
 
 
 def test_too_many_lines_are_refused_and_absent_text_names_the_key(tmp_path: Path) -> None:
