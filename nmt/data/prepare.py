@@ -16,6 +16,7 @@ from nmt.data.protection import read_patterns
 from nmt.data.report import log_corpus
 from nmt.data.side import Side, Sides
 from nmt.data.store import SIDES, PairStore, write_json
+from nmt.data.subword_sampling import samplers
 from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
@@ -79,7 +80,9 @@ def prepare(
 
 
 def _check_sides(data: config.Data, sides: Sides | None) -> None:
-    """Raise UserError (2) for a symbol or a pattern that the segmenters that there are lack."""
+    """Raise UserError (2) for what the segmenters that there are lack: symbols, ways to sample."""
+    if sides is not None:
+        samplers(data, sides)
     patterns = read_patterns(data.protected)
     for side in sides or ():
         if patterns and patterns != list(side.segmenter.tokenizer.protected):

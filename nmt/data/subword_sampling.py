@@ -65,20 +65,30 @@ def sampled_text(
     `ranks`: how many trainings share the cores. Raises UserError for a segmenter that cannot sample
     so.
     """
-    if not data.bpe_dropout and data.subword_alpha is None:
+    if not (of_sides := samplers(data, sides)):
         return None
-    samplers = [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
     joining = joining_of(data)
     limits = data.max_length, data.max_length if joining is None else joining.max_length
     # two at least, unless fewer are wanted: with one, training would wait for each block
     workers = data.workers // ranks if data.workers else max(2, cores() // ranks)
     workers = workers if len(store) > BLOCK else 1
-    return SampledText(store, RandomSegmentation(samplers, seed), limits, workers)
+    return SampledText(store, RandomSegmentation(of_sides, seed), limits, workers)
+
+
+def samplers(data: config.Data, sides: Sides) -> list[Sampler]:
+    """Return those of both sides, or none where the text keeps its own segmentation.
+
+    Raises UserError for a segmenter that cannot sample so.
+    """
+    if not data.bpe_dropout and data.subword_alpha is None:
+        return []
+    return [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
 
 
 def _sampler(data: config.Data, name: str, side: Side) -> Sampler:
-    """Return that of a side; UserError for a segmenter that cannot sample so."""
     segmenter, vocabulary = side.segmenter, side.vocabulary
+    if why := refusal(data, segmenter.kind):
+        raise UserError(why)
     if isinstance(segmenter, Bpe):
         return BpeDropout(segmenter, vocabulary, data.bpe_dropout)
     assert isinstance(segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"

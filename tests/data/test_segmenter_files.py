@@ -154,6 +154,31 @@ def test_a_run_goes_on_without_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "more", "message"),
+    [
+        ({"model_type": "bpe"}, {"subword_alpha": 0.1}, "source: its .* is no unigram model"),
+        ({"model_type": "unigram"}, {"bpe_dropout": 0.1}, "segmenter.kind=unigram has none"),
+    ],
+    ids=str,
+)
+def test_a_segmenter_that_cannot_sample_is_refused_before_text_is_read(
+    options: dict[str, Any],
+    more: dict[str, Any],
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = spm_model(tmp_path / "spm.model", vocab_size=36, **options)
+    monkeypatch.setattr("nmt.data.preparation.scan.scan_files", lambda _: pytest.fail("read"))
+    settings = replace(
+        tiny.settings(), data=test_prepare.corpus(tmp_path, **more), segmenter=spm(path)
+    )
+    with pytest.raises(UserError, match=message) as error:
+        corpus.prepare(settings)
+    assert error.value.code == Exit.USAGE
+
+
+@pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("codes", "a b\n", r"codes:1: expected '#version: 0.2'"),
