@@ -30,7 +30,7 @@ def corpus(job: RecipeJob) -> Stage:
     members = [[c.id, c.pairs, c.columns] for c in job.corpora]
 
     def inputs() -> dict[str, Any]:
-        archives = list(Stamp(job, "download").outputs().values())
+        archives = list(Stamp(job, "download").outputs(download(job)).values())
         return {"archives": archives, "members": members, "languages": job.lock.languages}
 
     text = [corpus.text for corpus in job.corpora]  # each is extracted, then added to the whole
@@ -90,7 +90,7 @@ def _archive(job: RecipeJob, corpus: PinnedCorpus, folder: Path) -> Path:
 
 def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
     """Write train.*, and its counts."""
-    archives = Stamp(job, "download").outputs()
+    archives = Stamp(job, "download").outputs(download(job))
     finals = [job.root / f"train.{code}" for code in job.lock.languages]
     folder = atomic.temporary_of(job.root / "text")
     folder.mkdir()

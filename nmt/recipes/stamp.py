@@ -60,19 +60,23 @@ class Stamp:
             except UserError as error:
                 log.warning("%s; the stage %s begins anew", error, name)
 
-    def outputs(self) -> dict[str, str]:
+    def outputs(self, stage: Stage) -> dict[str, str]:
         """Names below the root, with SHA-256; UserError (66) if the stage must run first."""
         if why := self._problem():
             raise UserError(f"{why}; the stage {self._name} makes it", Exit.NO_INPUT)
+        if self._changed(stage):
+            raise UserError(
+                f"{self._path}: the stage {self._name} ran with other options, or another lock "
+                "file; run it with these",
+                Exit.NO_INPUT,
+            )
         return {name: file["sha256"] for name, file in self._record["outputs"].items()}
 
     def reason_to_run(self, stage: Stage) -> str:
         """Why a stage must run; empty if inputs and outputs are as they were."""
-        inputs = _plain(stage.inputs())
+        changed = self._changed(stage)
         if not self._record:
             return "not done yet"
-        before = self._record["inputs"]
-        changed = [key for key, value in inputs.items() if before.get(key) != value]
         return f"other {', '.join(changed)}" if changed else self._problem()
 
     def record(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
@@ -90,6 +94,12 @@ class Stamp:
     def report(self) -> str:
         """The report of the stage, for people."""
         return str(self._record["report"])
+
+    def _changed(self, stage: Stage) -> list[str]:
+        """Names of the inputs that are others than those of the record, if there is one."""
+        before = self._record.get("inputs", {})
+        inputs = _plain(stage.inputs())
+        return [key for key, value in inputs.items() if before.get(key) != value]
 
     def _problem(self) -> str:
         if not self._record:

@@ -263,6 +263,19 @@ def test_stages_out_of_order(mini: Make, capsys: pytest.CaptureFixture[str]) -> 
     assert recipe(it.words("corpus")) == 0
 
 
+def test_archives_of_other_options_are_refused(
+    mini: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it, option = mini(), ("--option", "rapid=2016")
+    assert recipe(it.words("download")) == 0
+    capsys.readouterr()
+    assert recipe([*it.words("corpus"), *option]) == 66
+    said = capsys.readouterr().err
+    assert "root/state/download.json: the stage download ran with other options" in said
+    assert not it.strays() and not (it.root / "train.de").exists()
+    assert recipe([*it.words("download", "corpus"), *option]) == 0
+
+
 def test_a_full_disk_is_told_before(
     mini: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
