@@ -337,6 +337,16 @@ def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
     assert cached(data) == [final]
 
 
+def test_what_another_user_left_in_the_cache_is_no_error(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    other = Path(data.cache) / "other-000000000000"
+    left = atomic.temporary_of(other)
+    for directory in (left, other.with_name(f"{other.name}.lock")):  # opened as one of that user is
+        directory.mkdir(parents=True)
+    prepare(data, BPE)
+    assert left.is_dir()
+
+
 def test_files_of_a_user_in_the_cache_stay(tmp_path: Path) -> None:
     data = corpus(tmp_path)
     precious = Path(data.cache) / "poetry.tmp-final/poem.txt"

@@ -13,7 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
+from filelock import FileLock
 
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
@@ -96,7 +96,7 @@ def _sweep(final: Path) -> None:
         if owner is None:
             continue
         lock = nullcontext() if owner == final else FileLock(_lock_of(owner), timeout=0)
-        with suppress(Timeout), lock:
+        with suppress(OSError), lock:  # it is held (Timeout), or is another user's
             shutil.rmtree(leftover, ignore_errors=True)
 
 
