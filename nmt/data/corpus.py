@@ -151,6 +151,8 @@ def side_file(named: str, hint: str) -> Path:
     Raises UserError: 66 if there is neither, with what exists instead; 65 for a table.
     """
     path = Path(named)
+    if not path.name:
+        raise UserError(f"{named!r}: no file; {hint}", Exit.NO_INPUT)
     if re.fullmatch(TABLE, path.name):
         raise UserError(f"{path}: a table; name a column of it, such as {path}:1", Exit.DATA)
     packed = [path.with_name(path.name + ending) for ending in PACKED]

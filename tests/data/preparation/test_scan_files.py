@@ -1,6 +1,7 @@
 """The files of a corpus: compressed, columns of tables, and text that is held out of another."""
 
 import gzip
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -125,6 +126,13 @@ def test_columns_of_a_table_are_sides(ending: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=rf"{table}:1: has no column 4, only 3") as e:
         fingerprint(replace(named, train_target=f"{table}:4"), segmenter)
     assert e.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("named", ["", ".", "/"])
+def test_no_file_is_named(named: str) -> None:
+    with pytest.raises(UserError, match=f"^'{re.escape(named)}': no file; set data.root") as error:
+        side_file(named, "set data.root")
+    assert error.value.code == Exit.NO_INPUT
 
 
 def test_tables_are_named(tmp_path: Path) -> None:
