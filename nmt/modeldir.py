@@ -152,10 +152,11 @@ def _descriptions(
 
 def weights(model: torch.nn.Module) -> dict[str, Tensor]:
     """Return a model's tensors on the CPU; tied ones once, under their first name."""
-    return {n: t.detach().cpu().contiguous() for n, t in _untied(model).items()}
+    return {n: t.detach().cpu().contiguous() for n, t in untied(model).items()}
 
 
-def _untied(model: torch.nn.Module) -> dict[str, Tensor]:
+def untied(model: torch.nn.Module) -> dict[str, Tensor]:
+    """Return all that is saved of a module, parameters and buffers; tied ones as in `weights`."""
     tensors: dict[str, Tensor] = {}
     seen: set[int] = set()
     for name, tensor in model.state_dict(keep_vars=True).items():
@@ -177,7 +178,7 @@ def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path)
 
 def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
     """Raise UserError (65) for other names, shapes or number formats than the model's."""
-    expected = _untied(model)
+    expected = untied(model)
     if different := sorted(set(expected) ^ set(tensors)):
         kind = "is missing" if different[0] in expected else "belongs to another model"
         raise UserError(f"{where}: the tensor {different[0]} {kind}", Exit.DATA)

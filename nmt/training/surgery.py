@@ -129,9 +129,9 @@ def _options(settings: config.Settings, name: str) -> dict[str, Any]:
 
 @torch.no_grad()
 def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
-    """Copy parameters of equal name and shape, but those of added entries."""
+    """Copy tensors of equal name and shape, but those of added entries."""
     report, theirs = Graft(), _named(parent)
-    tied = dict(parent.named_parameters(remove_duplicate=False))  # has each under all its names
+    tied = parent.state_dict(keep_vars=True)  # has each under all its names
     unchanging = {e for e in added if e.zero_initialise()}
     for name, (tensor, entry) in _named(model).items():
         old = theirs[name][0] if name in theirs else tied.get(name)
@@ -145,15 +145,19 @@ def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Gra
 
 
 def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
-    """Each parameter with the entry that owns it, by a name that does not depend on their order."""
+    """Each saved tensor with the entry that owns it, by a name that does not depend on their order.
+
+    Among them are random numbers that an entry drew once and does not train, such as FoPE's.
+    """
     entries = {
-        f"{site}.{e.name}.{name}": (p, e)
+        f"{site}.{e.name}.{name}": (t, e)
         for site, encodings in model.sites.items()
         for e in encodings
-        for name, p in e.named_parameters()
+        for name, t in modeldir.untied(e).items()
     }
-    owned = {id(p) for p, _ in entries.values()}
-    return {**{n: (p, None) for n, p in model.named_parameters() if id(p) not in owned}, **entries}
+    owned = {id(t) for t, _ in entries.values()}
+    others = modeldir.untied(model).items()
+    return {**{n: (t, None) for n, t in others if id(t) not in owned}, **entries}
 
 
 def difference(model: Transformer, parent: Transformer) -> float:

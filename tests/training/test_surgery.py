@@ -113,6 +113,23 @@ def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path
     assert [n.split(".")[1] for n in report.dropped] == ["relative"] * 4
 
 
+@pytest.mark.parametrize(
+    "encoding",
+    [
+        {"fope": {"original": 16}},
+        {"learned": {"size": 32, "trainable": False}},
+        {"complex_order": {"where": ["encoder", "decoder", "cross"], "learn": False}},
+    ],
+    ids=lambda encoding: next(iter(encoding)),
+)
+def test_random_numbers_that_are_not_trained_are_the_parents(
+    encoding: dict[str, Any], data: Prepared, tmp_path: Path
+) -> None:
+    path = parent(tmp_path / "parent", data, encoding=encoding)
+    _, report = started(path, data, encoding=encoding)
+    assert report.difference == 0 and not report.new and not report.dropped
+
+
 def test_an_entry_of_the_same_name_with_other_options_is_new(
     data: Prepared, tmp_path: Path
 ) -> None:
