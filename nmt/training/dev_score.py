@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import sacrebleu
 
-from nmt.config import Settings
+from nmt.config import RESTRICTIONS, Settings
 from nmt.data.grouping import by_length
 from nmt.data.languages import languages_of
 from nmt.data.prepare import Prepared
@@ -21,12 +21,12 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
     Both sides are text that is made of the pieces again, so that what the segmenter does not
     restore, such as unknown characters, is the same for all checkpoints. The random numbers that
     training will draw stay the same. Outputs are in float32, of at most twice as many pieces as
-    their source and 20 more.
+    their source and 20 more. Of decode.*, only languages and target lengths have an effect.
     """
     trainer, decode = settings.trainer, settings.decode
     greedy = replace(
-        decode.by_beam(), beam_size=1, coverage_penalty=0.0, precision="float32",
-        position_scale=1.0, length="free",
+        decode.by_beam(), **RESTRICTIONS, beam_size=1, precision="float32",
+        position_scale=1.0, unknown="forbid",
         target_length="ratio" if decode.target_length == "given" else decode.target_length,
     )  # fmt: skip
     model.eval()

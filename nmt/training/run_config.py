@@ -16,6 +16,8 @@ MAY_DIFFER = (
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
     *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
+LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
+LENGTHS = ("decode.target_length", "decode.length_ratio")  # scores of translations depend on them
 START = "trainer.init_from"
 
 
@@ -44,16 +46,18 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
 
     Paths may differ: the fingerprint of the data is compared instead, and the weights of
-    trainer.init_from; but whether there is a start at all may not.
+    trainer.init_from; but whether there is a start at all may not. Nor may what a model is trained
+    on and measured by: its languages, and target lengths where its translations are scored.
     """
     before, after = dict(flat(old)), dict(flat(new))
     before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
+    scored = new["trainer"]["dev_metric"] != "perplexity"
+    fixed = (*LANGUAGES, *LENGTHS) if scored else LANGUAGES
     return [
         f"{key}: {_show(before, key)} -> {_show(after, key)}"
         for key in sorted(set(before) | set(after))
         if before.get(key, ...) != after.get(key, ...)
-        and key not in MAY_DIFFER
-        and key.split(".")[0] not in MAY_DIFFER
+        and (key in fixed or not {key, key.split(".")[0]} & {*MAY_DIFFER})
         and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
 

@@ -49,6 +49,17 @@ def test_the_score_is_that_of_greedy_translations(metric: str, data: Prepared, w
     assert whole_text != found
 
 
+def test_what_restricts_a_search_changes_no_score(data: Prepared, whole: Path) -> None:
+    """A run that is resumed may have it otherwise."""
+    changes = {"trainer__dev_metric": "bleu", "trainer__dev_lines": 7}
+    restricted = {"no_repeat_ngram": 1, "min_length_ratio": 1.5, "unknown": "allow"}
+    model = modeldir.load(whole).model
+    decode = {f"decode__{key}": value for key, value in restricted.items()}
+    assert dev_score(model, tiny.settings(**changes, **decode), data) == dev_score(
+        model, tiny.settings(**changes), data
+    )
+
+
 def test_it_decides_on_the_best_and_the_rate(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -63,13 +63,18 @@ def test_the_order_of_encodings_is_a_difference() -> None:
     ]
 
 
-def test_exactly_the_documented_keys_may_differ() -> None:
-    plain = config.freeze(tiny.settings(trainer__init_from="parent"))
+@pytest.mark.parametrize("metric", ["perplexity", "bleu"])
+def test_exactly_the_documented_keys_may_differ(metric: str) -> None:
+    changes = {"trainer__init_from": "parent", "trainer__dev_metric": metric}
+    plain = config.freeze(tiny.settings(**changes))
     allowed = {"decode"} | {key for key in MAY_DIFFER if "." in key}
+    fixed = {"decode.source_language", "decode.target_language"}
+    fixed |= {"decode.target_length", "decode.length_ratio"} if metric == "bleu" else set()
     for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
         for key in plain[group]:
             changed = {**plain, group: {**plain[group], key: "another"}}
             free = {f"{group}.{key}", group} & allowed or config.is_path(f"{group}.{key}")
+            free = free and f"{group}.{key}" not in fixed
             assert differences(plain, changed) == (
                 [] if free else [f"{group}.{key}: {shown(plain[group][key])} -> another"]
             )
@@ -91,6 +96,13 @@ def test_other_limits_and_paths_resume(data: Prepared, tmp_path: Path) -> None:
     assert tiny.train(tmp_path / "run", data, **again).step == 2
     written = json.loads((tmp_path / "run/config.json").read_bytes())
     assert (written["decode"]["beam_size"], written["trainer"]["max_steps"]) == (7, 2)
+
+
+def test_a_run_goes_on_in_the_languages_that_it_began_with(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
+    with pytest.raises(UserError, match="target_language: null -> ita_Latn") as error:
+        tiny.reopen(tmp_path / "run", decode__target_language="ita_Latn")
+    assert error.value.code == Exit.USAGE
 
 
 def test_finished_says_so_and_changes_nothing(
