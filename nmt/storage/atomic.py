@@ -132,20 +132,32 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
 
 
 def discard(path: Path) -> None:
-    """Remove a directory; a kill midway leaves a temporary name, which no reader opens."""
+    """Remove a directory; a kill midway leaves a temporary name, which no reader opens.
+
+    Raises OSError; one that may not be written to stays as it is.
+    """
+    if not os.access(path, os.W_OK):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
     doomed = temporary_of(path)
     os.rename(path, doomed)  # noqa: PTH104
     shutil.rmtree(doomed)
 
 
 def sweep(directory: Path) -> None:
-    """Remove what killed writers left in a directory; no other process may be writing there."""
+    """Remove what killed writers left in a directory; no other process may be writing there.
+
+    What cannot be removed, such as a file that is open on NFS, is a warning.
+    """
     for stray in sorted(directory.iterdir()):
-        if owner(stray) is not None:
+        if owner(stray) is None:
+            continue
+        try:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)
             else:
                 stray.unlink()
+        except OSError as error:
+            log.warning("%s: cannot be removed: %s", stray, error.strerror)
 
 
 def temporary_of(path: Path) -> Path:

@@ -56,6 +56,7 @@ class Checkpoints:
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / DIRECTORY
         self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
+        self.stuck: set[str] = set()  # names of those that could not be removed
         self.pointer = Record(run / modelpath.BEST)
 
     def recover(self) -> Saved | None:
@@ -120,9 +121,14 @@ class Checkpoints:
         )  # names in order of steps
         best = {name for _, name in ranked[: self.keep_best]}
         for path in modelpath.checkpoints(self.directory)[: -self.keep]:
-            if path.name not in best:
-                atomic.discard(path)
-                self.costs.pop(path.name, None)
+            if path.name not in best | self.stuck:
+                try:
+                    atomic.discard(path)
+                except OSError as error:
+                    log.warning("%s: cannot be removed: %s", path, error.strerror)
+                    self.stuck.add(path.name)
+                if not path.exists():
+                    self.costs.pop(path.name, None)
 
 
 def verified(path: Path) -> Saved:
@@ -174,8 +180,9 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> None:
-    """Give optimizer and generators what `optimizer_files` wrote.
+    """Give optimizer and generators what `optimizer_files` wrote, none of it in the file any more.
 
+    Else a run that is resumed would hold a checkpoint open that is soon removed, and NFS cannot.
     Raises UserError (exit 65) for those of other parameters or shapes.
     """
     tensors = modeldir.read_tensors(checkpoint, OPTIMIZER)
@@ -185,7 +192,7 @@ def restore_optimizer(
     trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
     for index, (name, parameter) in enumerate(trained):
         moments = {key: tensors.pop(f"{name}/{key}", None) for key in MOMENTS}
-        saved = {key: moment for key, moment in moments.items() if moment is not None}
+        saved = {k: m.to(device, copy=True) for k, m in moments.items() if m is not None}
         if saved:  # none: the parameter has had no gradient yet
             state[index] = saved
             shapes = {moment.shape for moment in saved.values()}

@@ -1,5 +1,6 @@
 """Files and directories that are whole or absent."""
 
+import errno
 import os
 from pathlib import Path
 
@@ -49,6 +50,32 @@ def test_discard_and_sweep(tmp_path: Path) -> None:
     atomic.discard(tmp_path / "step-1")  # beside the remains of an earlier one
     atomic.sweep(tmp_path)
     assert [p.name for p in tmp_path.iterdir()] == ["step-2"]
+
+
+def test_what_cannot_be_removed_stops_no_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = atomic.temporary_of(tmp_path / "step-1")
+    held.mkdir()
+    atomic.temporary_of(tmp_path / "best").write_bytes(b"")
+
+    def not_empty(path: Path) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path / "file"))
+
+    monkeypatch.setattr("shutil.rmtree", not_empty)
+    atomic.sweep(tmp_path)
+    assert [*tmp_path.iterdir()] == [held]
+    assert f"{held}: cannot be removed: Directory not empty" in caplog.text
+
+
+def test_a_directory_that_may_not_be_written_to_stays_under_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "step-1").mkdir()
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # also for root
+    with pytest.raises(PermissionError):
+        atomic.discard(tmp_path / "step-1")
+    assert [path.name for path in tmp_path.iterdir()] == ["step-1"]
 
 
 @pytest.mark.parametrize(

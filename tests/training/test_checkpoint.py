@@ -1,5 +1,6 @@
 """Saves that fail at every system call, in the order the disk needs; damage found and set aside."""
 
+import errno
 import logging
 import os
 import shutil
@@ -15,6 +16,7 @@ from nmt.errors import Exit, UserError
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import atomic, modelpath
 from nmt.training.checkpoint import Checkpoints
+from nmt.training.trainer import Trainer
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
 
@@ -45,6 +47,54 @@ def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     assert names(tmp_path / "run") == ["step-00000002", "step-00000005", "step-00000006"]
     assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"  # of equals the first
     assert modelpath.locate(tmp_path / "run").name == "step-00000002"
+
+
+def test_a_run_goes_on_beside_checkpoints_that_cannot_be_removed(
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def not_empty(path: Path) -> None:
+        raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(path / "file"))
+
+    run, access, protected = tmp_path / "run", os.access, "step-00000002"
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.rmtree", not_empty)
+        patch.setattr("os.access", lambda path, mode: path.name != protected and access(path, mode))
+        assert tiny.train(run, data).step == 12
+        assert caplog.text.count(f"{protected}: cannot be removed: Permission denied") == 1
+        assert caplog.text.count("step-00000004: cannot be removed: Directory not empty") == 1
+        assert tiny.train(run, data).already_finished
+    assert (run / "checkpoints" / protected).is_dir()
+    tiny.reopen(run)
+    assert len(names(run)) < 5 and not any(name.startswith(".") for name in names(run))
+
+
+def test_a_resumed_optimizer_leaves_its_file(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On NFS a file that is mapped into memory cannot be removed."""
+    tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+    read: dict[int, str] = {}  # where tensors of the file are in memory
+
+    def noted(*where: Any) -> dict[str, torch.Tensor]:
+        tensors = read_tensors(*where)
+        read.update((t.data_ptr(), name) for name, t in tensors.items() if "/" in name)
+        return tensors
+
+    read_tensors = modeldir.read_tensors
+    monkeypatch.setattr(modeldir, "read_tensors", noted)
+    moments: list[torch.Tensor] = []
+
+    def look(trainer: Trainer) -> Any:
+        trainer.start()
+        moments.extend(m for state in trainer.optimizer.state.values() for m in state.values())
+        return trainer.run.outcome()
+
+    monkeypatch.setattr(Trainer, "fit", look)
+    tiny.train(tmp_path / "run", data, trainer__max_steps=4)
+    assert moments and read and not read.keys() & {m.data_ptr() for m in moments}
 
 
 def test_a_restart_knows_the_best_without_the_pointer(tmp_path: Path) -> None:
