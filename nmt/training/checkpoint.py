@@ -52,7 +52,10 @@ class Checkpoints:
     """The directory RUN/checkpoints, and the pointer RUN/best."""
 
     def __init__(self, run: Path, keep: int, keep_best: int = 1) -> None:
-        """`keep`: how many of the newest are kept, and `keep_best`: how many of the best."""
+        """`keep`: how many of the newest are kept, and `keep_best`: how many of the best.
+
+        Those that were saved on a signal displace none that were measured: nmt-average needs these.
+        """
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / DIRECTORY
         self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
@@ -116,12 +119,14 @@ class Checkpoints:
                 atomic.replace(self.pointer.path, f"{best[1]}\n".encode())
 
     def _rotate(self) -> None:
-        ranked = sorted(
-            (cost, name) for name, cost in self.costs.items()
-        )  # names in order of steps
-        best = {name for _, name in ranked[: self.keep_best]}
-        for path in modelpath.checkpoints(self.directory)[: -self.keep]:
-            if path.name not in best | self.stuck:
+        """Remove those that are neither among the best nor among the newest; see `__init__`."""
+        ranked = sorted((cost, name) for name, cost in self.costs.items())
+        best = [name for _, name in ranked[: self.keep_best]]
+        paths = modelpath.checkpoints(self.directory)
+        measured = [path.name for path in paths if path.name in self.costs]
+        kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
+        for path in paths:
+            if path.name not in kept | self.stuck:
                 try:
                     atomic.discard(path)
                 except OSError as error:

@@ -98,10 +98,10 @@ def test_a_checkpoint_of_a_signal_does_not_count(
 ) -> None:
     with monkeypatch.context() as patch:
         tiny.stop_after(patch, 9)
-        trained(tmp_path / "run", data, 5, patch)
+        trained(tmp_path / "run", data, 3, patch)
     said = iter(PERPLEXITIES[4:])
     monkeypatch.setattr("nmt.training.loss.perplexity", lambda *_: next(said))
-    tiny.train(tmp_path / "run", data, trainer__keep_checkpoints=5)
+    tiny.train(tmp_path / "run", data, trainer__keep_checkpoints=3)
     assert step(tmp_path / "run", 9).is_dir()
     for path in (tmp_path / "run", run):
         made = average.of_run(path, 3, average.last)
