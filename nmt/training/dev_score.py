@@ -11,6 +11,7 @@ from nmt.data.languages import languages_of
 from nmt.data.prepare import Prepared
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
+from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -45,8 +46,19 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
         model.train()
     if trainer.dev_metric == "chrf":
         return sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
-    metric = sacrebleu.BLEU(trg_lang=languages_of(settings)[1], force=True)
-    return metric.corpus_score(hypotheses, [references]).score
+    return bleu(settings).corpus_score(hypotheses, [references]).score
+
+
+def bleu(settings: Settings) -> sacrebleu.BLEU:
+    """BLEU for the target language; UserError where what finds its words is not installed."""
+    language = languages_of(settings)[1]
+    try:
+        return sacrebleu.BLEU(trg_lang=language, force=True)
+    except (ImportError, RuntimeError) as error:
+        reason = str(error).strip().split("\n")[0].rstrip(".")
+        raise UserError(
+            f"trainer.dev_metric=bleu: {reason}; install sacrebleu[{language}], or choose chrf"
+        ) from None
 
 
 def _pairs(

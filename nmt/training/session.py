@@ -25,6 +25,10 @@ def train(
     preflight.check(settings)
     if settings.trainer.callback is not None:
         function_of(settings.trainer.callback)
+    if settings.trainer.dev_metric == "bleu":
+        from nmt.training.dev_score import bleu
+
+        bleu(settings)
     if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
         from nmt.training.surgery import check
 

@@ -95,6 +95,27 @@ def test_a_parent_that_will_not_do_is_refused_before_any_text_is_prepared(
     assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
 
 
+@pytest.mark.parametrize(
+    ("language", "decode"), [("ja", {}), ("en", {"decode__target_language": "kor_Hang"})]
+)
+def test_words_that_bleu_could_not_find_are_told_at_once(
+    language: str, decode: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lacks(trg_lang: str, force: bool) -> None:
+        raise RuntimeError(f"\nTokenization of {trg_lang} requires extra dependencies.\nPlease")
+
+    monkeypatch.setattr("sacrebleu.BLEU", lacks)
+    changes = {"trainer__dev_metric": "bleu", "data__target_language": language, **decode}
+    with pytest.raises(UserError) as error:
+        session.train(tiny.settings(**changes), tmp_path / "runs")
+    code = "ko" if decode else "ja"
+    assert str(error.value) == (
+        f"trainer.dev_metric=bleu: Tokenization of {code} requires extra dependencies; "
+        f"install sacrebleu[{code}], or choose chrf"
+    )
+    assert error.value.code == Exit.USAGE and not (tmp_path / "runs").exists()
+
+
 def test_one_rank_of_each_machine_verifies_the_corpus(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
