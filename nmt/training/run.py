@@ -17,12 +17,12 @@ from typing import Any, NamedTuple
 from nmt import config, modelfiles
 from nmt.errors import Exit, UserError, exit_code
 from nmt.storage import atomic, manifest, modelpath
-from nmt.training.checkpoint import Checkpoints, Saved, newest
+from nmt.training.checkpoint import DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.directory import CONFIG, LOG, STATUS, config_is_settled, held
 from nmt.training.distributed import SINGLE, World
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.records import Record, log_file
-from nmt.training.run_config import read_config, refuse_other_config
+from nmt.training.run_config import differences, read_config, refuse_other_config
 from nmt.training.signals import stop_signals
 from nmt.training.timetable import timetable
 
@@ -100,17 +100,21 @@ class Run:
     def _refuse_other_start(self, saved: Saved) -> None:
         """Raise UserError (65) if trainer.init_from has other weights than the run started from.
 
-        They were read before the first step, so a start that is gone is no obstacle.
+        They were read before the first step, so a start that is gone is no obstacle, nor is a run
+        that has another best checkpoint since.
         """
         start = self.settings.trainer.init_from
         if start is None:
             return
         try:
             same = modelfiles.weights_sha256(start) == saved.state.get("start")
+            moved = not same and _is_of_run(Path(start), saved.state.get("parent"))
         except UserError:
             log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
             return
-        if not same:
+        if moved:
+            log.warning("trainer.init_from=%s: its best model is another than at the start", start)
+        elif not same:
             raise UserError(
                 f"{saved.path}: started from other weights than those of "
                 f"trainer.init_from={start} now; restore them, or choose another {self.elsewhere}",
@@ -192,6 +196,15 @@ def open_run(
         saved = world.broadcast(checkpoints.recover)
         yield Run(path, settings, world, checkpoints, saved, elsewhere)
     world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written
+
+
+def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
+    """Whether a path is the run of which a parent was a model, as `surgery.origin_of` describes."""
+    if parent is None or not (path / DIRECTORY).is_dir():
+        return False
+    config_then = config.freeze(config.thaw(parent["config"]))
+    same_data = modelfiles.facts(path).get("fingerprint") == parent["fingerprint"]
+    return same_data and not differences(config_then, config.freeze(modelfiles.settings(path)))
 
 
 def progress(path: Path) -> tuple[int, int]:

@@ -38,7 +38,7 @@ class Graft:
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
     effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
-    sha256: str = ""  # of the parent's weights
+    origin: dict[str, Any] = field(default_factory=dict)  # for state.json; see `origin_of`
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -100,13 +100,19 @@ def graft(
     added = _only_in(model, settings, parent.model, parent.settings)
     removed = _only_in(parent.model, parent.settings, model, settings)
     report = _copy(model, parent.model, added)
-    report.sha256 = sha256
+    report.origin = origin_of(parent, sha256)
     report.difference = difference(model, parent.model)
     for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
             report.effects.append(f"{name} {what}: {_effect(whole, name)}")
     log.info("started from %s: %s", path, report)
     return report
+
+
+def origin_of(parent: modeldir.Trained, sha256: str) -> dict[str, Any]:
+    """What tells the parent again: the SHA-256 of its weights, and which run it is a model of."""
+    settings, fingerprint = config.freeze(parent.settings), parent.facts.get("fingerprint")
+    return {"start": sha256, "parent": {"fingerprint": fingerprint, "config": settings}}
 
 
 def _only_in(

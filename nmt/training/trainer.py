@@ -115,7 +115,7 @@ class Trainer:
         self.since = 0.0  # when the time of the next update to be finished began
         self.seconds = 0.0  # of updates, over all resumptions
         self.splits = 0  # updates whose batches were halved, likewise
-        self.parent_sha256: str | None = None  # SHA-256 of the weights of trainer.init_from
+        self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
         self.divergence = Divergence(len(self.vocabularies[1]), self.plan.updates)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
@@ -145,7 +145,7 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            self.parent_sha256 = graft(self.model, self.settings, parent, *self.vocabularies).sha256
+            self.origin = graft(self.model, self.settings, parent, *self.vocabularies).origin
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:
@@ -358,7 +358,7 @@ class Trainer:
             "divergence": self.divergence.state_dict(),
             "early_stopping": self.early_stopping.state_dict(),
             "fingerprint": self.prepared.facts["fingerprint"],
-            "start": self.parent_sha256,
+            **self.origin,
             "environment": self.environment(),
             "workers": self.world.size,
         }
@@ -367,7 +367,7 @@ class Trainer:
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        self.parent_sha256 = state.get("start")
+        self.origin = {key: state[key] for key in ("start", "parent") if key in state}
         checkpoint = VerifiedDirectory(saved.path)
         tensors = modeldir.read_tensors(checkpoint, modelfiles.WEIGHTS)
         modeldir.set_weights(self.model, tensors, saved.path / modelfiles.WEIGHTS)

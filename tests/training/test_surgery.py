@@ -214,6 +214,25 @@ def test_a_run_records_the_weights_that_were_copied(
     assert saved is not None and saved.state["start"] == copied != modelfiles.weights_sha256(path)
 
 
+def test_a_parent_may_train_on(
+    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Though its weights of then are gone. Another run is still another start."""
+    path, other, child = (tmp_path / name for name in ("parent", "other", "child"))
+    tiny.train(path, data, trainer__max_steps=4)
+    tiny.train(other, data, trainer__max_steps=6, seed=4)
+    changes = {"optim__lr": 0.001, "trainer__init_from": str(path)}
+    tiny.train(child, data, **changes, trainer__max_steps=1)
+    tiny.train(path, data)
+    assert (path / "best").read_text().strip() != "step-00000004"
+    assert tiny.train(child, data, **changes, trainer__max_steps=2).step == 2
+    assert "parent: its best model is another than at the start" in caplog.text
+    assert tiny.train(child, data, **changes, trainer__max_steps=3).step == 3
+    changes["trainer__init_from"] = str(other)
+    with pytest.raises(UserError, match="started from other weights"):
+        tiny.train(child, data, **changes, trainer__max_steps=4)
+
+
 def test_a_run_is_not_taken_for_one_from_another_start(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
