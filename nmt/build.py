@@ -80,19 +80,25 @@ def set_languages(
 ) -> None:
     """Have a model read and write the languages of its settings.
 
-    UserError for one that the vocabulary lacks, or where encodings read a column with a number for
-    each piece: a language has none.
+    UserError for one that the vocabulary lacks, and what `check_languages` raises.
     """
+    check_languages(model, decode)
     for side, vocabulary in (("source", source), ("target", target)):
         key = f"{side}_language"
-        name = getattr(decode, key)
-        if name is not None and model.columns:
+        setattr(model, key, language_id(vocabulary, getattr(decode, key), f"decode.{key}"))
+
+
+def check_languages(model: Transformer, decode: Decode) -> None:
+    """Raise UserError for one where encodings read a column with a number for each piece.
+
+    That of a language has none.
+    """
+    for key in ("source_language", "target_language"):
+        if (name := getattr(decode, key)) is not None and model.columns:
             raise UserError(
                 f"decode.{key}={name}: its piece has no number in column {min(model.columns)}, "
                 "which an encoding reads; choose another encoding"
             )
-        number = None if name is None else language_id(vocabulary, name, f"decode.{key}")
-        setattr(model, key, number)
 
 
 def shallow(model: Transformer) -> Transformer:

@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from nmt.build import largest_size, meta_model, shrunken, transformer
+from nmt.build import check_languages, largest_size, meta_model, shrunken, transformer
 from nmt.config import Settings, columns_of, integers
 from nmt.data.subword_sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
@@ -69,7 +69,8 @@ def _check_size(settings: Settings, model: Transformer) -> None:
 
 
 def _check_columns(settings: Settings, model: Transformer) -> None:
-    """Refuse an encoding that reads a column which the corpus does not have."""
+    """Refuse an encoding that reads a column which the corpus, or a language, does not have."""
+    check_languages(model, settings.decode)
     offered = columns_of(settings.data)
     for site, encodings in model.sites.items():
         for e in encodings:
@@ -116,17 +117,21 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
     """Refuse tables too short for the training sentences that data.max_length lets in."""
     data = settings.data
     pieces = max(data.max_length, data.join_length or 0) if data.join > 1 else data.max_length
-    most = pieces + 1  # eos, or bos
-    for site in model.sites.values():
+    decode = settings.decode
+    source, target = (name is not None for name in (decode.source_language, decode.target_language))
+    before = {"encoder": source, "decoder": target, "cross": source or target}  # the text
+    for name, site in model.sites.items():
+        most = pieces + 1 + before[name]  # eos, or bos
         for e in site:
             if (why := why_too_short(e, most)) is not None:
                 limits = (max_length(e, training) for training in (True, False))
-                least = min(limit for limit in limits if limit is not None) - 1
+                least = min(limit for limit in limits if limit is not None) - 1 - before[name]
                 key = "max_length" if pieces == data.max_length else "join_length"
                 shorter = f", or data.{key}={least}" if least else ""
+                more = "eos, and a language" if before[name] else "eos"
                 raise UserError(
                     f"encoding.{e.name}: data.{key}={pieces} lets in so many pieces and "
-                    f"eos: {why}{shorter}"
+                    f"{more}: {why}{shorter}"
                 )
 
 

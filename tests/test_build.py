@@ -159,6 +159,26 @@ def test_lines_that_cannot_be_joined_are_refused(
         preflight.check(settings_of(*overrides))
 
 
+def test_a_language_takes_a_position(settings_of: Callable[..., Settings]) -> None:
+    def check(size: int, *more: str) -> None:
+        table = ["encoding=learned", f"encoding.learned.size={size}"]
+        preflight.check(settings_of("data.max_length=30", "data.train_longest=10", *table, *more))
+
+    check(31)
+    for side, other in (("target", "encoder"), ("source", "decoder")):
+        language = f"decode.{side}_language=en"
+        check(32, language)
+        check(31, language, f"encoding.learned.where={other}")
+        told = "data.max_length=30 lets in so many pieces and eos, and a language: .*size=32, or "
+        with pytest.raises(UserError, match=rf"{told}data\.max_length=29"):
+            check(31, language)
+
+
+def test_a_language_has_no_number_in_a_column(settings_of: Callable[..., Settings]) -> None:
+    with pytest.raises(UserError, match="its piece has no number in column heads"):
+        preflight.check(settings_of("encoding=spr_relative", "decode.target_language=en"))
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

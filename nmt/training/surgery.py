@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import config, modeldir, modelfiles
+from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -53,11 +54,15 @@ class Graft:
 
 
 def check(settings: config.Settings, path: str | Path) -> None:
-    """Raise UserError for a parent that is damaged or missing (65, 66), or has another size (2).
+    """Raise UserError for a parent that is damaged or missing (65, 66).
 
-    Every byte is compared with its manifest, so that nothing is wrong with it later.
+    Likewise (2) for one that has another size, or lacks a language. Every byte is compared with its
+    manifest, so that nothing is wrong with it later.
     """
-    _refuse_other_size(settings, modeldir.load(path).settings, path)
+    parent = modeldir.load(path)
+    _refuse_other_size(settings, parent.settings, path)
+    for key, side in (("source_language", parent.source), ("target_language", parent.target)):
+        language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
 
 
 def _refuse_other_size(

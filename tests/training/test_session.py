@@ -71,6 +71,7 @@ def marian(parent: Path) -> None:
         (lambda p: p.rename(p.parent / "moved"), [], Exit.NO_INPUT, "no such directory"),
         (lambda p: None, ["model.dim=32"], Exit.USAGE, "has 16, and its weights fit no other size"),
         (lambda p: None, ["model=base"], Exit.USAGE, "has 16, and its weights fit no other size"),
+        (lambda p: None, ["decode.target_language=fra"], Exit.USAGE, "language=fra: this model"),
         (ctranslate2, [], Exit.DATA, "a model of CTranslate2, no model directory of nmt; make a"),
         (exported, [], Exit.DATA, "written by nmt-export for another engine"),
         (marian, [], Exit.DATA, "a Marian model of Hugging Face, no model directory of nmt"),
