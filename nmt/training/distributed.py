@@ -65,7 +65,8 @@ class World:
         if batches < self.size:
             raise UserError(
                 f"trainer.accumulate={batches}: an update needs a batch for each of "
-                f"{self.size} ranks; set trainer.accumulate={self.size} "
+                f"{self.size} ranks; start at most {batches}, or, for a new run, set "
+                f"trainer.accumulate={self.size} "
                 f"(and trainer.batch_tokens={max(1, tokens * batches // self.size)} "
                 "for updates as large as before)"
             )

@@ -426,7 +426,8 @@ def test_the_command(tmp_path: Path) -> None:
     said = [line for line in done.stderr.decode().split("\n") if line.startswith("nmt: ")]
     assert said == [
         "nmt: trainer.accumulate=1: an update needs a batch for each of 2 ranks; "
-        "set trainer.accumulate=2 (and trainer.batch_tokens=2350 for updates as large as before)"
+        "start at most 1, or, for a new run, set trainer.accumulate=2 "
+        "(and trainer.batch_tokens=2350 for updates as large as before)"
     ]
     assert not (tmp_path / "runs").exists() and b"[rank" not in done.stderr
     words += ["trainer.accumulate=2", "trainer.batch_tokens=300"]
