@@ -170,7 +170,7 @@ def metrics_log(
 
 
 def function_of(callback: str) -> Callable[[Line, Path], None]:
-    """The function of trainer.callback; raises UserError if there is none of this name."""
+    """The function of trainer.callback; raises UserError if there is none, or an import fails."""
     try:
         function = EntryPoint("callback", callback, "nmt").load()
     except (ImportError, AttributeError, ValueError) as error:
@@ -178,6 +178,8 @@ def function_of(callback: str) -> Callable[[Line, Path], None]:
             f"trainer.callback={callback}: {visible(error, LONGEST)}; give package:function of "
             "what Python can import here (see PYTHONPATH)"
         ) from None
+    except Exception as error:  # of any kind: the module runs
+        raise UserError(f"trainer.callback={callback}: {where_raised(error)}") from None
     if not callable(function):
         raise UserError(f"trainer.callback={callback}: not a function")
     return function

@@ -214,3 +214,21 @@ def test_a_callback_that_is_not_there_is_refused_first(
     with pytest.raises(UserError, match=message):
         session.train(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("raise RuntimeError('no key')", "RuntimeError at broken.py:1: no key"),
+        ("def tell(", "SyntaxError at .*broken.py, line 1"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_refused_first(
+    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "broken.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    settings = tiny.settings(trainer__callback="broken:tell", data__cache=str(tmp_path))
+    with pytest.raises(UserError, match=f"^trainer.callback=broken:tell: {message}"):
+        session.train(settings, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
