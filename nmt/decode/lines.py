@@ -136,13 +136,15 @@ class LineReader(SourceReader):
         if self.splitter is None or (self.decode.split == "auto" and pieces <= self.most):
             return self._whole(line, ids, has_prefix, notes)
         groups = self.splitter.groups(line.text, self.most if self.decode.split == "auto" else None)
+        sources: list[Source] = []
+        for text in groups:
+            found = self._whole(line._replace(text=text), self._ids(text), has_prefix, notes)
+            if not found:  # refused: half a translation would look like a whole one
+                return []
+            sources += found
         if len(groups) > 1:
             notes.sentences.add(number, pieces)
-        return [
-            source
-            for text in groups
-            for source in self._whole(line._replace(text=text), self._ids(text), has_prefix, notes)
-        ]
+        return sources
 
     @property
     def most(self) -> int:

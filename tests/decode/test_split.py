@@ -14,7 +14,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.decode import parts
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, separator
-from nmt.decode.translator import Translator
+from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from tests.composing import settings_of
@@ -162,6 +162,18 @@ def test_a_sentence_too_long_for_the_table_is_cut_in_parts(monkeypatch: pytest.M
     translated = Translated(model, monkeypatch, split="sentences", too_long="split")
     assert translated.translator.texts(["w1 w2 w3 w4 w5 w6 w7 . W8 ."])
     assert translated.read == ["w1 w2 w3 w4", "w5 w6 w7 .", "W8 ."]
+
+
+@pytest.mark.parametrize("align", [False, True])
+def test_a_refused_sentence_leaves_its_whole_line_empty(whole: Trained, align: bool) -> None:
+    """And counts once, whether sentences that fit stand before or behind."""
+    lines = ["w1 . W2 w3 w4 w5 . W6 w7 w8 w9 w1 .", "w1 w2 w3 w4 . W5 .", "w6 . W7 ."]
+    translator, notes = Translator.of(whole, decode(split="sentences", max_source=3)), Notes()
+    found = translator.translate(lines, notes=notes, align=align)
+    assert [bool(best.text) for best, *_ in (next(found) for _ in lines)] == [False, False, True]
+    with pytest.raises(RefusedLinesError, match=r"left empty: 2 \(first: line 1; longest: 5 "):
+        next(found)
+    assert notes.refused.count == 2 and notes.sentences.count == 1
 
 
 def test_translations_of_chinese_have_no_space_between(monkeypatch: pytest.MonkeyPatch) -> None:
