@@ -9,7 +9,7 @@ from nmt.data.side import Side
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
-from nmt.decode.parts import SentenceSplitter, parts_of, tag_and_rest
+from nmt.decode.parts import SentenceSplitter, tagged_parts
 from nmt.decode.sources import LENGTH, Source, SourceReader, within_table
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
@@ -171,12 +171,12 @@ class LineReader(SourceReader):
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
-        tag, rest = tag_and_rest(line.text, self.tags)
-        before, spans = f"{tag} " if tag else "", self.side.protection.spans
-        parts = parts_of(rest, self.most, lambda part: self._pieces(before + part), spans)
+        parts = tagged_parts(
+            line.text, self.tags, self.most, self._pieces, self.side.protection.spans
+        )
         return [
             self._source(line._replace(text=text), [*self._ids(text)[:-1][: self.most], EOS])
-            for text in (before + part for part in parts)
+            for text in parts
         ]
 
     def _prefix(self, text: str, pieces: int) -> list[int]:

@@ -95,6 +95,23 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
     return line[: len(line) - len(rest)].strip(), rest
 
 
+def tagged_parts(
+    line: str, tags: Set[str], most: int, count: Callable[[str], int], spans: Spans
+) -> list[str]:
+    """The parts of a line, each behind the tags of the line; none is of two known sentences."""
+    parts, before = list[str](), ""
+
+    def pieces(part: str) -> int:
+        return count(before + part)
+
+    sentences = line.sentences if isinstance(line, JoinedLine) else [line]
+    for sentence in filter(str.strip, sentences):
+        tag, rest = tag_and_rest(sentence, tags)
+        before = f"{tag} " if tag else before
+        parts += [before + part for part in parts_of(rest, most, pieces, spans)]
+    return parts
+
+
 def parts_of(
     text: str, most: int, count: Callable[[str], int], spans: Spans = lambda text: ()
 ) -> list[str]:

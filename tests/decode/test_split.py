@@ -219,6 +219,18 @@ def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     assert translated.read == ["w9 w1 w2 w3", "w9 w4 w5 w6"]
 
 
+def test_parts_at_spaces_are_of_one_sentence_of_a_joined_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    model = copying()
+    model.model.source_limit = 5  # type: ignore[misc]
+    translated = Translated(model, monkeypatch, too_long="split")
+    monkeypatch.setattr(translated.translator.reader, "tags", {"w9"})
+    sentences = ["w9 w1 w2", "w3 w4 w5 w6 w7", "", "w8"]
+    translated.translator.texts([JoinedLine(" ".join(sentences), sentences)])
+    assert translated.read == ["w9 w1 w2", "w9 w3 w4", "w9 w5 w6", "w9 w7", "w9 w8"]
+
+
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sentencex", raising=False)
     monkeypatch.setattr(parts, "find_spec", lambda name: None)
