@@ -191,9 +191,11 @@ class LineReader(SourceReader):
             raise UnfitPrefixError(
                 "the line of the text is empty, and so is its translation; empty both"
             )
-        if len(ids) > (limit := self.limit(min(pieces, self.longest))):
+        limit, advice = self.limit(min(pieces, self.longest)), ", or raise decode.max_length_offset"
+        if self.decode.length == "forced":  # which a prefix makes longer
+            limit, advice = within_table(len(ids), self.engine.target_limit), ""
+        if len(ids) > limit:
             raise UnfitPrefixError(
-                f"has {len(ids)} pieces, but the translation may have {limit}; shorten it, or "
-                "raise decode.max_length_offset"
+                f"has {len(ids)} pieces, but the translation may have {limit}; shorten it{advice}"
             )
         return ids

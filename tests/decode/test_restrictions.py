@@ -18,7 +18,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.decode.restrictions import with_lengths, with_new_ngrams
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import NEVER, Step, search, with_prefixes
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -167,6 +167,23 @@ def test_a_forced_length_beyond_the_table_is_a_limit(
     monkeypatch.setattr(type(some.engine), "target_limit", 4)
     found = list(some.translate(["a b"], columns={"length": ["9"]}))
     assert len(found[0][0].ids) == 3 and "cut at the limit" in caplog.text
+
+
+def test_a_prefix_may_be_as_long_as_a_forced_length(
+    model: Trained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Of one piece of source, whose translation may else have seven; and it may be longer."""
+    some = Translator.of(model, decode(length="forced", max_length_ratio=1.0, max_length_offset=6))
+    prefix = " ".join("abcdefghi" * 3)
+    for length, pieces in ((60, 60), (9, 27)):
+        columns = {"length": [str(length)]}
+        ((found,),) = some.translate(["a"], columns=columns, prefixes=[prefix])
+        assert len(found.ids) == pieces and found.text.startswith(prefix)
+    monkeypatch.setattr(type(some.engine), "target_limit", 20)
+    lines = some.translate(["a"], columns={"length": ["60"]}, prefixes=[prefix])
+    with pytest.raises(RefusedLinesError):
+        list(lines)
+    assert "has 27 pieces, but the translation may have 19; shorten it; its line" in caplog.text
 
 
 def test_a_least_length_is_a_ratio_of_the_source_within_the_limit(model: Trained) -> None:
