@@ -173,7 +173,7 @@ class TorchEngine:
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
         ids, columns = as_tensors(sources, self.device)
-        desired = columns.pop(LENGTH)[:, 0] if self.decode.target_length == "given" else None
+        desired = columns.pop(LENGTH)[:, 0] if self.decode.reads_lengths else None
         states = [
             model.start(
                 ids,
@@ -237,10 +237,12 @@ class TorchEngine:
 
         `desired` are those of the column, in pieces.
         """
-        if not model.needs_lengths or self.decode.target_length == "predicted":
+        if not model.needs_lengths:
             return None
         if desired is not None:
             return desired.clamp(min=0) + 1
+        if self.decode.target_length == "predicted":
+            return None
         pieces = [len(source.ids) - 1 for source in sources]
         lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
         return to_device(torch.tensor(lengths), self.device)

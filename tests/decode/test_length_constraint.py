@@ -73,6 +73,15 @@ def test_given_lengths_stand_in_a_column(trained: Callable[..., Trained]) -> Non
         told(trained("encoding=ldpe"), given)
 
 
+@pytest.mark.parametrize("source", ["ratio", "predicted", "given"])
+def test_a_forced_length_is_told(trained: Callable[..., Trained], source: str) -> None:
+    """Whatever the target length would be: the output has so many pieces."""
+    model = trained("encoding=ldpe", "model.length_head=true")
+    columns = {"length": ["9", "8", "7"]}
+    found = told(model, columns, target_length=source, length="forced")
+    assert found == {5: 10, 2: 9, 3: 8}
+
+
 def test_predicted_lengths_come_from_the_head(trained: Callable[..., Trained]) -> None:
     with_head = trained("encoding=ldpe", "model.length_head=true")
     head = with_head.model.length_head
