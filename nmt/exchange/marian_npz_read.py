@@ -4,6 +4,7 @@ That is an npz with its vocabulary: a .yml with source.spm and target.spm beside
 whose ids then count. decoder.yml names the files and says how to search, where there is one.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -18,7 +19,7 @@ from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 
-SIDES = ("source", "target")  # alphabetically, as src and trg
+SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
@@ -35,6 +36,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     search = marian_npz.read_search(decoder, values)
     found = _files(directory, values, "vocabs", 2, "*vocab*.yml", "*vocab*.spm")
     vocabularies = [found[0], found[-1]]
+    if len(found) == 2 and not values.get("vocabs"):
+        _check_sides(directory, vocabularies)
     segmenters = [
         sentencepiece(
             MarianSegmenter, v if v.suffix == ".spm" else directory / f"{side}.spm", UNNAMED
@@ -98,6 +101,18 @@ def _files(
             Exit.DATA,
         )
     return found
+
+
+def _check_sides(directory: Path, vocabularies: Sequence[Path]) -> None:
+    """Raise UserError unless the names of files in alphabetical order say source, then target."""
+    names = [path.name for path in vocabularies]
+    for words, name in zip(SIDES.values(), names, strict=True):
+        if not any(word in name.lower() for word in words):
+            raise UserError(
+                f"{directory}: {', '.join(names)}: the names do not say which is of the source; "
+                "name both in decoder.yml under vocabs, the source first",
+                Exit.DATA,
+            )
 
 
 def _ids(where: Path) -> MarianIds:

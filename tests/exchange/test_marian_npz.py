@@ -275,6 +275,20 @@ def test_files_are_found_without_a_decoder_yml(models: Path, tmp_path: Path) -> 
                    ) <= sizes  # fmt: skip
 
 
+def test_two_vocabularies_are_not_guessed_by_their_names(models: Path, tmp_path: Path) -> None:
+    """de comes before en, whichever is the source."""
+    place = Path(shutil.copytree(models / "separate", tmp_path / "copied"))
+    (place / "decoder.yml").unlink()
+    (place / "opus.src.vocab.yml").rename(place / "vocab.en.yml")
+    (place / "opus.trg.vocab.yml").rename(place / "vocab.de.yml")
+    with pytest.raises(UserError, match=r"vocab.de.yml, vocab.en.yml: .* the source first"):
+        importing.read(place)
+    (place / "decoder.yml").write_text("vocabs: [vocab.en.yml, vocab.de.yml]")
+    found = importing.read(place).trained
+    expected = importing.read(models / "separate").trained
+    assert found.source.vocabulary.to_json() == expected.source.vocabulary.to_json()
+
+
 def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
     copied: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
