@@ -110,7 +110,7 @@ def translator(
     def find(place: DeviceName) -> ExportedModel:
         if first.directory is None or not modeldir.is_saved(first):
             raise UserError(f"model: is not what a directory holds; save it, load it, or {BY_NMT}")
-        return ctranslate2_cache.exported(first.directory, decode, place, lambda _: first)
+        return ctranslate2_cache.exported(first.directory, decode, place, modeldir.load)
 
     device = str(next(first.model.parameters()).device)
     if found := _by_ctranslate2(engine, device, bool(others), needs, find):

@@ -365,6 +365,15 @@ def test_from_python(saved: Path, exports: list[Path], caplog: pytest.LogCapture
         nmt.translate(trained, LINES, engine="fast")
 
 
+def test_settings_that_changed_in_memory_are_not_kept(saved: Path, exports: list[Path]) -> None:
+    """An export is the model as its directory has it."""
+    trained = nmt.load(saved)
+    own, trained.settings.decode.beam_size = trained.settings.decode.beam_size, 2
+    nmt.translate(trained, LINES, workers=1, engine="ctranslate2")
+    assert own != 2 == trained.settings.decode.beam_size
+    assert engines.load(exports, "cpu").sides.settings.decode.beam_size == own
+
+
 def test_weights_that_changed_in_memory_are_translated_by_nmt(
     saved: Path, exports: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
