@@ -14,6 +14,7 @@ from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, SOURCE, Report, ScoredTest
 from nmt.compare.text.columns import markdown_table
+from nmt.data.languages import languages_of
 from nmt.errors import UserError
 from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
@@ -132,9 +133,8 @@ def _test_name(report: Report, test: ScoredTest) -> str:
 
 
 def _languages(trained: Trained) -> list[str]:
-    data = trained.settings.data
-    codes = [data.source_language, data.target_language]
-    return [] if UNNAMED in codes else codes
+    codes = languages_of(trained.settings)
+    return [] if UNNAMED in codes else [*codes]
 
 
 def _about(adapter: Adapter) -> str:

@@ -143,6 +143,16 @@ def test_what_is_not_known_is_left_out() -> None:
     assert "## Compared with the model that was trained" in text
 
 
+def test_languages_that_pieces_name_are_those_of_the_search() -> None:
+    """A child of NLLB may have another corpus; one that was imported has none."""
+    chosen = ("decode.source_language=fra_Latn", "decode.target_language=eng_Latn")
+    for data in ((), ("data.source_language=und", "data.target_language=und")):
+        trained = made("encoding=relative", *chosen, *data, letters=["a", "eng_Latn", "fra_Latn"])
+        text = written(trained, FOUND, CardOptions("m"))
+        assert theirs("huggingface_hub").ModelCard(text).data.language == ["fr", "en"]
+        assert "A Transformer that translates from `fr` to `en`, written for" in text
+
+
 def test_no_name_leaves_its_cell() -> None:
     text = text_of(CardOptions("m"), facts=TRAINED | {"fingerprint": "a | b\n| c | d"})
     assert "| fingerprint of the text | `a \\| b \\| c \\| d` |" in text
