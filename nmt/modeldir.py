@@ -5,6 +5,8 @@ side), facts.json and model.safetensors. It names no path of a machine and can b
 """
 
 import math
+import os
+import re
 from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import chain
@@ -129,7 +131,22 @@ def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None)
     with manifest.directory(path) as folder:
         for name, data in chain(files, (extra or {}).items()):
             (folder / name).write_bytes(data)
-        safetensors.torch.save_file(weights(model), folder / WEIGHTS)  # without a copy of them
+        write_tensors(weights(model), folder / WEIGHTS)
+
+
+def write_tensors(
+    tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file without a copy of the tensors; raises OSError that names it."""
+    path.touch()
+    mode = path.stat().st_mode  # save_file renames a file that nobody else may read
+    try:
+        safetensors.torch.save_file(tensors, path, metadata)
+        path.chmod(mode)
+    except SafetensorError as error:  # which has the system's error in its text alone
+        if (code := re.search(r"\(os error (\d+)\)", str(error))) is None:
+            raise
+        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
 
 
 def parts(

@@ -1,5 +1,6 @@
 """A model directory gives back what was trained, can be moved, and never runs code."""
 
+import errno
 import hashlib
 import json
 import pickle
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
+from safetensors import SafetensorError
 
 from nmt import build, config, modeldir, modelfiles
 from nmt.data.prepare import Prepared
@@ -124,6 +126,37 @@ def test_tied_tensors_are_stored_once(data: Prepared, tmp_path: Path) -> None:
         path = written(tmp_path / tie, data, tiny.settings(model__tie=tie))
         names[tie] = set(safetensors.torch.load_file(path / WEIGHTS))
     assert len(names["none"]) == len(names["target"]) + 1 == len(names["all"]) + 2
+
+
+def test_a_full_disk_is_an_error_of_the_system_and_leaves_nothing(
+    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of safetensors it is none, but in its text."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    try:
+        with pytest.raises(OSError) as error:
+            modeldir.write_tensors({"a": torch.zeros(1000)}, tmp_path / "weights")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "weights"))
+
+    def full(*given: Any) -> None:
+        raise SafetensorError("Error while serializing: I/O error: No space left (os error 28)")
+
+    monkeypatch.setattr(safetensors.torch, "save_file", full)
+    (tmp_path / "models").mkdir()
+    with pytest.raises(OSError) as error:
+        modeldir.save(modeldir.load(original), tmp_path / "models/model")
+    assert error.value.errno == errno.ENOSPC
+    assert error.value.filename == str(tmp_path / "models/model")
+    assert not list((tmp_path / "models").iterdir())
+
+
+def test_who_may_read_a_model_may_read_its_weights(original: Path, tmp_path: Path) -> None:
+    modeldir.save(modeldir.load(original), tmp_path / "model")
+    assert len({file.stat().st_mode for file in (tmp_path / "model").iterdir()}) == 1
 
 
 def test_no_path_of_a_machine_is_inside(data: Prepared, tmp_path: Path) -> None:

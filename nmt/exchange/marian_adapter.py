@@ -9,7 +9,6 @@ components of all vectors that the layers pass on, and the model computes the sa
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from nmt.exchange.adapter import TRANSFORMERS, Adapter, EngineScorer
 from nmt.exchange.settings import UNNAMED, sinusoids
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.exchange.transformers_scorer import MarianScorer
-from nmt.modeldir import Trained
+from nmt.modeldir import Trained, write_tensors
 from nmt.storage import manifest
 
 
@@ -110,8 +109,7 @@ class MarianAdapter(Adapter):
 
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
-        place = directory / "model.safetensors"
-        safetensors.torch.save_file(self.tensors(), place, {"format": "pt"})
+        write_tensors(self.tensors(), directory / "model.safetensors", {"format": "pt"})
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""
