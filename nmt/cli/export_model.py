@@ -52,14 +52,17 @@ PRECISIONS = (
 def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = parse_arguments(argv)
-    from nmt import modeldir
+    from nmt import build, modeldir
     from nmt.config import with_decode
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
     scores = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
-    trained = trained._replace(settings=with_decode(trained.settings, options.changes))
+    settings = with_decode(trained.settings, options.changes)
+    vocabularies = trained.source.vocabulary, trained.target.vocabulary
+    build.set_languages(trained.model, settings.decode, *vocabularies)
+    trained = trained._replace(settings=settings)
     name = Path(options.model).resolve().name
     export(
         trained,

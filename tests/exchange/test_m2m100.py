@@ -319,6 +319,23 @@ def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_
         exporting.export(trained, tmp_path / "made", LINES, "m2m100")
 
 
+def test_an_export_has_the_language_that_is_asked_for(
+    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    saved, made, text = (tmp_path / name for name in ("model", "made", "in.txt"))
+    modeldir.save(transformers_read.m2m100(models / "nllb").trained, saved)
+    text.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    other, greedy = "decode.target_language=fra_Latn", ("--device", "cpu", "decode.beam_size=1")
+    arguments = [str(saved), str(made), "--to", "ctranslate2", "--samples", str(text), other]
+    assert export_model.main(arguments) == Exit.OK
+    capsys.readouterr()
+    outputs = []
+    for name, *words in ((saved, other), (made,), (saved,)):
+        assert translate.main([str(name), str(text), *greedy, *words]) == Exit.OK
+        outputs.append(capsys.readouterr().out)
+    assert outputs[0] == outputs[1] != outputs[2]
+
+
 @pytest.mark.parametrize("to", ["marian", "argos"])
 def test_engines_without_languages_refuse_them(to: str, models: Path, tmp_path: Path) -> None:
     trained = transformers_read.m2m100(models / "nllb").trained
