@@ -6,6 +6,7 @@ card_code.jinja. A certificate counts what these very lines make of the samples 
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from nmt.data.marian import CODE, MarianSegmenter, language_codes
 from nmt.data.normalise import CONTROL, INVISIBLE
 from nmt.data.progress import shown
 from nmt.data.unigram import Unigram
+from nmt.decode.parts import is_sentencex_installed
 from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
@@ -55,9 +57,10 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
     """
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
-    ours = translate_best(
-        trained, lines, trained.settings.decode.by_beam(), "as nmt-translate does"
-    )
+    decode = trained.settings.decode.by_beam()
+    if not is_sentencex_installed():
+        decode = replace(decode, split="lines")
+    ours = translate_best(trained, lines, decode, "as nmt-translate does")
     translated = map(names["translate"], lines)
     theirs = shown(translated, "by the lines of the card", [1] * len(lines))
     return {

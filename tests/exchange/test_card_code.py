@@ -24,6 +24,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+from nmt.decode import parts
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
@@ -226,6 +227,17 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))
     assert 'place = "made"' in code and "max_new_tokens=limit + 1" in code
+
+
+def test_a_model_that_splits_lines_is_exported_without_what_splits_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole lines are counted then; the export has its settings all the same."""
+    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    found = export(of_bpe("decode.split=sentences"), tmp_path / "made", LINES)
+    assert found == export(of_bpe(), tmp_path / "whole", LINES)
+    assert found["as_nmt_translate"]["equal"] > 0
+    assert ctranslate2_engine.load(tmp_path / "made").settings.decode.split == "sentences"
 
 
 def test_the_export_shows_how_far_it_is_and_what_it_found(
