@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 from nmt.exchange import card_code, model_card, proof
@@ -14,7 +13,7 @@ from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
-from nmt.storage import manifest
+from nmt.storage import atomic, manifest
 
 ADAPTERS: Mapping[str, type[Adapter]] = {
     "ctranslate2": CTranslate2Adapter,
@@ -49,20 +48,20 @@ def export(
     kind.library.require(f"--to {to}")
     adapter = kind(trained)
     adapter.names = names
-    with TemporaryDirectory() as work:
-        directory = Path(work) / "float32"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with atomic.working(path) as work:
+        directory = work / "float32"
         scorer = adapter.written(directory, "float32")
         ours = proof.translate_samples(adapter.trained, scorer, lines)
         certificate = proof.certify(ours, scorer)
         if precision != "float32":
-            directory = Path(work) / precision
+            directory = work / precision
             certificate[precision] = proof.measure(ours, adapter.written(directory, precision))
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
         if code := adapter.code(str(directory)):
             certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)
-        path.parent.mkdir(parents=True, exist_ok=True)
         adapter.save(
             path, directory, {CERTIFICATE: manifest.dump(certificate), manifest.README: text}
         )

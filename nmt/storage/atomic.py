@@ -111,6 +111,23 @@ def directory(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
+def working(path: Path) -> Iterator[Path]:
+    """Yield a new directory beside a path, which is removed at the end of the block.
+
+    What a kill leaves there, `sweep` removes. Raises OSError that names the path.
+    """
+    temporary = temporary_of(path)
+    try:
+        temporary.mkdir()
+        yield temporary
+    except OSError as error:
+        _naming(path, error)
+        raise
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+@contextmanager
 def locked(path: Path, waiting: str) -> Iterator[None]:
     """Hold a lock, which is a file; `waiting` is logged where another process holds it.
 

@@ -1,7 +1,10 @@
 """Models go out to CTranslate2 with proof, or are refused by name and reason."""
 
+import errno
 import json
 import logging
+import os
+import tempfile
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -21,6 +24,7 @@ from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, ctranslate2_adapter, site_positions, transformers_read
 from nmt.exchange.adapter import Output
+from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_names import names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_spec import t5_buckets
@@ -95,6 +99,24 @@ def proven(trained: Trained, place: Path, lines: list[str] | None = LINES) -> di
     assert found["greedy"]["compared"] == found["lines"]
     assert found["longest_source"] > 3 * found["longest_trained_source"] or lines is None
     return found
+
+
+def test_an_export_needs_room_in_its_own_place_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "full"))
+    place = tmp_path / "new" / "made"
+    export(made("encoding=none"), place, LINES)
+    assert [*place.parent.iterdir()] == [place] and [*tmp_path.iterdir()] == [place.parent]
+
+    def full(*given: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(given[0]))
+
+    monkeypatch.setattr(CTranslate2Adapter, "written", full)
+    with pytest.raises(OSError) as error:
+        export(made("encoding=none"), tmp_path / "other", LINES)
+    assert error.value.filename == str(tmp_path / "other")
+    assert [*tmp_path.iterdir()] == [place.parent]
 
 
 @pytest.mark.parametrize("too_long", ["refuse", "split"])
