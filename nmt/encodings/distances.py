@@ -27,7 +27,7 @@ def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
         last = extent.queries - 1
         least, greatest = -last, keys - 1 - (last - queries + 1)
         if tau is not None:
-            least, greatest = max(least, -tau), min(greatest, tau)
+            least, greatest = (max(-tau, min(tau, d)) for d in (least, greatest))
         return torch.arange(least, greatest + 1, device=delta.device), delta - least
 
     return context.once(("distinct", tau), find)

@@ -149,6 +149,17 @@ def test_hypotheses_are_not_taken_for_tokens() -> None:
     assert distinct(alone)[0].tolist() == [-3, -2, -1, 0, 1]
 
 
+@pytest.mark.parametrize("queries, keys", [(31, 5), (2, 31)])
+def test_tokens_far_beyond_the_other_text_share_a_distance(queries: int, keys: int) -> None:
+    own = step("decoder", queries - 1, 1, torch.device("cpu"))
+    cross = cross_step(own, keys, 1, cached=True)
+    for tau in (None, 0, 4):
+        distances, index = distinct(cross, tau)
+        delta = cross.delta if tau is None else cross.delta.clamp(-tau, tau)
+        assert torch.equal(distances[index], delta)
+        assert torch.equal(distances, delta.unique())
+
+
 def test_positions_that_count_in_steps_are_no_neighbours() -> None:
     two = with_positions(whole("encoder", 4), Index(start=3, step=2))
     assert two.contiguous_extent is None

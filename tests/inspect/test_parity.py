@@ -72,6 +72,13 @@ def test_what_is_right_passes(tokens: int, overrides: list[str], settings_of: Ma
     assert all(c.difference > 0 for c in cells if c.precision == "float32")
 
 
+def test_an_output_that_outruns_its_source_passes(settings_of: Make) -> None:
+    keys = ("encoding.deberta.where=[encoder,decoder,cross]", "encoding.deberta.k=4")
+    model = perturbed(settings_of("encoding=deberta", *keys))
+    (deviation,) = parity.measure(model, 20, ["float32"], conditions=CONDITIONS[:1])
+    assert deviation.passed, deviation.finding
+
+
 def test_no_parameter_is_left_where_it_starts(settings_of: Make) -> None:
     settings = settings_of("encoding=[relative,alibi]")
     model = perturbed(settings)
