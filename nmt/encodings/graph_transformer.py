@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
 from nmt.encodings.paths import LabelledTree
+from nmt.encodings.positions_columns import Heads
 
 
 class GraphTransformer(Encoding):
@@ -30,7 +31,7 @@ class GraphTransformer(Encoding):
     def __init__(
         self,
         dims: Dims,
-        tree: str = "heads",
+        tree: Heads = "heads",
         labels: str = "labels",
         kinds: PositiveInt = 20,
         longest: PositiveInt = 8,

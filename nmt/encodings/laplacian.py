@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_columns import tree_columns
+from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees import depths, first_pieces
 
 EQUAL = 1e-9  # difference of two eigenvalues that are one: far more than float64 loses
@@ -29,7 +29,7 @@ class Laplacian(Encoding):
 
     facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
 
-    def __init__(self, dims: Dims, tree: str = "heads", vectors: PositiveInt = 8) -> None:
+    def __init__(self, dims: Dims, tree: Heads = "heads", vectors: PositiveInt = 8) -> None:
         super().__init__(dims, columns=frozenset({tree, "words"}))
         if dims.site != "encoder":
             raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")

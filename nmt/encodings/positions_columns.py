@@ -5,7 +5,7 @@ no position of a single one, so they serve only encodings that ask for nothing b
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,8 @@ from torch import Tensor
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import PositiveInt
 from nmt.encodings.trees import depths, graph_distances, tree_distances
+
+Heads = Literal["heads"]  # of no other column does a model get pieces in the place of words
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ class Segment(Positions):
 class Depth(Positions):
     """The position of a token is the depth of its word in a tree; the root has 0."""
 
-    heads: str = "heads"
+    heads: Heads = "heads"
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
     @property
@@ -91,7 +93,7 @@ class Depth(Positions):
 class Tree(Positions):
     """Distances in a tree, signed (Wang et al. 2019): see `trees.tree_distances`."""
 
-    heads: str = "heads"
+    heads: Heads = "heads"
     distances_only: ClassVar[bool] = True
     sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
@@ -113,7 +115,7 @@ class Graph(Positions):
     2 (longest + 1) rows holds them all.
     """
 
-    heads: str = "heads"
+    heads: Heads = "heads"
     longest: PositiveInt = 8
     distances_only: ClassVar[bool] = True
     sites: ClassVar[tuple[str, ...]] = ("encoder",)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.fusion import Fusion
-from nmt.encodings.positions_columns import Depth
+from nmt.encodings.positions_columns import Depth, Heads
 
 
 class SprAbsolute(Encoding):
@@ -18,7 +18,7 @@ class SprAbsolute(Encoding):
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """
 
-    def __init__(self, dims: Dims, tree: str = "heads") -> None:
+    def __init__(self, dims: Dims, tree: Heads = "heads") -> None:
         depth = Depth(tree)
         super().__init__(dims, columns=depth.columns)
         self.depth = depth

@@ -18,6 +18,7 @@ from torch import Tensor
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
 from nmt.encodings.paths import LARGEST, LabelledTree
+from nmt.encodings.positions_columns import Heads
 
 FEATURES = 100_000  # vectors of whole paths, at most
 
@@ -34,7 +35,7 @@ class Structural(Encoding):
     def __init__(
         self,
         dims: Dims,
-        tree: str = "heads",
+        tree: Heads = "heads",
         labels: str = "labels",
         kinds: PositiveInt = 20,
         longest: PositiveInt = 5,

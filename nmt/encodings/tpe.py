@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.positions_columns import tree_columns
+from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees import binarised, birth_order, path_codes
 
 
@@ -34,7 +34,7 @@ class Tpe(Encoding):
     def __init__(
         self,
         dims: Dims,
-        tree: str = "heads",
+        tree: Heads = "heads",
         branches: PositiveInt = 2,
         depth: PositiveInt = 32,
         binary: bool = True,

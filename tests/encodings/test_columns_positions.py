@@ -264,7 +264,18 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
         "graph_transformer": {"heads", "labels", "words"},
     }
     assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
-    assert tiny("encoding=spr_absolute", "encoding.spr_absolute.tree=mine").columns == {"mine"}
+    assert tiny("encoding=xl_pe", "encoding.xl_pe.order=mine").columns == {"mine"}
+
+
+@pytest.mark.parametrize("at", ["depth", "tree", "graph"])
+def test_no_other_column_holds_a_tree(at: str) -> None:
+    """The integers of others are not turned from words to pieces."""
+    said = rf"encoding\.relative: at\.{at}\.heads=parse: choose one of heads"
+    with pytest.raises(ValueError, match=said):
+        create({"relative": {"at": {at: {"heads": "parse"}}}}, dims())
+    for use in ("graph_transformer", "laplacian", "spr_absolute", "structural", "tpe"):
+        with pytest.raises(ValueError, match=rf"encoding\.{use}: tree=parse: choose one of heads"):
+            create({use: {"tree": "parse"}}, dims())
 
 
 @pytest.mark.parametrize(

@@ -97,4 +97,4 @@ def test_words_that_mean_nothing_are_refused(use: str) -> None:
             with pytest.raises(ValueError, match=f"{option}=nothing: (choose one of|expected)"):
                 create({use: {option: "nothing"}}, dims())
         else:
-            assert option in ("tree", "labels", "order", "column")
+            assert option in ("labels", "order", "column")
