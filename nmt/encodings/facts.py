@@ -27,6 +27,11 @@ class Dims:
         """Numbers of a query of all heads that the encoding serves."""
         return self.heads * self.head_dim
 
+    @property
+    def all_heads(self) -> int:
+        """The heads of the model."""
+        return self.dim // self.head_dim
+
 
 @dataclass(frozen=True)
 class Facts:

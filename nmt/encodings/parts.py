@@ -123,8 +123,7 @@ def bias_of_all_heads(e: Encoding, bias: Tensor) -> Tensor:
     """A bias [batch | 1, heads | 1, query | 1, key | 1], 0 in heads that the entry lacks."""
     if e.dims.served_heads is None:
         return bias
-    all_heads = e.dims.dim // e.dims.head_dim
-    none = bias.new_zeros(bias.shape[0], all_heads, *bias.shape[2:])
+    none = bias.new_zeros(bias.shape[0], e.dims.all_heads, *bias.shape[2:])
     return with_heads(e, none, bias.expand(-1, e.dims.heads, -1, -1))
 
 

@@ -6,13 +6,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.encodings import parts
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
 from nmt.encodings.weights import softmax
-from nmt.inspect.single import apply_hooks, changes_by_part, pass_over, scale_of
+from nmt.inspect.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
 from nmt.model import example
 
 Array = np.ndarray
@@ -53,7 +54,7 @@ Panel = MatrixPanel | CurvesPanel
 
 
 def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
-    """All that is worth drawing of one encoding in the first layer of a site."""
+    """All that is worth drawing of one encoding at a site, in the first layer that it serves."""
     portrait, hooks = _EncodingPanels(e, site, vocab), set(e.hooks)
     panels: list[Panel] = []
     if hooks & {"embed", "layer", "project"}:
@@ -96,7 +97,7 @@ def _by_diagonal(values: Array, most: int) -> tuple[Array, Array]:
 
 
 class _EncodingPanels:
-    """One encoding at a site, asked in its first layer about a made-up sentence."""
+    """One encoding at a site, asked about a made-up sentence: its first layer, and its heads."""
 
     def __init__(self, e: Encoding, site: str, vocab: int) -> None:
         self.e, self.site, self.n = e, site, min(LENGTH, max_length(e, e.training) or LENGTH)
@@ -122,7 +123,9 @@ class _EncodingPanels:
         for part in ("embed", "layer", "query"):
             kind, change = changes[part]
             if kind == "vectors":
-                return change[0].transpose(0, 1).flatten(1) if part == "query" else change[0]
+                if part == "query":
+                    change = parts.of_heads(self.e, change).transpose(1, 2).flatten(2)
+                return change[0]
         return None
 
     def embeddings(self) -> Panel:
@@ -140,12 +143,14 @@ class _EncodingPanels:
         with torch.inference_mode():
             unrelated = apply_hooks(e, x, self.context(len(x)))
             equal = apply_hooks(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
+        logits, logits_of_equal = (parts.of_heads(e, a.logits) for a in (unrelated, equal))
         if e.facts.streams == 1:
-            plain = unrelated.plain @ unrelated.plain.mT * scale_of(e)
-            blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
+            words = parts.of_heads(e, unrelated.plain)
+            plain = words @ words.mT * scale_of(e)
+            blocked = (logits < BLOCKED).any(0)  # by a bias that masks
             if blocked.any():
                 panels.append(self.panel("Keys that may be seen", "share of pairs", ~blocked))
-            change = (unrelated.logits - plain).masked_fill(blocked, 0)
+            change = (logits - plain).masked_fill(blocked, 0)
             mean, variance = change.mean(0), change.var(0, correction=0)  # [heads, query, key]
             depends = float(variance.max()) > SMALL**2
             apart = ~torch.eye(mean.shape[-1], dtype=torch.bool)
@@ -158,7 +163,7 @@ class _EncodingPanels:
                 panels.append(self.panel(title, "standard deviation", variance, root=True))
             elif panels:
                 return panels
-        values = equal.logits[:: e.facts.streams].mean(0)  # [heads, query, key]
+        values = logits_of_equal[:: e.facts.streams].mean(0)  # [heads, query, key]
         varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
         if varies or not panels:
             title = "Logit of a query and an equal key"
@@ -170,8 +175,9 @@ class _EncodingPanels:
         with torch.inference_mode():
             context = self.context(len(self.x))
             e = apply_hooks(self.e, self.x, context).logits  # keys may be remembered in context
-            weights = Encodings([self.e]).normalise(e, 0, context)
+            weights = Encodings([self.e]).normalise(e, first_layer(self.e), context)
             both = [("softmax", softmax(e, context.allowed)), (self.e.name, weights)]
+            both = [(name, parts.of_heads(self.e, w)) for name, w in both]
         ranks = np.arange(1, self.n + 1)
         curves = [
             (n, w[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()) for n, w in both
@@ -184,13 +190,14 @@ class _EncodingPanels:
         """The length of the vector that a fully attended key adds to the output, by distance."""
         if "outputs" not in self.e.hooks or not self.e.facts.reads_probabilities:
             return []
-        n, context = self.n, self.context(self.n)  # row j attends to key j alone
-        p = torch.eye(n)[:, None, None].expand(n, self.e.dims.heads, n, n)
+        n, e, context = self.n, self.e, self.context(self.n)  # row j attends to key j alone
+        x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.all_heads
+        p = torch.eye(n)[:, None, None].expand(n, heads, n, n)
         with torch.inference_mode():
-            apply_hooks(self.e, self.x[:1].expand(n, *self.x.shape[1:]), context)
-            nothing = torch.zeros(n, self.e.dims.heads, n, self.e.dims.head_dim)
-            x = self.x[:1].expand(n, *self.x.shape[1:])
-            added = self.e.outputs(nothing, x, p, 0, with_positions(context, self.e.positions))
+            apply_hooks(e, x, context)  # keys may be remembered in context
+            nothing = torch.zeros(n, heads, n, e.dims.head_dim)
+            added = Encodings([e]).outputs(nothing, x, p, first_layer(e), context)
+            added = parts.of_heads(e, added)
         if not added.any():
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
@@ -217,7 +224,7 @@ class _EncodingPanels:
         curves = [np.sqrt(c) for c in curves] if root else curves
         edges = self.e.positions.distances_only
         across = "distance (edges)" if edges else "key minus query (tokens)"
-        return CurvesPanel(title, across, meaning, distances, _named(curves))
+        return CurvesPanel(title, across, meaning, distances, _named(curves, self.e))
 
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
@@ -245,21 +252,21 @@ def _unrelated_words(n: int, e: Encoding) -> Tensor:
     draw = torch.Generator().manual_seed(0)
     words = torch.randn(WORDS, 1, n, e.dims.head_dim, generator=draw)
     words = words * e.dims.head_dim**0.5 / words.norm(dim=-1, keepdim=True)
-    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.heads)
+    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.all_heads)
 
 
-def _named(curves: list[Array]) -> list[tuple[str, Array]]:
-    """Curves with names; heads that have the same share one."""
+def _named(curves: list[Array], e: Encoding) -> list[tuple[str, Array]]:
+    """Curves of the heads that an encoding serves, with names; equal ones share one."""
     groups: list[tuple[list[int], Array]] = []
-    for head, curve in enumerate(curves, start=1):
+    for head, curve in zip(e.dims.served_heads or range(len(curves)), curves, strict=True):
         near = 1e-6 * (1 + float(np.nanmax(np.abs(curve))))
         for heads, other in groups:
             if np.allclose(curve, other, rtol=0, atol=near, equal_nan=True):
-                heads.append(head)
+                heads.append(head + 1)
                 break
         else:
-            groups.append(([head], curve))
-    if len(groups) == 1:
+            groups.append(([head + 1], curve))
+    if len(groups) == 1 and e.dims.served_heads is None:
         return [("all heads", curves[0])]
     return [
         (f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}", curve)

@@ -28,7 +28,10 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
 
 
 class HookOutputs(NamedTuple):
-    """Outputs of the hooks of one encoding for contents x [batch, length, dim], first layer."""
+    """Outputs of the hooks of one encoding for contents x [batch, length, dim].
+
+    In the first layer that it serves, and for all heads of the model.
+    """
 
     contents: Tensor  # [batch, length, dim]: x
     embedded: Tensor  # [batch x streams, length, dim] after embed
@@ -48,7 +51,7 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
         return tuple(t.unflatten(-1, (-1, e.dims.head_dim)).transpose(1, 2) for t in inputs)
 
     site = Encodings([e])
-    layer = 0 if e.dims.served_layers is None else e.dims.served_layers[0]
+    layer = first_layer(e)
     across = context.site == "cross"
     embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
     inside = with_streams(context, e.facts.streams) if e.facts.streams > 1 else context
@@ -59,6 +62,11 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
     if (bias := site.bias(layer, inside)) is not None:
         logits = logits + bias
     return HookOutputs(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
+
+
+def first_layer(e: Encoding) -> int:
+    """The first of the model's layers that an encoding serves."""
+    return 0 if e.dims.served_layers is None else e.dims.served_layers[0]
 
 
 def scale_of(e: Encoding) -> float:
