@@ -28,11 +28,13 @@ class Universal(Encoding):
         frequencies(dims.dim)  # refuses an odd width at once
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
-        """Add PE(position) + PE(layer + 1) to x [batch, query, dim]."""
+        """Add PE(position) + PE(step) to x [batch, query, dim]; steps count all of the stack."""
         places = context.once(
             ("universal", self.layout, self.denominator), lambda: self._pe(context.queries)
         )
-        step = self._pe(x.new_full((1,), layer + 1, dtype=torch.long))
+        served = self.dims.served_layers
+        number = layer if served is None else served[layer]
+        step = self._pe(x.new_full((1,), number + 1, dtype=torch.long))
         return x + (places + step).to(x.dtype)
 
     def _pe(self, at: Tensor) -> Tensor:

@@ -11,8 +11,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.composition import Encodings
+from nmt.encodings.passes import whole
+from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
 from nmt.model.transformer import Transformer
+from tests.encodings.attending import dims
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -109,3 +113,13 @@ def test_a_halted_token_is_copied(cached: bool, tiny: Make, ids: Ids) -> None:
     else:
         got = model(source, target)[0]
     assert float((got - wanted).abs().max()) < 1e-5 * float(wanted.abs().max())
+
+
+def test_a_step_has_its_number_in_the_stack_where_not_all_are_served() -> None:
+    every, last = (
+        Encodings(create({"universal": options}, dims(layers=3)))
+        for options in ({}, {"layers": [2]})
+    )
+    x, context = torch.zeros(1, 5, 8), whole("encoder", 5)
+    assert torch.equal(last.layer(x, 2, context), every.layer(x, 2, context))
+    assert not last.layer(x, 0, context).any()
