@@ -31,12 +31,14 @@ NonNegativeFloat = Annotated[float, Bound(0)]
 
 def check(
     options: Mapping[str, Any], kinds: Mapping[str, Any], also: Iterable[str] = (), where: str = ""
-) -> None:
-    """Raise ValueError for the first option that is unknown, or whose value does not fit.
+) -> dict[str, Any]:
+    """The options, with floats where a whole number stands for one.
 
+    Raises ValueError for the first option that is unknown, or whose value does not fit.
     `kinds`: the type of each option, as `get_type_hints(..., include_extras=True)` has them.
     `also`: further names that a misspelling may have meant. `where`: the key above the options.
     """
+    checked = dict(options)
     for key, value in options.items():
         if key not in kinds:
             place = f"{where}: " if where else ""
@@ -44,25 +46,33 @@ def check(
         if (expected := _unmet(value, kinds[key])) is not None:
             place = f"{where}." if where else ""
             raise ValueError(f"{place}{key}={value}: {expected}")
+        if _bare(kinds[key])[0] is float and value is not None:
+            checked[key] = float(value)
+    return checked
 
 
 def _unmet(value: Any, kind: Any) -> str | None:
     """The requirement that a value does not meet, or None."""
-    if NoneType in (kinds := get_args(kind)):
-        if value is None:
-            return None
-        (kind,) = (k for k in kinds if k is not NoneType)
+    if value is None and NoneType in get_args(kind):
+        return None
+    kind, *bounds = _bare(kind)
     if get_origin(kind) is Literal:
         choices = get_args(kind)
         fits = value in choices and not isinstance(value, bool)
         return None if fits else f"choose one of {', '.join(map(str, choices))}"
-    kind, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     accepted = (int, float) if kind is float else kind
     if not isinstance(value, accepted) or isinstance(value, bool) is not (kind is bool):
         return f"expected {getattr(kind, '__name__', str(kind))}"
     if kind is float and not math.isfinite(value):
         return "expected a finite number"
     return next((f"must be {bound}" for bound in bounds if not bound.holds(value)), None)
+
+
+def _bare(kind: Any) -> tuple[Any, ...]:
+    """A type without `| None`, and the bounds of its numbers."""
+    if NoneType in (kinds := get_args(kind)):
+        (kind,) = (k for k in kinds if k is not NoneType)
+    return get_args(kind) if get_origin(kind) is Annotated else (kind,)
 
 
 def nearest(name: str, known: list[str]) -> str:

@@ -63,7 +63,7 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     known = options_of(cls)
     if taken := known.keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
-    check(arguments, known, COMMON)
+    arguments = check(arguments, known, COMMON)
     _check_required(cls, known, arguments)
     at, positions = _positions(options.get("at", "index"))
     _check_positions(cls, at, positions, dims.site)
@@ -107,7 +107,7 @@ def _positions(at: Any) -> tuple[str, Positions]:
         raise ValueError(f"at={name}: {e}") from None
     kinds = get_type_hints(cls, include_extras=True)
     known = [f.name for f in fields(cast(Any, cls)) if f.init]
-    check(options, {n: kinds[n] for n in known}, where=f"at.{name}")
+    options = check(options, {n: kinds[n] for n in known}, where=f"at.{name}")
     _check_required(cls, known, options, where=f"at.{name}.")
     return name, cls(**options)
 

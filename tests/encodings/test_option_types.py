@@ -1,8 +1,9 @@
 """Types, choices and bounds of options: what a config may say of an encoding or of positions."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
 
 import pytest
+import torch
 
 from nmt.encodings.lookup import find, names
 from nmt.encodings.options import Bound, NonNegativeInt, PositiveFloat, PositiveInt, check
@@ -20,6 +21,7 @@ KINDS: dict[str, Any] = {
     "kind": Literal["near", "far"],
     "method": Literal[1, 2],
     "size": PositiveInt | None,
+    "share": PositiveFloat | None,
 }
 
 
@@ -32,7 +34,15 @@ KINDS: dict[str, Any] = {
     ],
 )
 def test_what_fits_passes(option: str, value: object) -> None:
-    check({option: value}, KINDS)
+    assert check({option: value}, KINDS) == {option: value}
+
+
+def test_a_whole_number_is_a_float_where_one_is_expected() -> None:
+    numbers = dict.fromkeys(("number", "factor", "step", "share"), 1)
+    for value in check(numbers, KINDS).values():
+        assert type(value) is float and value == 1
+    assert check({"share": None, "count": 1}, KINDS) == {"share": None, "count": 1}
+    assert type(check({"count": 1}, KINDS)["count"]) is int
 
 
 @pytest.mark.parametrize(
@@ -98,3 +108,21 @@ def test_words_that_mean_nothing_are_refused(use: str) -> None:
                 create({use: {option: "nothing"}}, dims())
         else:
             assert option in ("labels", "order", "column")
+
+
+@pytest.mark.parametrize("use", names())
+def test_whole_numbers_give_what_floats_give(use: str) -> None:
+    """A parameter, too, cannot be an integer; what both mean may be refused."""
+    for option, kind in options_of(find(use)).items():
+        if float in (kind, *get_args(kind)):
+            whole, real = (_made(use, {option: value}) for value in (2, 2.0))
+            assert whole == real
+
+
+def _made(use: str, options: dict[str, Any]) -> str | dict[str, list[Any]]:
+    torch.manual_seed(0)
+    try:
+        (e,) = create({use: options}, dims())
+    except ValueError as error:
+        return str(error)
+    return {name: t.tolist() for name, t in e.state_dict().items()}
