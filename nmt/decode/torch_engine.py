@@ -279,8 +279,7 @@ def adapted(member: Trained, decode: Decode) -> Trained:
     build.set_languages(model, decode, member.source.vocabulary, member.target.vocabulary)
     if decode.position_scale != 1:
         try:
-            for site in model.sites.values():
-                site.scale_positions(decode.position_scale)
+            model.scale_positions(decode.position_scale)
         except ValueError as error:
             raise UserError(f"decode.position_scale={decode.position_scale}: {error}") from None
     return member._replace(model=model)

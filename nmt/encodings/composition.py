@@ -91,21 +91,23 @@ class Encodings(nn.Module):
         """Whether some entry needs the desired length of a decoder's output."""
         return any(e.facts.needs_lengths for e in self)
 
-    def scale_positions(self, factor: float) -> None:
+    def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
 
-        Raises ValueError for an encoding that cannot see positions between whole numbers.
+        Returns whether an entry reads any. Raises ValueError for one that cannot see positions
+        between whole numbers.
         """
-        for e in self:  # all are checked first, so that a refusal changes nothing
-            if e.facts.position_type != "real" or e.positions.distances_only:
-                why = {
-                    "none": "it never looks at positions",
-                    "integer": "it knows whole positions only",
-                }.get(e.facts.position_type, "its distances are counted along edges")
+        reading = [e for e in self if e.facts.position_type != "none"]
+        for e in reading:  # all are checked first, so that a refusal changes nothing
+            integer = e.facts.position_type == "integer"
+            if integer or e.positions.distances_only:
+                edges = "its distances are counted along edges"
+                why = "it knows whole positions only" if integer else edges
                 raise ValueError(f"encoding.{e.name}: positions cannot be scaled, because {why}")
-        for e in self:
+        for e in reading:
             before = e.positions.inner if isinstance(e.positions, Scaled) else e.positions
             e.positions = Scaled(before, factor)
+        return bool(reading)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.embed`."""

@@ -51,8 +51,7 @@ def permutation(specimen: Specimen) -> Observation:
 def interpolation(specimen: Specimen) -> Observation:
     """Position interpolation; changes the specimen."""
     try:
-        for site in specimen.model.sites.values():
-            site.scale_positions(0.5)
+        specimen.model.scale_positions(0.5)
         finite = bool(full_pass(*specimen).isfinite().all())
     except ValueError as e:
         return Observation(False, str(e).split(", because ")[-1])

@@ -163,8 +163,7 @@ def kind_of_positions(model: Transformer) -> str:
         stated = " and ".join(sorted(kinds))
         raise CheckError(f"position_type {stated}, but positions times 2 show {moved:.2g}")
     if kinds == {"real"}:
-        for site in model.sites.values():
-            site.scale_positions(0.25)
+        model.scale_positions(0.25)
         between = full_pass(model, text)
         if not between.isfinite().all() or relative_difference(before, between) <= ROUNDING:
             raise CheckError("position_type real, but positions between integers are not read")

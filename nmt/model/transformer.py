@@ -135,6 +135,12 @@ class Transformer(nn.Module):
         """The encodings of all sites."""
         return [e for site in self.sites.values() for e in site]
 
+    def scale_positions(self, factor: float) -> None:
+        """Position interpolation at all sites; raises ValueError where it cannot be, with why."""
+        scaled = [site.scale_positions(factor) for site in self.sites.values()]
+        if not any(scaled):
+            raise ValueError("positions cannot be scaled, because no encoding reads positions")
+
     @property
     def columns(self) -> set[str]:
         """Names of the columns parallel to the source that the encodings read."""

@@ -11,7 +11,9 @@ from nmt.encodings.alibi import Alibi
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.positions import Scaled
 from nmt.encodings.positions_columns import ColumnPositions, Tree
+from nmt.encodings.registry import create
 from nmt.encodings.rotary import Rotary
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
@@ -97,14 +99,38 @@ def test_models_decode_with_scaled_positions(option: str, tiny: Make, ids: Ids) 
     [
         ("relative", "it knows whole positions only"),
         ("learned", "it knows whole positions only"),
-        ("lstm", "it never looks at positions"),
-        ("tpe", "it never looks at positions"),
+        ("[relative,ssmax]", "it knows whole positions only"),
     ],
 )
 def test_refused_with_the_reason(option: str, why: str, tiny: Make) -> None:
     model = tiny(f"encoding={option}")
-    with pytest.raises(ValueError, match=f"{option}: positions cannot be scaled, because {why}"):
-        model.sites["encoder"].scale_positions(0.5)
+    with pytest.raises(ValueError, match=rf"\.\w+: positions cannot be scaled, because {why}"):
+        model.scale_positions(0.5)
+
+
+@pytest.mark.parametrize("option", ["lstm", "none"])
+def test_refused_where_no_position_is_read(option: str, tiny: Make) -> None:
+    with pytest.raises(ValueError, match="because no encoding reads positions"):
+        tiny(f"encoding={option}").scale_positions(0.5)
+
+
+def test_entries_that_read_no_positions_stay_as_they_are(tiny: Make, ids: Ids) -> None:
+    """In a site and in all of the model, as rotary alone is scaled."""
+    model = tiny("encoding=[rotary,ssmax,coverage]")
+    source, target = ids(2, 9), ids(2, 8, seed=1)
+    before = model(source, target)
+    model.scale_positions(0.5)
+    assert (model(source, target) - before).abs().max() > 1e-4
+    scaled = {e.name: type(e.positions) is Scaled for e in model.entries}
+    assert scaled == {"rotary": True, "ssmax": False, "coverage": False}
+    q, k, v = qkv(9, dims())
+    entries = create({"rotary": {}, "ssmax": {"start": 0.5}}, dims())
+    assert Encodings(entries).scale_positions(0.5)
+    wanted = attend(
+        create({"rotary": {}, "ssmax": {"start": 0.5}}, dims()), q, k, v, by_hand(9, 0.5)
+    )
+    for a, b in zip(attend(entries, q, k, v, pass_over(9)), wanted, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
 
 
 def test_distances_in_trees_cannot_be_scaled() -> None:

@@ -38,6 +38,8 @@ def test_interpolation_and_limits() -> None:
     assert checks.interpolation(small(settings_of("rotary"))).holds
     refused = checks.interpolation(small(settings_of("relative")))
     assert refused == (False, "it knows whole positions only")
+    refused = checks.interpolation(small(settings_of("lstm")))
+    assert refused == (False, "no encoding reads positions")
     assert checks.longer_source(small(settings_of("learned")), 1024).startswith("refused")
     assert (
         checks.longer_source(small(settings_of("rotary")), None)
