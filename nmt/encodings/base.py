@@ -74,7 +74,7 @@ class Encoding(nn.Module):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Change the raw products s = q k^T [batch, heads, query, key], before scaling.
 
-        `s` may be written into: nothing else reads it.
+        `s` may be written into: nothing else reads it. The result may be, too, by a later entry.
         """
         return s
 

@@ -57,4 +57,4 @@ class Synthesizer(Encoding):
             rows = max(len(e), len(context.keys))
             keys = context.keys[:, None, None, :].expand(rows, *e.shape[1:3], -1)
             e = e.expand(rows, -1, -1, -1).gather(-1, keys)
-        return (e * self.dims.head_dim**0.5).expand_as(s)
+        return e.expand_as(s) * self.dims.head_dim**0.5  # in this order, of memory of its own

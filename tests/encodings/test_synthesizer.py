@@ -9,6 +9,7 @@ from torch import Tensor
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
+from nmt.encodings.relative import Relative
 from nmt.encodings.synthesizer import Synthesizer
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
@@ -76,3 +77,13 @@ def test_a_text_is_no_longer_than_the_tables() -> None:
     q, k, _ = qkv(9, dims())
     with pytest.raises(ValueError, match="not all among the 8"):
         Encodings([e]).scores(q, k, 0, pass_over(9))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_later_entries_may_write_into_the_scores(form: Any) -> None:
+    """Of forms that are the same for all sentences, rows must not share memory."""
+    e, later = made(form), drawn(Relative(dims(), 2))
+    q, k, v = qkv(N, dims())
+    one, other = (attend(entry, q, k, v, pass_over(N))[0] for entry in (e, later))
+    both, _, _ = attend([e, later], q, k, v, pass_over(N))
+    torch.testing.assert_close(both, one + other - q @ k.mT / 2)
