@@ -203,7 +203,9 @@ def zero_initialised(model: Transformer) -> str:
 def recomputation(model: Transformer) -> str:
     """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
     for module in model.train().modules():
-        if hasattr(module, "dropout"):
+        if isinstance(module, nn.Dropout):
+            module.p = NOISE
+        elif isinstance(getattr(module, "dropout", None), float):
             setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
     for kind in (torch.float32, torch.bfloat16):
         stored, recomputed = (

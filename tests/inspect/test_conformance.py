@@ -1,6 +1,6 @@
 """Every check of `check_encoding` fails where it should, and says what is at fault."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.errors import UserError
-from nmt.inspect.conformance import CHECKS, small_settings
+from nmt.inspect.conformance import CHECKS, NOISE, small_settings
 from nmt.inspect.parity import CONDITIONS
 from nmt.testing import check_encoding
 from tests.fast import fast_first
@@ -103,6 +103,20 @@ class Counting(Right):
         return bias * (1 + self.calls)
 
 
+class Dropping(Right):
+    """Right: what it draws in training, it draws once more when it is computed twice."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.dropout = nn.Dropout(0.1)
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        self.seen.add(self.dropout.p)
+        return self.dropout(bias)
+
+    seen: ClassVar[set[float]] = set()
+
+
 class OffByOne(Right):
     def wrong(self, bias: Tensor, context: Context) -> Tensor:
         steps = context.state is not None and context.site == "decoder"
@@ -127,6 +141,11 @@ def test_all_results_come_back() -> None:
     cells = [f"decoding: {c.name}, {p}" for p in ("float32", "bfloat16") for c in CONDITIONS]
     assert [r.check for r in results] == [*CHECKS, *cells]
     assert all(r.passed and r.finding for r in results)
+
+
+def test_dropout_may_be_a_module() -> None:
+    check_encoding(Dropping, tokens=4, precisions=[])
+    assert NOISE in Dropping.seen
 
 
 @pytest.mark.parametrize(
