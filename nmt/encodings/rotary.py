@@ -42,14 +42,14 @@ class Rotary(Encoding):
         factor: Factor = 1.0,
     ) -> None:
         rotary_dim = round(dims.head_dim * partial)
-        a, b = paired(torch.arange(rotary_dim, device="cpu"), layout)
-        planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
-        super().__init__(dims, rotation_planes=planes)
         if partial != 1 and not (2 <= rotary_dim < dims.head_dim and rotary_dim % 2 == 0):
             raise ValueError(
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
                 f"rotate, not {rotary_dim}"
             )
+        a, b = paired(torch.arange(rotary_dim, device="cpu"), layout)
+        planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
+        super().__init__(dims, rotation_planes=planes)
         self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if scaling == "none" and factor != 1:

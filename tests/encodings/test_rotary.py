@@ -130,6 +130,8 @@ def test_large_positions_stay_apart_in_bfloat16(kind: type[Rotary]) -> None:
     [
         (lambda: Rotary(dims(head_dim=3)), "even width, not 3"),
         (lambda: Rotary(dims(), partial=0.25), "partial=0.25: must leave an even number of 4"),
+        (lambda: Rotary(dims(), partial=-0.5), "partial=-0.5: must leave an even number of 4"),
+        (lambda: Rotary(dims(), partial=1e15), "must leave an even number of 4"),
         (lambda: Rotary(dims(), partial=1.5), "partial=1.5: must leave an even number of 4"),
         (lambda: Rotary(dims(), factor=2.0), "factor=2.0: must be 1 with scaling=none"),
         (lambda: Rotary(dims(head_dim=2), scaling="ntk", factor=2.0), "at least 4 components"),
