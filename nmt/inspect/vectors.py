@@ -26,7 +26,7 @@ def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
     rows: dict[str, list[MatrixPanel]] = {}
     if e.positions.distances_only:
         return rows
-    last = 0 if e.dims.site == "decoder" and not e.positions.needs_lengths else REACH
+    last = 0 if e.dims.site == "decoder" and e.positions.ascending else REACH
     distances = list(range(-REACH, last + 1))
     for layer, number in enumerate(e.dims.served_layers or range(e.dims.layers)):
         for role, table in _tables(e, layer, distances).items():

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.context import Context
+from nmt.encodings.context import Context, Positions
 from nmt.encodings.lookup import find
+from nmt.encodings.positions import Index, Scaled
+from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
 from nmt.inspect.panels import MatrixPanel
 from nmt.inspect.vectors import REACH, learned_vectors
@@ -57,6 +59,12 @@ def test_a_table_by_hand(tiny: Make) -> None:
             assert second.values[i, j] == pytest.approx(cosine(table[i], table[j]), abs=1e-6)
             assert fixed.values[i, j] == pytest.approx(cosine(waves[i], waves[j]), abs=1e-6)
     assert found[2][2][1].first == -3 and len(found[2][2][1].values) == 4  # the past alone
+
+
+@pytest.mark.parametrize("positions", [Index(99, -1), Scaled(Index(0, -1), 1, 9)])
+def test_a_decoder_that_counts_down_looks_at_distances_above_0(positions: Positions) -> None:
+    panel = learned_vectors(Relative(dims("decoder", positions=positions), tau=3))["keys"][1]
+    assert panel.first == -3 and len(panel.values) == 7
 
 
 def test_heads_are_averaged(tiny: Make) -> None:
