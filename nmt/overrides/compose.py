@@ -77,7 +77,7 @@ def composed(overrides: list[Override]) -> Experiment:
     if (start := _resolved(cfg, START)) is not None:
         parent = _parent(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
-    _clear_dev_files(cfg, overrides)
+    _settle_files(cfg, overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
     table = _part(TableReport, values, "table")
@@ -142,14 +142,16 @@ def _replace_positions(cfg: DictConfig, key: str) -> None:
             del at[name]
 
 
-def _clear_dev_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
-    """With data.dev_lines, leave out the files that it takes the place of."""
-    if cfg.data.get("dev_lines") is None:
-        return
-    files = ("data.dev_source", "data.dev_target")
-    if named := [str(o.input_line) for o in overrides if o.key_or_group in files]:
-        raise UserError(f"{named[0]}: not read with data.dev_lines; leave one of the two out")
-    cfg.data.dev_source = cfg.data.dev_target = None
+def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+    """Leave out the files that data.dev_lines replaces; UserError for files that nothing reads."""
+    for key, part in (("dev_lines", "dev"), ("corpora", "train")):
+        files = (f"data.{part}_source", f"data.{part}_target")
+        if not cfg.data.get(key):
+            continue
+        if named := [str(o.input_line) for o in overrides if o.key_or_group in files]:
+            raise UserError(f"{named[0]}: not read with data.{key}; leave one of the two out")
+        if part == "dev":
+            cfg.data.dev_source = cfg.data.dev_target = None
 
 
 def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:

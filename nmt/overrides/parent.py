@@ -107,6 +107,8 @@ def set_corpus(
         keys |= {"name", "columns", "corpora", *PATHS}
     if keys & {"dev_source", "dev_target"}:
         keys.add("dev_lines")
+    if keys & {"train_source", "train_target"}:
+        keys.add("corpora")
     with open_dict(cfg):
         for key, value in asdict(parent.data).items():
             if key not in TREATMENT | keys:

@@ -54,6 +54,10 @@ FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
                 "not read with data.dev_lines; leave one of",
             ),
             (
+                ["data=files", *FOUR, "+data.corpora.a={root: a}"],
+                "not read with data.corpora; leave one of",
+            ),
+            (
                 ["data=files", "data.root=x", "data.dev_source=null"],
                 "hold out lines of the training",
             ),

@@ -77,6 +77,15 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
     assert (lengthened.join, lengthened.name, lengthened.source_language) == (2, "files", "fr")
 
 
+def test_training_files_replace_the_corpora_of_the_parent(tmp_path: Path) -> None:
+    corpora = ["data=files", "data.root=/c", "+data.corpora.a.weight=2", "+data.corpora.b.weight=1"]
+    run = run_of(tmp_path / "run", experiment_of(corpora).settings)
+    kept, new = child(run).data, child(run, "data.train_source=x", "data.train_target=y").data
+    assert isinstance(kept, Files) and isinstance(new, Files)
+    assert list(kept.corpora) == ["a", "b"] and kept.dev_source == "/c/dev.de"
+    assert (new.corpora, new.train_source, new.dev_source) == ({}, "x", "/c/dev.de")
+
+
 def test_another_option_may_choose_the_corpus(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", experiment_of(FILES).settings)
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
