@@ -115,12 +115,12 @@ def refuse_hidden(group: str, option: str, folders: Folders = ()) -> None:
 def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
     """Groups and options that the file of an option chooses, as `override /model: tiny`."""
     path = path_of(group, option, folders)
-    loaded = _loaded(path) if path.exists() else {}
+    loaded: Any = OmegaConf.to_container(_loaded(path), resolve=False) if path.exists() else {}
     chosen: list[tuple[str, str]] = []
-    for default in loaded.get("defaults", []):
+    for default in loaded.get("defaults") or []:
         for key, options in ({group: default} if isinstance(default, str) else default).items():
             inner = str(key).removeprefix("override ").partition("@")[0].removeprefix("/")
-            several = options if OmegaConf.is_list(options) else [options]
+            several = options if isinstance(options, list) else [options]
             chosen += [(inner, str(o)) for o in several if o not in (None, "_self_")]
     return chosen
 

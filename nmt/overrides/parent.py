@@ -1,8 +1,7 @@
 """Settings that a run takes over from the model that it starts from (trainer.init_from)."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from omegaconf import DictConfig, open_dict
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
-from nmt.overrides.options import GLOBAL, Folders, defaults_of, values_of
+from nmt.overrides.options import GLOBAL, GROUPS, Folders, defaults_of, values_of
 from nmt.storage import manifest
 from nmt.storage.modelpath import locate, open_model
 
@@ -71,14 +70,18 @@ def with_corpus(overrides: list[Override], folders: Folders) -> list[Override]:
 
 def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
     """Whether overrides, or options that they choose, say which corpus a run has."""
-    for o in overrides:
-        if o.key_or_group in ("data", "scale"):
-            return True
-        options = _options_of(o) if o.key_or_group in GLOBAL and not o.is_sweep_override() else []
-        files = [defaults_of(o.key_or_group, option, folders) for option in options]
-        if any(group == "data" for chosen in files for group, _ in chosen):
-            return True
-    return False
+    groups = {group for group, _ in _chosen(overrides, folders)}
+    return bool(groups & {"data", "scale"})
+
+
+def _chosen(overrides: Iterable[Override], folders: Folders) -> list[tuple[str, str]]:
+    """Groups and options that overrides choose, and those that their files choose in turn."""
+    groups = [o for o in overrides if o.key_or_group in GROUPS and not o.is_sweep_override()]
+    chosen = [(o.key_or_group, option) for o in groups for option in _options_of(o)]
+    for group, option in chosen:  # grows
+        inner = defaults_of(group, option, folders) if group in GLOBAL else []
+        chosen += [pair for pair in inner if pair not in chosen]
+    return chosen
 
 
 def set_corpus(
@@ -118,19 +121,20 @@ def set_corpus(
 def inherited(
     plain: dict[str, Any], overrides: Sequence[Override], parent: Settings, folders: Folders = ()
 ) -> dict[str, Any]:
-    """A plain config with the parent's values for keys that no override and no encoding sets.
+    """A plain config with the parent's values for keys that no override sets, nor what it chooses.
 
     Its segmenter and normalisation are taken over, for its vocabulary numbers no other pieces; its
     model and its encoding are the defaults. Raises UserError for an override of segmenter or
-    normalisation, and for keys of an encoding that no override chooses.
+    normalisation, and for keys of an encoding that is not chosen.
     """
-    keys = {o.key_or_group for o in overrides}
+    keys, chosen = {o.key_or_group for o in overrides}, _chosen(overrides, folders)
+    named = any(group == "encoding" for group, _ in chosen)
     for o in overrides:
         if o.key_or_group in INHERITED or o.key_or_group.startswith("segmenter."):
             raise UserError(
                 f"{o.input_line}: with {START} text is cut as the parent cuts it; leave it out"
             )
-        if o.key_or_group.startswith("encoding.") and "encoding" not in keys:
+        if o.key_or_group.startswith("encoding.") and not named:
             raise UserError(
                 f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
                 f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
@@ -139,11 +143,11 @@ def inherited(
     model = dict(plain["model"])
     if "model" not in keys:
         model_keys = {key.removeprefix("model.") for key in keys if key.startswith("model.")}
-        chosen = (_options_of(o) for o in overrides if o.key_or_group == "encoding")
-        for option in chain(*chosen):  # keys that it sets in the model, as `feedforward`
-            model_keys |= set(values_of("encoding", option, folders).get("model", ()))
+        for group, option in chosen:  # keys that it sets in the model, as `feedforward`
+            if group in GLOBAL:
+                model_keys |= set(values_of(group, option, folders).get("model", ()))
         model |= {key: value for key, value in known["model"].items() if key not in model_keys}
-    encoding = plain["encoding"] if "encoding" in keys else known["encoding"]
+    encoding = plain["encoding"] if named else known["encoding"]
     decode = plain["decode"] | {
         key: known["decode"][key] for key in LANGUAGES if f"decode.{key}" not in keys
     }
@@ -157,4 +161,5 @@ def inherited(
 def _options_of(override: Override) -> list[str]:
     """The options that an override of a group chooses."""
     value = override.value()
-    return [str(option) for option in (value if isinstance(value, list) else [value])]
+    options = value if isinstance(value, list) else [value]
+    return [str(option) for option in options if option is not None]

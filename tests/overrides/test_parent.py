@@ -116,6 +116,24 @@ def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
     assert kept.encoding == experiment_of(["encoding=relative"]).settings.encoding
 
 
+def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_path: Path) -> None:
+    ours = child(parent, "run=R3", "scale=toy", "encoding.lstm.hidden=7")
+    assert list(ours.encoding) == ["lstm"] and ours.encoding["lstm"]["hidden"] == 7
+    assert ours.model == child(parent).model, "of the size that its weights have"
+    corpus = child(parent, "run=R10", "scale=wmt19").data  # named by the scale
+    assert corpus.source_language == "zh"
+    texts = {"short": "  - override /encoding: universal\nmodel: {dropout: 0.2}\n",
+             "shorter": "  - short\n  - override /optim: adam_inverse_sqrt\n"}  # fmt: skip
+    (tmp_path / "experiment").mkdir()
+    for name, text in texts.items():
+        head = "# @package _global_\ndefaults:\n"
+        (tmp_path / "experiment" / f"{name}.yaml").write_text(head + text)
+        ours = child(parent, f"experiment={name}", *config_dir_override(str(tmp_path)))
+        assert list(ours.encoding) == ["universal"]
+        model = ours.model
+        assert (model.share_layers, model.dropout, model.dim) == (True, 0.2, 24)
+
+
 def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
     ours = child(parent, "encoding=relative", "encoding.relative.where=decoder")
     assert ours.encoding["relative"]["where"] == "decoder"
