@@ -133,8 +133,11 @@ def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
         if wrong:
             raise UserError(message)
     for override in overrides:
-        part = override.lstrip("+~").partition("=")[0].split(".")[0]
-        if part in {*KINDS, "encoding", "experiment", "runs", "name", "hydra"} - set(READ):
+        key = override.lstrip("+~").partition("=")[0]
+        if key == "encoding":
+            raise UserError(f"{override}: name it without encoding=: nmt-encodings NAME")
+        idle = {*KINDS, "experiment", "runs", "name", "hydra"} - set(READ)
+        if key.split(".")[0] in idle:
             raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
         if options.run:
             raise UserError(f"{override}: a trained model is fixed; leave it out")

@@ -72,6 +72,13 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
             )
             for word in ("trainer.device=cpu", "data=toy", "decode.alpha=1", "name=x")
         ),
+        *(
+            (
+                [*words, "encoding=lstm"],
+                "encoding=lstm: name it without encoding=: nmt-encodings NAME",
+            )
+            for words in (["relative"], ["--table"], ["relative", "--check"])
+        ),
         (["relative", "--check", "model.heads=5"], "model.heads=5: must divide model.dim=32"),
     ],
 )
