@@ -97,9 +97,10 @@ def _texts() -> frozenset[str]:
     """The keys that hold any text; NAME stands for that of a column or corpus."""
     schemas = [(group, schema) for group, kinds in KINDS.items() for schema in kinds.values()]
     schemas += [("", RunKeys), ("", TableScale), ("", TableReport)]
-    return frozenset(
+    keys = (
         key
         for group, schema in schemas
         for key, spec in flattened(schema, group)
         if spec.type in (str, str | None) and not spec.metadata["choices"]
     )
+    return frozenset(["parent", *keys])  # a key of experiment=lengthen alone

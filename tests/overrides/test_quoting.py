@@ -37,6 +37,17 @@ def test_a_path_is_taken_as_it_stands(name: str, cache: str, runs: str) -> None:
     assert run == Path(runs) / "n"
 
 
+def test_a_parent_is_taken_as_it_stands(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/a, b")
+    for name in ODD:
+        (override,) = parse([f"parent={name}"])
+        assert (override.key_or_group, override.value()) == ("parent", name)
+    (override,) = parse(["parent=~/m"])
+    assert override.value() == "/home/a, b/m"
+    one, two = parse(["parent=größe,~x"], sweep=True)[0].sweep_string_iterator()
+    assert (one, two) == ("'größe'", "'~x'")
+
+
 def test_quotes_of_hydra_are_still_understood() -> None:
     for word in ("'größe'", '"größe"'):
         data = experiment_of(["data=files", f"data.root={word}"]).settings.data
