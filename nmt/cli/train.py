@@ -76,7 +76,7 @@ def command(argv: list[str]) -> None:
                 f"{options.flags[0]}: not with several ranks; start it without torchrun"
             )
         if options.flags:
-            show(options.flags, sweep.jobs if sweep and options.cfg else [overrides])
+            show(options, sweep.jobs if sweep and options.cfg else [overrides])
         elif sweep is None:
             train(composed(overrides), world)
         elif world.size > 1:
@@ -109,19 +109,25 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def show(flags: list[str], runs: "Sequence[Sequence[Override]]") -> None:
-    """Let Hydra do what its flags say, for each run."""
+def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> None:
+    """Show the config of each run, or let Hydra do what its flags say."""
     from nmt.cli import hydra_app
     from nmt.overrides.arguments import lines_of
-    from nmt.overrides.compose import checked_config
+    from nmt.overrides.compose import checked_config, shown
 
+    texts = []
     for overrides in runs:
-        if "-sc" not in flags:
+        if options.cfg == "job":
+            texts.append(shown([*overrides], options.resolve))
+        elif not options.shell_completion:
             checked_config([*overrides])
-    for overrides in runs:
+    for number, overrides in enumerate(runs):
         if len(runs) > 1:
             sys.stdout.write("---\n")  # parts the documents of a YAML stream
-        hydra_app.run([*flags, *lines_of(overrides)])
+        if texts:
+            sys.stdout.write(texts[number])
+        else:
+            hydra_app.run([*options.flags, *lines_of(overrides)])
 
 
 def train(experiment: "Experiment", world: "World") -> None:

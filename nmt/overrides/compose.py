@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -14,23 +14,27 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import Files, Settings, conf_dir, thaw
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import folders_in, options_of
 from nmt.overrides.parent import (
+    CONFIG,
     START,
     Parent,
-    inherited,
+    begun_from,
+    inherit,
     parent_of,
     recorded,
     set_corpus,
+    start_in,
     with_corpus,
 )
 from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
+NAMED = 4  # runs that an error names
 _ENTRIES = "encoding."  # what keys of the entries of encodings begin with
 _CONFIG_GROUPS = ("run", "scale", "experiment")  # that decide on several others
 OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
@@ -64,27 +68,16 @@ def experiment_of(words: Iterable[str]) -> Experiment:
     return composed(parse(words))
 
 
-def composed(overrides: list[Override]) -> Experiment:
-    """Compose, resolve and check; raises UserError for a sweep, and for what does not fit."""
-    cfg = checked_config(overrides)
-    if is_sweep(cfg):
-        raise UserError("a sweep: only nmt-train takes several values for a key")
-    with open_dict(cfg):
-        del cfg["hydra"]
-    for override in overrides:
-        _replace_positions(cfg, override.key_or_group)
-    folders, parent = folders_in(overrides), None
-    if (start := _resolved(cfg, START)) is not None:
-        parent = _parent(Path(str(start)), overrides)
-        set_corpus(cfg, parent, overrides, folders)
-    _settle_files(cfg, overrides)
+def composed(overrides: list[Override], parent: Parent | None = None) -> Experiment:
+    """Compose, resolve and check; raises UserError for a sweep, and for what does not fit.
+
+    `parent`: what is known of the model that the run starts from, if not to be read.
+    """
+    cfg = _settled(overrides, parent)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
     table = _part(TableReport, values, "table")
-    plain = {key: values[key] for key in SETTINGS}
-    if parent is not None:
-        plain = inherited(plain, overrides, parent.settings, folders)
-    settings = thaw(plain)
+    settings = thaw({key: values[key] for key in SETTINGS})
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = [
         f"{key}{values[key]}"
@@ -105,10 +98,42 @@ def composed(overrides: list[Override]) -> Experiment:
     )
 
 
-def checked_config(overrides: list[Override]) -> DictConfig:
-    """The config of overrides that fit together, with Hydra's own part; else UserError."""
+def shown(overrides: list[Override], resolve: bool) -> str:
+    """The config that a run is trained with, as YAML; raises UserError as `composed` does."""
+    cfg = _settled(overrides)
+    try:
+        return OmegaConf.to_yaml(cfg, resolve=resolve)
+    except OmegaConfBaseException as e:
+        raise UserError(_first_line(e)) from None
+
+
+def _settled(overrides: list[Override], parent: Parent | None = None) -> DictConfig:
+    """The config of one run, with what it takes over from its parent."""
+    if parent is None and (named := start_in(overrides)) is not None:
+        parent = _parent(named, overrides)
+    cfg = checked_config(overrides, parent)
+    if is_sweep(cfg):
+        raise UserError("a sweep: only nmt-train takes several values for a key")
+    with open_dict(cfg):
+        del cfg["hydra"]
+    for override in overrides:
+        _replace_positions(cfg, override.key_or_group)
     folders = folders_in(overrides)
-    overrides = with_corpus(overrides, folders)
+    if (start := _resolved(cfg, START)) is not None:
+        path = Path(str(start))
+        parent = parent or _parent(path, overrides) or parent_of(path)
+        set_corpus(cfg, parent, overrides, folders)
+        inherit(cfg, parent.settings, overrides, folders)
+    _settle_files(cfg, overrides)
+    return cfg
+
+
+def checked_config(overrides: list[Override], parent: Parent | None = None) -> DictConfig:
+    """The config of overrides that fit together, with Hydra's own part; else UserError."""
+    if parent is None and (named := start_in(overrides)) is not None:
+        parent = _parent(named, overrides)
+    folders = folders_in(overrides)
+    overrides = with_corpus(overrides, folders, parent)
     with reading_conf(overrides):
         check(overrides, folders)
         try:
@@ -120,13 +145,31 @@ def checked_config(overrides: list[Override]) -> DictConfig:
     return cfg
 
 
-def _parent(path: Path, overrides: list[Override]) -> Parent:
-    """The parent of a run; if it is gone, what the run recorded when it began."""
-    if not path.exists():
-        alone = composed([*overrides, *parse([f"{START}=null"])])  # the directory is the same
-        if (config := alone.run / "config.json").is_file():
-            return recorded(path, config)
-    return parent_of(path)
+def _parent(path: Path, overrides: list[Override]) -> Parent | None:
+    """The parent of a run; if it is gone, what the run recorded when it began, or None.
+
+    Raises UserError (66) if the overrides do not tell which of the runs that began from it.
+    """
+    if path.exists():
+        return parent_of(path)
+    named = [o.value() for o in overrides if o.key_or_group == "runs"]
+    begun = list(begun_from(path, Path(str([*named, "runs"][0]))))
+    same: list[tuple[Path, Parent]] = []
+    for run in begun:
+        with suppress(UserError):  # of another corpus
+            recalled = recorded(path, run / CONFIG)
+            if composed(overrides, recalled).run.absolute() == run.absolute():
+                same.append((run, recalled))
+    if len(same) == 1:
+        return same[0][1]
+    if begun:
+        candidates = [str(run) for run, _ in same] or [*map(str, begun)]
+        listed = ", ".join([*candidates[:NAMED], *["..."][: len(candidates[NAMED:])]])
+        raise UserError(
+            f"{path}: no such directory; from it began {listed}; say by name= which to resume",
+            Exit.NO_INPUT,
+        )
+    return None
 
 
 _POSITIONS = re.compile(r"encoding\.(\w+)\.at")

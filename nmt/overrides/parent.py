@@ -1,9 +1,10 @@
 """Settings that a run takes over from the model that it starts from (trainer.init_from)."""
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, open_dict
@@ -15,6 +16,7 @@ from nmt.overrides.options import GLOBAL, GROUPS, Folders, defaults_of, values_o
 from nmt.storage import manifest
 from nmt.storage.modelpath import locate, open_model
 
+CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 START = "trainer.init_from"
 LANGUAGES = ("source_language", "target_language")  # of decode: the parent's, unless set
 INHERITED = ("segmenter", "data.normalize")  # always the parent's: they define the ids
@@ -40,9 +42,9 @@ def parent_of(path: Path) -> Parent:
     except UserError as error:
         raise UserError(f"{START}={path}: {error}", Exit.DATA) from None
     places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
-    trained = next((p for p in places if (p / "checkpoints").is_dir()), None)
-    if trained is not None and (trained / "config.json").is_file():
-        return Parent(path, settings, recorded(path, trained / "config.json").data)
+    trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
+    if trained is not None and (trained / CONFIG).is_file():
+        return Parent(path, settings, recorded(path, trained / CONFIG).data)
     return Parent(path, settings, settings.data if isinstance(settings.data, Toy) else None)
 
 
@@ -55,17 +57,39 @@ def recorded(path: Path, config: Path) -> Parent:
     return Parent(path, settings, settings.data)
 
 
-def with_corpus(overrides: list[Override], folders: Folders) -> list[Override]:
+def start_in(overrides: Sequence[Override]) -> Path | None:
+    """The parent that overrides name, if it is plain text."""
+    for key in (START, "parent"):
+        if named := [o for o in overrides if o.key_or_group == key and not o.is_sweep_override()]:
+            value = named[-1].value()
+            return None if value is None or "${" in str(value) else Path(str(value))
+    return None
+
+
+def begun_from(path: Path, runs: Path) -> Iterator[Path]:
+    """The directories of runs that record that they began from a parent."""
+    for folder, inner, files in os.walk(runs):
+        inner[:] = sorted(set(inner) - {CHECKPOINTS})
+        if CONFIG not in files:
+            continue
+        try:
+            start = manifest.read(Path(folder, CONFIG))["trainer"]["init_from"]
+        except (UserError, LookupError, TypeError):  # a file of something else
+            continue
+        if start is not None and Path(start).absolute() == path.absolute():
+            yield Path(folder)
+
+
+def with_corpus(
+    overrides: list[Override], folders: Folders, parent: Parent | None
+) -> list[Override]:
     """The overrides, and where none chooses a corpus, before them the kind that the parent had.
 
-    So the keys are those of its kind, as data.root. Raises what `parent_of` does.
+    So the keys are those of its kind, as data.root.
     """
-    named = [o for o in overrides if o.key_or_group in (START, "parent")]
-    start = named[-1].value() if named and not named[-1].is_sweep_override() else None
-    if start is None or not Path(str(start)).exists() or _choose_corpus(overrides, folders):
+    if parent is None or parent.data is None or _choose_corpus(overrides, folders):
         return overrides
-    data = parent_of(Path(str(start))).data
-    return overrides if data is None else [*read([f"data={data.kind}"]), *overrides]
+    return [*read([f"data={parent.data.kind}"]), *overrides]
 
 
 def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
@@ -118,10 +142,10 @@ def set_corpus(
                 cfg.data[key] = value
 
 
-def inherited(
-    plain: dict[str, Any], overrides: Sequence[Override], parent: Settings, folders: Folders = ()
-) -> dict[str, Any]:
-    """A plain config with the parent's values for keys that no override sets, nor what it chooses.
+def inherit(
+    cfg: DictConfig, parent: Settings, overrides: Sequence[Override], folders: Folders = ()
+) -> None:
+    """Give a composed config the parent's values for keys that nothing sets which is chosen.
 
     Its segmenter and normalisation are taken over, for its vocabulary numbers no other pieces; its
     model and its encoding are the defaults. Raises UserError for an override of segmenter or
@@ -139,23 +163,20 @@ def inherited(
                 f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
                 f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
             )
+    for group, option in chosen:  # keys that it sets in the model, as `feedforward`
+        if group in GLOBAL:
+            keys |= {f"model.{key}" for key in values_of(group, option, folders).get("model", ())}
     known = asdict(parent)
-    model = dict(plain["model"])
-    if "model" not in keys:
-        model_keys = {key.removeprefix("model.") for key in keys if key.startswith("model.")}
-        for group, option in chosen:  # keys that it sets in the model, as `feedforward`
-            if group in GLOBAL:
-                model_keys |= set(values_of(group, option, folders).get("model", ()))
-        model |= {key: value for key, value in known["model"].items() if key not in model_keys}
-    encoding = plain["encoding"] if named else known["encoding"]
-    decode = plain["decode"] | {
-        key: known["decode"][key] for key in LANGUAGES if f"decode.{key}" not in keys
-    }
-    data = {**plain["data"], "normalize": parent.data.normalize}
-    return {
-        **plain, "model": model, "encoding": encoding, "data": data,
-        "segmenter": known["segmenter"], "decode": decode,
-    }  # fmt: skip
+    with open_dict(cfg):
+        for key, value in known["model"].items() if "model" not in keys else ():
+            if f"model.{key}" not in keys:
+                cfg.model[key] = value
+        for key in LANGUAGES:
+            if f"decode.{key}" not in keys:
+                cfg.decode[key] = known["decode"][key]
+        if not named:
+            cfg.encoding = known["encoding"]
+        cfg.segmenter, cfg.data.normalize = known["segmenter"], parent.data.normalize
 
 
 def _options_of(override: Override) -> list[str]:

@@ -1,13 +1,17 @@
 """What a run takes over from the model that it starts from, and what it may say itself."""
 
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+from omegaconf import OmegaConf
 
 from nmt.config import Files, Settings, Toy, freeze
 from nmt.errors import Exit, UserError
 from nmt.modelfiles import portable
-from nmt.overrides.compose import experiment_of
+from nmt.overrides.arguments import parse
+from nmt.overrides.compose import experiment_of, shown
 from nmt.overrides.options import config_dir_override
 from nmt.storage import manifest
 
@@ -166,14 +170,65 @@ def test_the_run_is_named_after_the_encoding_it_has(parent: Path) -> None:
 def test_a_parent_that_is_gone_is_missed_unless_the_run_has_begun(
     parent: Path, tmp_path: Path
 ) -> None:
-    arguments = [f"trainer.init_from={tmp_path}/gone", f"runs={tmp_path}", "name=child"]
+    start = f"trainer.init_from={tmp_path}/gone"
+    arguments = [start, f"runs={tmp_path}", "name=child"]
     with pytest.raises(UserError, match="gone: no such directory") as error:
         experiment_of(arguments)
     assert error.value.code == Exit.NO_INPUT
-    (tmp_path / "child").mkdir()
-    own = manifest.dump(freeze(child(parent, "model.dropout=0.2")))
-    (tmp_path / "child" / "config.json").write_bytes(own)
+    own = experiment_of([f"trainer.init_from={parent}", "model.dropout=0.2"]).settings
+    run_of(tmp_path / "other", own)  # from another parent
+    with pytest.raises(UserError, match="gone: no such directory"):
+        experiment_of([start, f"runs={tmp_path}", "name=other"])
+    own.trainer.init_from = f"{tmp_path}/gone"
+    run_of(tmp_path / "child", own)
     assert experiment_of(arguments).settings.model == child(parent, "model.dropout=0.2").model
+
+
+def test_a_run_on_files_is_resumed_without_its_parent(tmp_path: Path) -> None:
+    gone, runs = tmp_path / "p", f"runs={tmp_path / 'runs'}"
+    run_of(gone, experiment_of([*FILES, "encoding=relative"]).settings)
+    start = [f"trainer.init_from={gone}", runs]
+    commands = [
+        [*start, "name=c"],
+        [*start, "data.dev_lines=500", "name=held"],
+        [*start, "data=files", "data.root=/other"],
+        [*start, "seed=2"],
+        [*start, "encoding=rotary", "seed=3"],
+        [*start, "encoding=none", "seed=4"],
+    ]
+    begun = [experiment_of(command) for command in commands]
+    for each in begun:
+        run_of(each.run, each.settings)
+    shutil.rmtree(gone)
+    for command, each in zip(commands, begun, strict=True):
+        again = experiment_of(command)
+        assert (again.run, again.settings) == (each.run, each.settings)
+    for seed, names in ((3, "rotary-seed3"), (9, "corpus/none-seed4, .*rotary-seed3")):
+        with pytest.raises(UserError, match=f"{names}.*; say by name= which to resume") as error:
+            experiment_of([*start, "encoding=relative", f"seed={seed}"])
+        assert error.value.code == Exit.NO_INPUT
+
+
+def test_which_of_several_runs_is_meant_is_asked(tmp_path: Path, parent: Path) -> None:
+    settings = child(parent)
+    for encoding in ("relative", "rotary"):
+        settings.encoding = experiment_of([f"encoding={encoding}"]).settings.encoding
+        settings.trainer.init_from = "gone"
+        run_of(tmp_path / "toy" / f"{encoding}-seed1", settings)
+    command = ["trainer.init_from=gone", f"runs={tmp_path}"]
+    with pytest.raises(UserError, match="say by name=") as error:
+        experiment_of(command)
+    assert f"{tmp_path}/toy/relative-seed1, {tmp_path}/toy/rotary-seed1;" in str(error.value)
+    assert list(experiment_of([*command, "name=toy/rotary-seed1"]).settings.encoding) == ["rotary"]
+
+
+@pytest.mark.parametrize("resolve", [True, False])
+def test_the_config_that_is_shown_is_that_of_the_run(tmp_path: Path, resolve: bool) -> None:
+    run = run_of(tmp_path / "run", experiment_of([*FILES, *SHAPE, "encoding=relative"]).settings)
+    moved = [f"trainer.init_from={run}", "data.root=/moved", "data.dev_lines=9"]
+    cfg: Any = OmegaConf.to_container(OmegaConf.create(shown(parse(moved), resolve)), resolve=True)
+    for group, values in freeze(experiment_of(moved).settings).items():
+        assert cfg[group] == values
 
 
 def test_a_directory_that_is_no_model_is_refused(tmp_path: Path) -> None:
