@@ -134,6 +134,10 @@ def train(experiment: "Experiment", world: "World") -> None:
     """Train one run, print its directory, and say what to type next."""
     from nmt.training import session
 
+    if experiment.parent is not None:
+        from nmt.experiments import lengthen
+
+        lengthen.check(experiment)
     outcome = session.train(experiment.settings, experiment.run, world, experiment.elsewhere)
     if not world.rank:
         log.info("%s", outcome)
@@ -203,7 +207,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
         settings, runs = experiments[0].settings, [str(one_run.run) for one_run in experiments]
         evaluate = ["nmt-evaluate", *runs]
         if len(trained) == 1 or unnamed_files(settings):
-            source, target = corpus_test_files(settings)
+            source, target = corpus_test_files(settings, experiments[0].run)
             files = [f"{name}={path}" for name, path in columns_of_test(settings).items()]
             columns = ["--columns", ",".join(files)] if files else []
             if len(trained) == 1:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode
+from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, Files
 from nmt.data.languages import languages_of
+from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import BOUNDS, EvaluationOptions
@@ -26,6 +27,19 @@ ANY_SEARCH = (
     *("method", "max_length_ratio", "max_length_offset", "mbr", "unknown", "precision"),
     *(*RESTRICTIONS, *SAMPLING),
 )
+
+
+def check(experiment: Experiment) -> None:
+    """Raise UserError, before anything is trained, for a test set that cannot be used after it.
+
+    That is 2 for one language twice, 65 or 66 for files that cannot be read.
+    """
+    data = experiment.settings.data
+    if not isinstance(data, Files) or unnamed_files(experiment.settings):
+        return
+    if data.source_language == data.target_language:
+        raise UserError(f"data.target_language={data.target_language}: also the source's; name two")
+    single_test(*map(Path, corpus_test_files(experiment.settings))).read()
 
 
 def report(experiment: Experiment) -> "Report | None":

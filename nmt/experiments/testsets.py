@@ -175,7 +175,7 @@ def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) 
 
 def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
     """The corpus's own test text, or the same joined in pairs."""
-    source, reference = map(Path, corpus_test_files(experiment.settings))
+    source, reference = map(Path, corpus_test_files(experiment.settings, experiment.run))
     references = read_text(reference)
     sources = read_parallel(source, references, reference)
     if kind != JOINED:

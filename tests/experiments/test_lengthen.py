@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,12 @@ import pytest
 from nmt import modeldir
 from nmt.api import models
 from nmt.cli.train import main as train
+from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.errors import Exit
 from nmt.experiments.testsets import corpus_test_files
 from nmt.overrides.compose import experiment_of
+from nmt.storage import manifest
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -95,6 +98,49 @@ def test_the_corpus_is_the_parents_unless_another_is_named(
     assert train([*child[:-1], "name=d"]) == Exit.NO_INPUT
     assert train([*child[:-1], "name=d", f"data.root={tmp_path / 'elsewhere'}"]) == 0
     assert f"corpus: files ({tmp_path}/elsewhere/train.de, " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "code", "message"),
+    [
+        ("data.test_target=tset.en", Exit.NO_INPUT, "tset.en: no such file"),
+        ("data.test_target=two.en", Exit.DATA, "two.en"),
+        ("data.target_language=de", Exit.USAGE, "data.target_language=de: also the source's"),
+    ],
+)
+def test_a_test_set_that_cannot_be_used_is_refused_before_the_training(
+    changed: str,
+    code: Exit,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    settings = experiment_of(["data=files", "data.root=."]).settings
+    manifest.write(Path("parent"), [("config.json", manifest.dump(freeze(settings)))])
+    Path("test.de").write_text("das haus\n")
+    Path("test.en").write_text("the house\n")
+    Path("two.en").write_text("the house\n\n")
+    tests = ["data.test_source=test.de", "data.test_target=test.en", changed]
+    arguments = ["experiment=lengthen", "parent=parent", "data=files", "data.root=.", "name=c"]
+    keys = {word.partition("=")[0]: word for word in [*arguments, *tests]}
+    assert train(list(keys.values())) == code
+    assert message in capsys.readouterr().err
+    assert not Path("runs").exists()
+
+
+def test_a_finished_run_needs_no_parent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
+    toy = [*TRAINER, *TOY, *places, "trainer.max_steps=1"]
+    assert train([*TINY, *toy, "name=parent"]) == 0
+    child = [*toy, f"trainer.init_from={tmp_path / 'parent'}", "name=child"]
+    assert train(child) == 0
+    shutil.rmtree(tmp_path / "parent")
+    capsys.readouterr()
+    assert train(child) == 0
+    out, err = capsys.readouterr()
+    assert out == f"{tmp_path / 'child'}\n" and "next:  nmt-translate" in err
 
 
 def test_a_parent_has_to_be_named() -> None:
