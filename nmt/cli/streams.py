@@ -185,9 +185,13 @@ class OutputStream:
         """Write what belongs to one line of the input."""
         self.file.write(record.encode())
 
+    def flush(self) -> None:
+        """Hand what was written to the reader."""
+        self.file.flush()
+
     def advance(self, progress: Any) -> None:
         """Hand what was written to the reader; where it came from is not kept."""
-        self.file.flush()
+        self.flush()
 
 
 @contextmanager

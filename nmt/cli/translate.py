@@ -78,7 +78,7 @@ def command(argv: list[str]) -> None:
     check_output(options.output, (options.input, *options.parallel.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
-        arriving = IncomingLines.at(options.input, _flush_and_prompt)
+        arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
             from nmt.config import with_decode
@@ -239,9 +239,9 @@ def records(
         sys.stderr.write("\n")  # behind the last prompt
 
 
-def _flush_and_prompt() -> None:
+def _flush_and_prompt(output: OutputStream) -> None:
     """Hand over all translations, and ask for the next line where a person types it."""
-    sys.stdout.flush()
+    output.flush()
     if sys.stdin.isatty():
         sys.stderr.write("> ")
         sys.stderr.flush()

@@ -45,11 +45,19 @@ class Talk:
 
 
 def talk(
-    patch: pytest.MonkeyPatch, terminal: bool, act: Callable[[Talk], None], *words: str
+    patch: pytest.MonkeyPatch,
+    terminal: bool,
+    act: Callable[[Talk], None],
+    *words: str,
+    output: Path | None = None,
 ) -> tuple[int, Talk]:
-    """The exit code of the command, and what was heard while `act` talked to it."""
+    """The exit code of the command, and what was heard, of `output`, while `act` talked to it."""
     ours, theirs = pty.openpty() if terminal else reversed(os.pipe())
     hearing, speaking = os.pipe()
+    if output is not None:
+        os.close(hearing)
+        hearing = os.open(output, os.O_RDONLY | os.O_NONBLOCK)
+        words = (*words, "-o", str(output))
     talking = Talk(ours, hearing)
 
     def run() -> None:
@@ -91,6 +99,18 @@ def test_each_line_is_answered_before_the_next_is_written(
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
     err = capfd.readouterr().err
     assert ("> " in err) == terminal, err
+
+
+@pytest.mark.usefixtures("model")
+def test_a_pipe_that_is_named_answers_as_stdout_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "out")
+    code, talking = talk(
+        monkeypatch, False, lambda one: one.lines(*LINES), WINDOW, output=tmp_path / "out"
+    )
+    assert (code, talking.failed) == (0, "")
+    assert talking.heard == [*(line + b"\n" for line in LINES), b""]
 
 
 def test_the_bytes_are_those_of_a_file(
