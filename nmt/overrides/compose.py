@@ -77,7 +77,7 @@ def composed(overrides: list[Override], parent: Parent | None = None) -> Experim
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
     table = _part(TableReport, values, "table")
-    settings = thaw({key: values[key] for key in SETTINGS})
+    settings = thaw({key: values[key] for key in SETTINGS if key in values})
     knobs = set(values) - {*SETTINGS, *RUN, *OF_TABLES}  # keys of encodings
     changed = [
         f"{key}{values[key]}"

@@ -5,15 +5,18 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import Field
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
+from yaml import YAMLError
 
 from nmt.config import KINDS, conf_dir
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
+from nmt.overrides.near import nearest
 from nmt.overrides.quoting import quoted
 from nmt.schema import flattened, keys_in
 
@@ -127,9 +130,14 @@ def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[st
 
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
     """The values in an option's file and those that it builds on, interpolations unresolved."""
+    path = path_of(group, option, folders)
     parents = [o for inner, o in defaults_of(group, option, folders) if inner == group]
+    for parent in parents:
+        if not path_of(group, parent, folders).exists():
+            known = nearest(parent, options_of(group, folders))
+            raise UserError(f"{path}: {group}={parent}: no such option{known}")
     inherited = [values_of(group, parent, folders) for parent in parents]
-    merged = OmegaConf.merge(*inherited, _loaded(path_of(group, option, folders)))
+    merged = OmegaConf.merge(*inherited, _loaded(path))
     values: Any = OmegaConf.to_container(merged, resolve=False)
     values.pop("defaults", None)
     return values
@@ -143,7 +151,27 @@ def _loaded(path: Path) -> Any:
 
 @cache  # to name the nearest key or option takes all files, each several times
 def _parsed(path: Path, *stamp: int) -> Any:
-    return OmegaConf.load(path)
+    try:
+        loaded = OmegaConf.load(StringIO(_text(path)))
+    except YAMLError as error:
+        mark = getattr(error, "problem_mark", None)  # counts from 0
+        what = getattr(error, "problem", None) or str(error).split("\n")[0]
+        place = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise UserError(f"{place}: not readable as YAML: {what}") from None
+    except OSError:  # of OmegaConf, for a single value
+        loaded = None
+    if not OmegaConf.is_dict(loaded):
+        raise UserError(f"{path}: expected lines of KEY: VALUE")
+    return loaded
+
+
+def _text(path: Path) -> str:
+    """The text of an option's file; UserError if it is not UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        raise UserError(f"{path}:{line}: not UTF-8; save it as such") from None
 
 
 def default_options() -> dict[str, str | None]:
@@ -192,14 +220,14 @@ def path_of(group: str, option: str, folders: Folders = ()) -> Path:
 
 def summary(group: str, option: str, folders: Folders = ()) -> str:
     """The first comment of an option's file."""
-    text = path_of(group, option, folders).read_text(encoding="utf-8")
+    text = _text(path_of(group, option, folders))
     comments = [x[2:] for x in text.split("\n") if x.startswith("# ") and "@package" not in x]
     return comments[0] if comments else ""
 
 
 def family_of(encoding: str, folders: Folders = ()) -> str:
     """The family that an encoding's file states, one of FAMILIES or another; or UNSTATED."""
-    text = path_of("encoding", encoding, folders).read_text(encoding="utf-8")
+    text = _text(path_of("encoding", encoding, folders))
     stated = re.search(r"^# family: *(.*\S)", text, flags=re.M)
     return stated[1] if stated else UNSTATED
 
@@ -233,7 +261,7 @@ def commented(path: Path) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of a file in conf/ that has all three."""
     keys: list[tuple[str, str, str]] = []
     above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
-    for line in path.read_text(encoding="utf-8").split("\n"):
+    for line in _text(path).split("\n"):
         if not (m := _KEY.match(line)):
             continue
         indent, key, value, comment = len(m[1]), m[2], m[3], m[4]

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.encodings import main as encodings
+from nmt.cli.train import main as train
 from nmt.errors import UserError
 from nmt.overrides.arguments import read
 from nmt.overrides.compose import experiment_of
@@ -51,6 +52,46 @@ def test_the_list_says_it_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[
     write(tmp_path, "encoding", "theirs", BODY)
     assert encodings(["--config-dir", str(tmp_path)]) == 2
     assert "theirs.yaml:1: must be '# @package _global_'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"encoding: [\n", "theirs.yaml:3: not readable as YAML: "),
+        (b"seed: 1\nseed: 2\n", "theirs.yaml:3: not readable as YAML: found duplicate key seed"),
+        (b"seed: 1\n# gr\xf6\xdfe\n", "theirs.yaml:3: not UTF-8"),
+        (
+            b"defaults: [relativ, _self_]\n",
+            "theirs.yaml: encoding=relativ: no such option; did you mean relative?",
+        ),
+        (b"- seed\n", "theirs.yaml: expected lines of KEY: VALUE"),
+    ],
+)
+def test_a_file_that_cannot_be_read_gets_one_line(
+    body: bytes, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "encoding" / "theirs.yaml"
+    path.parent.mkdir()
+    path.write_bytes(b"# @package _global_\n" + body)
+    folder = ["--config-dir", str(tmp_path)]
+    for command, words in ((train, ["encoding=theirs"]), (encodings, ["theirs"])):
+        assert command([*folder, *words]) == 2
+        out, err = capsys.readouterr()
+        assert not out and message in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("group", ["model", "experiment"])
+def test_a_file_of_another_group_that_cannot_be_read(group: str, tmp_path: Path) -> None:
+    write(tmp_path, group, "theirs", "# @package _global_\nseed: 1\nseed: 2\n")
+    words = [*config_dir_override(str(tmp_path)), f"{group}=theirs"]
+    with pytest.raises(UserError, match=r"theirs\.yaml:3: not readable as YAML"):
+        experiment_of(words)
+
+
+def test_a_file_of_an_encoding_has_one(tmp_path: Path) -> None:
+    write(tmp_path, "encoding", "theirs", "# @package _global_\nseed: 1\n")
+    with pytest.raises(UserError, match="encoding: missing from the config"):
+        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"])
 
 
 @pytest.mark.parametrize("group, option", [("encoding", "relative"), ("model", "tiny")])
