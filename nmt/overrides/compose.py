@@ -13,7 +13,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import Files, Settings, conf_dir, thaw
+from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
@@ -125,6 +125,7 @@ def _settled(overrides: list[Override], parent: Parent | None = None) -> DictCon
         set_corpus(cfg, parent, overrides, folders)
         inherit(cfg, parent.settings, overrides, folders)
     _settle_files(cfg, overrides)
+    _leave_out_keys_of_other_kinds(cfg, overrides)
     return cfg
 
 
@@ -195,6 +196,20 @@ def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
             raise UserError(f"{named[0]}: not read with data.{key}; leave one of the two out")
         if part == "dev":
             cfg.data.dev_source = cfg.data.dev_target = None
+
+
+def _leave_out_keys_of_other_kinds(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+    """Where an override chooses a kind, leave out what an experiment or scale sets for another."""
+    typed = {override.key_or_group for override in overrides}
+    for group, kinds in KINDS.items():
+        schema = kinds.get(str(cfg[group].get("kind")))
+        if group not in typed or schema is None:
+            continue
+        others = {key for other in kinds.values() for key in keys_in(other)} - {*keys_in(schema)}
+        with open_dict(cfg):
+            for key in others & {*map(str, cfg[group])}:
+                if not any(f"{o}.".startswith(f"{group}.{key}.") for o in typed):
+                    del cfg[group][key]
 
 
 def _part(schema: type[T], values: dict[str, Any], mark: str) -> T | None:

@@ -9,11 +9,11 @@ from omegaconf import OmegaConf
 from nmt.cli.help import whole_manual
 from nmt.cli.train import MANUAL
 from nmt.cli.train import main as train
-from nmt.config import conf_dir, freeze, thaw
+from nmt.config import Files, conf_dir, freeze, thaw
 from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import encoding_keys, knobs_of, options_of
+from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 from tests.fast import fast_first
 
@@ -134,6 +134,27 @@ def test_settings_survive_freezing() -> None:
 def test_each_schedule_has_its_own_keys(name: str) -> None:
     settings = experiment_of([f"optim={name}"]).settings
     assert hasattr(settings.optim, "patience") == (name == "adam_plateau")
+
+
+def test_another_kind_than_that_of_an_experiment_or_scale_may_be_chosen() -> None:
+    plateau = experiment_of(["experiment=demo", "optim=adam_plateau"]).settings.optim
+    assert (plateau.lr, hasattr(plateau, "warmup")) == (2e-3, False)
+    files = ["data=files", "data.root=x"]
+    data = experiment_of(["experiment=demo", *files]).settings.data
+    assert isinstance(data, Files) and not hasattr(data, "train_longest")
+    table = ["experiment=table3", "scale=small", "data.root=x", "run=R2", "hydra.mode=RUN"]
+    assert experiment_of([*table, "segmenter=unigram"]).settings.segmenter.kind == "unigram"
+
+
+def test_a_key_that_the_chosen_kind_lacks_is_refused_where_one_names_it(tmp_path: Path) -> None:
+    for words in (["experiment=demo"], []):
+        with pytest.raises(UserError, match=r"optim\.warmup"):
+            experiment_of([*words, "optim.warmup=3", "optim=adam_plateau"])
+    (tmp_path / "experiment").mkdir()
+    text = "# @package _global_\noptim: {warmup: 3}\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(text)
+    with pytest.raises(UserError, match=r"optim\.warmup: no such key in optim"):
+        experiment_of([*config_dir_override(str(tmp_path)), "experiment=mine"])
 
 
 @pytest.mark.parametrize(
