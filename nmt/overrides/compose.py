@@ -246,7 +246,7 @@ def _default_name(
     label = "+".join(re.findall(r"\w+", label)) or "none"
     data = settings.data
     corpus = data.name
-    if isinstance(data, Files) and data.name == data.kind:
+    if isinstance(data, Files) and data.name == data.kind and (data.root or not data.corpora):
         root = Path(data.train_source).parent if data.root is None else Path(data.root)
         corpus = re.sub(r"[^\w.-]+", "_", root.resolve().name) or data.name
     place = f"{corpus}/{label}"

@@ -102,6 +102,7 @@ def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
         (["data=files", "data.root='it, b'"], "runs/it_b/absolute-seed1"),
         (["data=files", "data.root=/"], "runs/files/absolute-seed1"),
         (["data=files", "data.root=x", "data.name=news"], "runs/news/absolute-seed1"),
+        (["data=files", "data.root=null", "+data.corpora.a.root=A"], "runs/files/absolute-seed1"),
         (["data=multi30k", "data.root=my/corpus"], "runs/multi30k/absolute-seed1"),
         (["data=files", *FOUR], "runs/there/absolute-seed1"),
         (["data=files", *FOUR[:2], "data.dev_lines=9"], "runs/there/absolute-seed1"),
