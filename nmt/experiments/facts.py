@@ -35,7 +35,7 @@ def facts_at(path: Path) -> ModelFacts:
         sides, settings = modelfiles.sides(path), modelfiles.settings(path)
         facts = modelfiles.facts(path)
     model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
-    table = model.source_limit
+    table, _ = model.limits(training=False)
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}
     return ModelFacts(
         sum(p.numel() for p in model.parameters()),

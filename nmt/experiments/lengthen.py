@@ -48,12 +48,15 @@ def report(experiment: Experiment) -> "Report | None":
     Both search as the settings of the child say, whatever the parent's were. The lengths are
     divided at half the longest source that the parent was trained on, at it, and at twice as much;
     at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
-    test set. Raises what `evaluate` does.
+    test set, or the parent is gone. Raises what `evaluate` does.
     """
     from nmt.compare.scores import of_language  # sacrebleu takes a while
 
     assert experiment.parent is not None, "experiment=lengthen has one"
     settings, run = experiment.settings, experiment.run
+    if not experiment.parent.exists():
+        log.info("%s: is gone, so that nothing is compared with it", experiment.parent)
+        return None
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None

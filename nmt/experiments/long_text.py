@@ -17,6 +17,7 @@ from nmt.config import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
 from nmt.decode import parts
+from nmt.decode.torch_engine import adapted
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.models import with_search_settings
@@ -139,5 +140,6 @@ def _unattended(
     if not sample:
         return None
     (trained,) = load(model.paths, options).models
+    trained = adapted(trained, with_decode(model.settings, options.decode).decode)
     chosen = [sources[i] for i in sample], [hypotheses[i] for i in sample]
     return unattended(attention_statistics(trained, *chosen).sentences)

@@ -230,7 +230,8 @@ def _system(group: list[LabelledSystem]) -> System:
 def _refuse_unlike(label: str | None, run: SystemModel, others: Sequence[SystemModel]) -> None:
     """Raise UserError for a run of another config than others of its label, or of their seed."""
     config, other = _config(run), _config(others[0]) if label and others else {}
-    if differ := [k for k in sorted({*config, *other}) if other and config.get(k) != other.get(k)]:
+    keys = sorted({*config, *other} - {"parent"}) if other else []  # a label joins those of several
+    if differ := [k for k in keys if config.get(k) != other.get(k)]:
         raise UserError(
             f"{label}: {others[0].place} and {run.place} are of two configs "
             f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -17,12 +17,13 @@ from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
-from nmt.overrides.options import folders_in, options_of
+from nmt.overrides.options import Folders, folders_in, options_of, values_of
 from nmt.overrides.parent import (
     CONFIG,
     START,
     Parent,
     begun_from,
+    chosen_options,
     inherit,
     parent_of,
     recorded,
@@ -125,7 +126,7 @@ def _settled(overrides: list[Override], parent: Parent | None = None) -> DictCon
         set_corpus(cfg, parent, overrides, folders)
         inherit(cfg, parent.settings, overrides, folders)
     _settle_files(cfg, overrides)
-    _leave_out_keys_of_other_kinds(cfg, overrides)
+    _leave_out_keys_of_other_kinds(cfg, overrides, folders)
     return cfg
 
 
@@ -153,14 +154,25 @@ def _parent(path: Path, overrides: list[Override]) -> Parent | None:
     """
     if path.exists():
         return parent_of(path)
-    named = [o.value() for o in overrides if o.key_or_group == "runs"]
-    begun = list(begun_from(path, Path(str([*named, "runs"][0]))))
+    typed = {
+        o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in ("runs", "name")
+    }
+    runs = Path(typed.get("runs", "runs"))
+    if "name" in typed and (config := runs / typed["name"] / CONFIG).is_file():
+        recalled = recorded(path, config)
+        start = recalled.settings.trainer.init_from
+        if start is not None and Path(start).name == path.name:  # however its place is spelled
+            return recalled
+    begun = list(begun_from(path, runs))
     same: list[tuple[Path, Parent]] = []
     for run in begun:
-        with suppress(UserError):  # of another corpus
+        try:
             recalled = recorded(path, run / CONFIG)
             if composed(overrides, recalled).run.absolute() == run.absolute():
                 same.append((run, recalled))
+        except UserError:  # of another corpus, or a mistake in what was typed
+            if len(begun) == 1:
+                raise
     if len(same) == 1:
         return same[0][1]
     if begun:
@@ -198,14 +210,25 @@ def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
             cfg.data.dev_source = cfg.data.dev_target = None
 
 
-def _leave_out_keys_of_other_kinds(cfg: DictConfig, overrides: Sequence[Override]) -> None:
-    """Where an override chooses a kind, leave out what an experiment or scale sets for another."""
+def _leave_out_keys_of_other_kinds(
+    cfg: DictConfig, overrides: Sequence[Override], folders: Folders
+) -> None:
+    """Where an override chooses a kind, leave out what an experiment or scale sets for another.
+
+    What the files of the chosen options themselves set stays, and is refused where it is wrong.
+    """
     typed = {override.key_or_group for override in overrides}
     for group, kinds in KINDS.items():
+        if group not in typed or group not in cfg:
+            continue
         schema = kinds.get(str(cfg[group].get("kind")))
-        if group not in typed or schema is None:
+        if schema is None:
             continue
         others = {key for other in kinds.values() for key in keys_in(other)} - {*keys_in(schema)}
+        for override in overrides:
+            if override.key_or_group == group and not override.is_sweep_override():
+                for option in chosen_options(override):
+                    others -= {*values_of(group, option, folders)}
         with open_dict(cfg):
             for key in others & {*map(str, cfg[group])}:
                 if not any(f"{o}.".startswith(f"{group}.{key}.") for o in typed):

@@ -12,7 +12,7 @@ from omegaconf import DictConfig, open_dict
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
-from nmt.overrides.options import GLOBAL, GROUPS, Folders, defaults_of, values_of
+from nmt.overrides.options import GLOBAL, GROUPS, Folders, defaults_of, path_of, values_of
 from nmt.storage import manifest
 from nmt.storage.modelpath import locate, open_model
 
@@ -101,7 +101,7 @@ def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
 def _chosen(overrides: Iterable[Override], folders: Folders) -> list[tuple[str, str]]:
     """Groups and options that overrides choose, and those that their files choose in turn."""
     groups = [o for o in overrides if o.key_or_group in GROUPS and not o.is_sweep_override()]
-    chosen = [(o.key_or_group, option) for o in groups for option in _options_of(o)]
+    chosen = [(o.key_or_group, option) for o in groups for option in chosen_options(o)]
     for group, option in chosen:  # grows
         inner = defaults_of(group, option, folders) if group in GLOBAL else []
         chosen += [pair for pair in inner if pair not in chosen]
@@ -164,7 +164,7 @@ def inherit(
                 f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
             )
     for group, option in chosen:  # keys that it sets in the model, as `feedforward`
-        if group in GLOBAL:
+        if group in GLOBAL and path_of(group, option, folders).exists():
             keys |= {f"model.{key}" for key in values_of(group, option, folders).get("model", ())}
     known = asdict(parent)
     with open_dict(cfg):
@@ -179,7 +179,7 @@ def inherit(
         cfg.segmenter, cfg.data.normalize = known["segmenter"], parent.data.normalize
 
 
-def _options_of(override: Override) -> list[str]:
+def chosen_options(override: Override) -> list[str]:
     """The options that an override of a group chooses."""
     value = override.value()
     options = value if isinstance(value, list) else [value]

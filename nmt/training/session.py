@@ -25,18 +25,17 @@ def train(
     preflight.check(settings)
     if settings.trainer.callback is not None:
         function_of(settings.trainer.callback)
-    if settings.trainer.dev_metric == "bleu":
-        from nmt.training.dev_score import bleu
+    if not checkpoints(directory / "checkpoints"):
+        _check_bleu(settings)
+        if settings.trainer.init_from is not None:
+            from nmt.training.surgery import check
 
-        bleu(settings)
-    if settings.trainer.init_from is not None and not checkpoints(directory / "checkpoints"):
-        from nmt.training.surgery import check
-
-        check(settings, settings.trainer.init_from)
+            check(settings, settings.trainer.init_from)
     with open_run(directory, settings, world, elsewhere) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
             return run.end(run.step)
+        _check_bleu(settings)  # a resumed run, perhaps on another machine
         prepared = _prepared(settings, directory, world)
         run.refuse_other_data(prepared.facts["fingerprint"])
         from nmt.training.trainer import fit  # only where updates are to be made
@@ -45,6 +44,14 @@ def train(
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome
+
+
+def _check_bleu(settings: Settings) -> None:
+    """Raise UserError where checkpoints are to be scored by a BLEU that cannot be computed here."""
+    if settings.trainer.dev_metric == "bleu":
+        from nmt.training.dev_score import bleu
+
+        bleu(settings)
 
 
 def _fingerprint(settings: Settings, directory: Path) -> str:

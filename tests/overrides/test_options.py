@@ -135,3 +135,12 @@ def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
     with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):
         experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirz"])
+
+
+def test_a_wrong_key_of_the_chosen_option_itself_is_refused(tmp_path: Path) -> None:
+    """Only what an experiment or scale sets for another kind is left out."""
+    (tmp_path / "segmenter").mkdir()
+    text = "defaults: [bpe, _self_]\nvocabulary_size: 8000\n"
+    (tmp_path / "segmenter" / "mine.yaml").write_text(text, encoding="utf-8")
+    with pytest.raises(UserError, match=r"segmenter\.vocabulary_size"):
+        experiment_of([*config_dir_override(str(tmp_path)), "segmenter=mine"])
