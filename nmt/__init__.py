@@ -7,7 +7,7 @@ The Python API is nmt/api: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0.dev0"
+__version__ = "0.3.0.dev1"
 
 __all__ = [
     "Alignment",

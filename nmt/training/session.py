@@ -25,12 +25,14 @@ def train(
     preflight.check(settings)
     if settings.trainer.callback is not None:
         function_of(settings.trainer.callback)
-    if not checkpoints(directory / "checkpoints"):
+    trainer = settings.trainer
+    needs = trainer.dev_metric == "bleu" or trainer.init_from is not None
+    if needs and not checkpoints(directory / "checkpoints"):
         _check_bleu(settings)
-        if settings.trainer.init_from is not None:
+        if trainer.init_from is not None:
             from nmt.training.surgery import check
 
-            check(settings, settings.trainer.init_from)
+            check(settings, trainer.init_from)
     with open_run(directory, settings, world, elsewhere) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
