@@ -27,13 +27,14 @@ from nmt.exchange import ctranslate2_engine
 from nmt.experiments import models, reading, systems, testsets
 from nmt.experiments import translate as translations
 from nmt.experiments.evaluate import evaluate
-from nmt.experiments.facts import facts_of
+from nmt.experiments.facts import facts_at, facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
 from nmt.experiments.translate import KeptTranslation
 from nmt.storage import manifest
-from tests.training import tiny
+from tests.test_api import small
+from tests.training import tiny as tiny_run
 
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
@@ -59,7 +60,7 @@ class Made:
         for name, own in RUNS.items():
             with pytest.MonkeyPatch.context() as patch:
                 if name == "stopped":
-                    tiny.stop_after(patch, 3)
+                    tiny_run.stop_after(patch, 3)
                 code = train.main([*words, *own, f"name={name}"])
             assert code == (143 if name == "stopped" else 0)
         for name in ("absolute-seed2", "stopped"):  # as after a kill: a hint is no proof
@@ -245,6 +246,15 @@ def test_the_same_from_python(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "perplexity of the references" in text.render(report)
 
 
+def test_the_longest_source_is_that_of_a_search(
+    tiny: Any, settings_of: Any, tmp_path: Path
+) -> None:
+    """Training on a sample of positions holds fewer."""
+    words = ("encoding=pose", "encoding.pose.at.pose.longest=64")
+    nmt.save(small(tiny, settings_of, *words), tmp_path / "model")
+    assert facts_at(tmp_path / "model").source_limit is None
+
+
 def test_perplexity_is_the_mean_over_seeds(made: Made) -> None:
     names = made.runs("absolute-seed1", "absolute-seed2")
     (system,) = systems_of(names)
@@ -394,6 +404,12 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
         starts = [replace(settings.trainer, init_from=path) for path in ("y/p-seed1", start)]
         children = [two.models[0]._replace(settings=replace(settings, trainer=t)) for t in starts]
         assert (systems._config(children[0]) == systems._config(children[1])) == same
+    parents = [replace(settings.trainer, init_from=parent) for parent in ("x/p", "x/q")]
+    seeds = [replace(settings, trainer=t, seed=n) for n, t in enumerate(parents, start=1)]
+    pair = [System("c", [two.models[0]._replace(settings=each)]) for each in seeds]
+    (joined,) = systems.group_by_config([("both", child) for child in pair])  # a label may
+    assert [model.settings.seed for model in joined.models] == [1, 2]
+    assert len(systems.group_by_config([(None, pair[0]), ("d", pair[1])])) == 2
     other = System("b", [two.models[0]._replace(fingerprint="another")])
     pair = systems.group_by_config([(None, one), (None, other)])
     assert [system.label for system in pair] == ["absolute", "b"]

@@ -4,6 +4,8 @@ import json
 import math
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from nmt.cli.train import main as train
 from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.errors import Exit
+from nmt.experiments import lengthen
 from nmt.experiments.testsets import corpus_test_files
 from nmt.overrides.compose import experiment_of
 from nmt.storage import manifest
@@ -141,6 +144,13 @@ def test_a_finished_run_needs_no_parent(tmp_path: Path, capsys: pytest.CaptureFi
     assert train(child) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'child'}\n" and "next:  nmt-translate" in err
+
+
+def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    gone: Any = SimpleNamespace(parent=Path("gone"), settings=None, run=None)
+    assert lengthen.report(gone) is None
+    assert "gone: is gone, so that nothing is compared with it" in caplog.text
 
 
 def test_a_parent_has_to_be_named() -> None:

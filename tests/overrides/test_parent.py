@@ -182,6 +182,10 @@ def test_a_parent_that_is_gone_is_missed_unless_the_run_has_begun(
     own.trainer.init_from = f"{tmp_path}/gone"
     run_of(tmp_path / "child", own)
     assert experiment_of(arguments).settings.model == child(parent, "model.dropout=0.2").model
+    elsewhere = experiment_of(["trainer.init_from=x/gone", *arguments[1:]])  # the same, moved
+    assert elsewhere.settings.model == experiment_of(arguments).settings.model
+    with pytest.raises(UserError, match=r"optim\.lrr"):
+        experiment_of([*arguments, "optim.lrr=1"])
 
 
 def test_a_run_on_files_is_resumed_without_its_parent(tmp_path: Path) -> None:
