@@ -186,11 +186,11 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
 
 def read_parallel(path: Path, lines: Sequence[str], of: Path) -> list[str]:
     """All lines of a file; UserError (65) unless there are as many as `lines`, those of `of`."""
-    found = read_text(path)
-    if len(found) != len(lines):
+    parallel = read_text(path)
+    if len(parallel) != len(lines):
         raise UserError(
-            f"{path}: has {len(found)} lines, but {of} has {len(lines)}; line N of both must "
+            f"{path}: has {len(parallel)} lines, but {of} has {len(lines)}; line N of both must "
             "belong together",
             Exit.DATA,
         )
-    return found
+    return parallel

@@ -112,8 +112,8 @@ class CTranslate2Engine:
         before, after = chosen = prefixes(decode, *sides)
         tables = model.naming.longest_source, model.naming.longest_target
         self.source_limit, self.target_limit = (
-            most and most + len(own) - len(other)  # languages take positions of the tables
-            for most, own, other in zip(
+            most and most + len(exported) - len(now)  # languages take positions of the tables
+            for most, exported, now in zip(
                 tables, prefixes(model.settings.decode, *sides), chosen, strict=True
             )
         )

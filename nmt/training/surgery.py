@@ -90,7 +90,7 @@ def graft(
     Raises UserError if the parent was trained on other vocabularies or has another size.
     """
     parent, sha256 = modelfiles.reading(  # one checkpoint, also where its training goes on
-        Path(path), lambda found: (modeldir.load(found), modelfiles.weights_sha256(found))
+        Path(path), lambda model: (modeldir.load(model), modelfiles.weights_sha256(model))
     )
     for side, ours, theirs in (
         ("source", source, parent.source),
