@@ -14,19 +14,15 @@ from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import KINDS, Files, Settings, conf_dir, thaw
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import Folders, folders_in, options_of, values_of
 from nmt.overrides.parent import (
-    CONFIG,
     START,
-    Parent,
-    begun_from,
     chosen_options,
     inherit,
     parent_of,
-    recorded,
     set_corpus,
     start_in,
     with_corpus,
@@ -35,7 +31,6 @@ from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
 
 T = TypeVar("T")
-NAMED = 4  # runs that an error names
 _ENTRIES = "encoding."  # what keys of the entries of encodings begin with
 _CONFIG_GROUPS = ("run", "scale", "experiment")  # that decide on several others
 OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
@@ -69,12 +64,9 @@ def experiment_of(words: Iterable[str]) -> Experiment:
     return composed(parse(words))
 
 
-def composed(overrides: list[Override], parent: Parent | None = None) -> Experiment:
-    """Compose, resolve and check; raises UserError for a sweep, and for what does not fit.
-
-    `parent`: what is known of the model that the run starts from, if not to be read.
-    """
-    cfg = _settled(overrides, parent)
+def composed(overrides: list[Override]) -> Experiment:
+    """Compose, resolve and check; raises UserError for a sweep, and for what does not fit."""
+    cfg = _settled(overrides)
     values = _resolved(cfg)
     scale = _part(TableScale, values, "limits")  # before what its keys set, for errors to name them
     table = _part(TableReport, values, "table")
@@ -108,11 +100,9 @@ def shown(overrides: list[Override], resolve: bool) -> str:
         raise UserError(_first_line(e)) from None
 
 
-def _settled(overrides: list[Override], parent: Parent | None = None) -> DictConfig:
+def _settled(overrides: list[Override]) -> DictConfig:
     """The config of one run, with what it takes over from its parent."""
-    if parent is None and (named := start_in(overrides)) is not None:
-        parent = _parent(named, overrides)
-    cfg = checked_config(overrides, parent)
+    cfg = checked_config(overrides)
     if is_sweep(cfg):
         raise UserError("a sweep: only nmt-train takes several values for a key")
     with open_dict(cfg):
@@ -121,8 +111,7 @@ def _settled(overrides: list[Override], parent: Parent | None = None) -> DictCon
         _replace_positions(cfg, override.key_or_group)
     folders = folders_in(overrides)
     if (start := _resolved(cfg, START)) is not None:
-        path = Path(str(start))
-        parent = parent or _parent(path, overrides) or parent_of(path)
+        parent = parent_of(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
         inherit(cfg, parent.settings, overrides, folders)
     _settle_files(cfg, overrides)
@@ -130,12 +119,11 @@ def _settled(overrides: list[Override], parent: Parent | None = None) -> DictCon
     return cfg
 
 
-def checked_config(overrides: list[Override], parent: Parent | None = None) -> DictConfig:
+def checked_config(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
-    if parent is None and (named := start_in(overrides)) is not None:
-        parent = _parent(named, overrides)
     folders = folders_in(overrides)
-    overrides = with_corpus(overrides, folders, parent)
+    if (start := start_in(overrides)) is not None:
+        overrides = with_corpus(overrides, folders, parent_of(start, overrides))
     with reading_conf(overrides):
         check(overrides, folders)
         try:
@@ -145,44 +133,6 @@ def checked_config(overrides: list[Override], parent: Parent | None = None) -> D
             raise
     check_scale(cfg)
     return cfg
-
-
-def _parent(path: Path, overrides: list[Override]) -> Parent | None:
-    """The parent of a run; if it is gone, what the run recorded when it began, or None.
-
-    Raises UserError (66) if the overrides do not tell which of the runs that began from it.
-    """
-    if path.exists():
-        return parent_of(path)
-    typed = {
-        o.key_or_group: str(o.value()) for o in overrides if o.key_or_group in ("runs", "name")
-    }
-    runs = Path(typed.get("runs", "runs"))
-    if "name" in typed and (config := runs / typed["name"] / CONFIG).is_file():
-        recalled = recorded(path, config)
-        start = recalled.settings.trainer.init_from
-        if start is not None and Path(start).name == path.name:  # however its place is spelled
-            return recalled
-    begun = list(begun_from(path, runs))
-    same: list[tuple[Path, Parent]] = []
-    for run in begun:
-        try:
-            recalled = recorded(path, run / CONFIG)
-            if composed(overrides, recalled).run.absolute() == run.absolute():
-                same.append((run, recalled))
-        except UserError:  # of another corpus, or a mistake in what was typed
-            if len(begun) == 1:
-                raise
-    if len(same) == 1:
-        return same[0][1]
-    if begun:
-        candidates = [str(run) for run, _ in same] or [*map(str, begun)]
-        listed = ", ".join([*candidates[:NAMED], *["..."][: len(candidates[NAMED:])]])
-        raise UserError(
-            f"{path}: no such directory; from it began {listed}; say by name= which to resume",
-            Exit.NO_INPUT,
-        )
-    return None
 
 
 _POSITIONS = re.compile(r"encoding\.(\w+)\.at")

@@ -1,7 +1,6 @@
 """Settings that a run takes over from the model that it starts from (trainer.init_from)."""
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import NamedTuple
@@ -34,8 +33,19 @@ class Parent(NamedTuple):
     data: Data | None  # the text of its training, with its places; None: unknown
 
 
-def parent_of(path: Path) -> Parent:
-    """Read a parent's settings; raises UserError (65, 66) for one that cannot be read."""
+def parent_of(path: Path, overrides: Sequence[Override] = ()) -> Parent:
+    """Read a parent's settings; if it is gone, those of the run that `name=` says began from it.
+
+    Raises UserError (65, 66) for a parent that cannot be read.
+    """
+    if not path.exists():
+        if (begun := _begun_from(path, overrides)) is not None:
+            return begun
+        raise UserError(
+            f"{path}: no such directory; give a run or a checkpoint, or, to resume a run that "
+            "began from it, the name= of that run",
+            Exit.NO_INPUT,
+        )
     directory = open_model(locate(path))
     try:
         settings = thaw(directory.json("config.json"))
@@ -44,12 +54,24 @@ def parent_of(path: Path) -> Parent:
     places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is not None and (trained / CONFIG).is_file():
-        return Parent(path, settings, recorded(path, trained / CONFIG).data)
+        return Parent(path, settings, _recorded(path, trained / CONFIG).data)
     return Parent(path, settings, settings.data if isinstance(settings.data, Toy) else None)
 
 
-def recorded(path: Path, config: Path) -> Parent:
-    """The parent that the config of a run records, or the run itself; UserError (65)."""
+def _begun_from(path: Path, overrides: Sequence[Override]) -> Parent | None:
+    """What the run that overrides name took over from a parent, if it began from that."""
+    typed = {o.key_or_group: str(o.value()) for o in overrides}
+    config = Path(typed.get("runs", "runs"), typed.get("name", ""), CONFIG)
+    if "name" not in typed or not config.is_file():
+        return None
+    begun = _recorded(path, config)
+    start = begun.settings.trainer.init_from
+    # by its name alone: its place may be spelled in other ways
+    return begun if start is not None and Path(start).name == path.name else None
+
+
+def _recorded(path: Path, config: Path) -> Parent:
+    """What the config of a run records of its parent, or of itself; raises UserError (65)."""
     try:
         settings = thaw(manifest.read(config))
     except UserError as error:
@@ -66,28 +88,12 @@ def start_in(overrides: Sequence[Override]) -> Path | None:
     return None
 
 
-def begun_from(path: Path, runs: Path) -> Iterator[Path]:
-    """The directories of runs that record that they began from a parent."""
-    for folder, inner, files in os.walk(runs):
-        inner[:] = sorted(set(inner) - {CHECKPOINTS})
-        if CONFIG not in files:
-            continue
-        try:
-            start = manifest.read(Path(folder, CONFIG))["trainer"]["init_from"]
-        except (UserError, LookupError, TypeError):  # a file of something else
-            continue
-        if start is not None and Path(start).absolute() == path.absolute():
-            yield Path(folder)
-
-
-def with_corpus(
-    overrides: list[Override], folders: Folders, parent: Parent | None
-) -> list[Override]:
+def with_corpus(overrides: list[Override], folders: Folders, parent: Parent) -> list[Override]:
     """The overrides, and where none chooses a corpus, before them the kind that the parent had.
 
     So the keys are those of its kind, as data.root.
     """
-    if parent is None or parent.data is None or _choose_corpus(overrides, folders):
+    if parent.data is None or _choose_corpus(overrides, folders):
         return overrides
     return [*read([f"data={parent.data.kind}"]), *overrides]
 

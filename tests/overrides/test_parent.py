@@ -188,17 +188,15 @@ def test_a_parent_that_is_gone_is_missed_unless_the_run_has_begun(
         experiment_of([*arguments, "optim.lrr=1"])
 
 
-def test_a_run_on_files_is_resumed_without_its_parent(tmp_path: Path) -> None:
-    gone, runs = tmp_path / "p", f"runs={tmp_path / 'runs'}"
+def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path) -> None:
+    gone = tmp_path / "p"
     run_of(gone, experiment_of([*FILES, "encoding=relative"]).settings)
-    start = [f"trainer.init_from={gone}", runs]
+    start = [f"trainer.init_from={gone}", f"runs={tmp_path / 'runs'}"]
     commands = [
         [*start, "name=c"],
         [*start, "data.dev_lines=500", "name=held"],
-        [*start, "data=files", "data.root=/other"],
-        [*start, "seed=2"],
-        [*start, "encoding=rotary", "seed=3"],
-        [*start, "encoding=none", "seed=4"],
+        [*start, "data=files", "data.root=/other", "name=other"],
+        [*start, "encoding=rotary", "seed=3", "name=rotary"],
     ]
     begun = [experiment_of(command) for command in commands]
     for each in begun:
@@ -207,23 +205,9 @@ def test_a_run_on_files_is_resumed_without_its_parent(tmp_path: Path) -> None:
     for command, each in zip(commands, begun, strict=True):
         again = experiment_of(command)
         assert (again.run, again.settings) == (each.run, each.settings)
-    for seed, names in ((3, "rotary-seed3"), (9, "corpus/none-seed4, .*rotary-seed3")):
-        with pytest.raises(UserError, match=f"{names}.*; say by name= which to resume") as error:
-            experiment_of([*start, "encoding=relative", f"seed={seed}"])
-        assert error.value.code == Exit.NO_INPUT
-
-
-def test_which_of_several_runs_is_meant_is_asked(tmp_path: Path, parent: Path) -> None:
-    settings = child(parent)
-    for encoding in ("relative", "rotary"):
-        settings.encoding = experiment_of([f"encoding={encoding}"]).settings.encoding
-        settings.trainer.init_from = "gone"
-        run_of(tmp_path / "toy" / f"{encoding}-seed1", settings)
-    command = ["trainer.init_from=gone", f"runs={tmp_path}"]
-    with pytest.raises(UserError, match="say by name=") as error:
-        experiment_of(command)
-    assert f"{tmp_path}/toy/relative-seed1, {tmp_path}/toy/rotary-seed1;" in str(error.value)
-    assert list(experiment_of([*command, "name=toy/rotary-seed1"]).settings.encoding) == ["rotary"]
+    with pytest.raises(UserError, match="the name= of that run") as error:
+        experiment_of(start)
+    assert error.value.code == Exit.NO_INPUT
 
 
 @pytest.mark.parametrize("resolve", [True, False])
