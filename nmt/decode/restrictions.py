@@ -1,44 +1,57 @@
-"""What an output may not be: too short, of another length than is wanted, repeating itself.
+"""What an output must be, or may not be: how it begins and ends, how long it is, no repetitions.
 
-Like `search.with_prefixes`, each is a step around a step: what it forbids has no probability, and
-the rest keeps its own. So an output has the log-probability that it has without.
+Each is a step around a step: what it forbids has no probability, and the rest keeps its own. So an
+output has the log-probability that it has without.
 """
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.search import NEVER, Step
 from nmt.machine.device import to_device
 
+ANY, NOT_EOS = -1, -2  # in the place of an id
 
-def with_lengths(
-    step: Step, least: Sequence[int], forced: Sequence[bool], eos: int, device: torch.device
-) -> Step:
-    """A step in which the output of sentence i has `least[i]` ids or more before eos.
 
-    Where `forced[i]`, it has exactly so many: only eos follows them.
+def required(prefix: Sequence[int], least: int, forced: bool, eos: int) -> list[int]:
+    """What an output must have at each place to begin with `prefix`, and for its length.
+
+    It has `least` ids or more before eos; where `forced`, exactly so many.
     """
-    if not any(least) and not any(forced):
+    return [*prefix, *[NOT_EOS] * (least - len(prefix)), *[eos] * forced]
+
+
+def with_required(
+    step: Step, places: Sequence[Sequence[int]], eos: int, device: torch.device
+) -> Step:
+    """A step in which sentence i has `places[i]` from its beginning on, see `required`.
+
+    Of each place it is an id, or NOT_EOS, or ANY; behind the last place, any may follow.
+    """
+    if not any(places):
         return step
-    shortest = to_device(torch.tensor(least), device)  # [sentences]
-    exactly = to_device(torch.tensor(forced), device)
-    place = torch.arange(len(least), device=device)  # [rows] of the sentence
+    rows = [torch.tensor([*of_output, ANY]) for of_output in places]  # ANY: so that none is empty
+    table = to_device(pad_sequence(rows, batch_first=True, padding_value=ANY), device)
+    sentence = torch.arange(len(places), device=device)  # [rows]
     length = 0
 
-    def bounded(tokens: Tensor, parents: Tensor | None) -> Tensor:
-        nonlocal place, length
+    def restricted(tokens: Tensor, parents: Tensor | None) -> Tensor:
+        nonlocal sentence, length
         if parents is not None:
-            place = place[parents.flatten()]
+            sentence = sentence[parents.flatten()]
         log_probs = step(tokens, parents)  # [rows, vocab]
-        is_eos = torch.arange(log_probs.shape[1], device=device) == eos
-        early = length < shortest[place]  # [rows]
-        over = exactly[place] & ~early
+        if length < table.shape[1]:
+            place = table[sentence, length][:, None]  # [rows, 1]
+            ids = torch.arange(log_probs.shape[1], device=device)
+            allowed = (place == ANY) | (place == ids) | ((place == NOT_EOS) & (ids != eos))
+            log_probs = log_probs.masked_fill(~allowed, NEVER)
         length += 1
-        return log_probs.masked_fill((early[:, None] & is_eos) | (over[:, None] & ~is_eos), NEVER)
+        return log_probs
 
-    return bounded
+    return restricted
 
 
 def with_new_ngrams(step: Step, n: int) -> Step:

@@ -5,13 +5,12 @@ best, `sampling.Sampling` draws at random.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import chain, islice
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.hypothesis import Hypothesis
 from nmt.machine.device import to_device, to_host
@@ -27,7 +26,6 @@ keep their order; of `parents` [rows] nothing is known.
 
 NEVER = float("-inf")
 CPU = torch.device("cpu")
-FREE = -1  # in padded prefixes: any token may follow
 
 # Steps between two checks which outputs have ended, where each check waits for a GPU, which then
 # idles until the next operations reach it. Sentences that have ended keep their rows until then,
@@ -86,7 +84,8 @@ class Strategy(ABC):
     """How outputs are extended, and which hypotheses come of them; tensors are on the device."""
 
     sentences: int
-    longest: int  # the greatest limit of all outputs
+    limits: Tensor  # [live] the greatest length of each output, without eos
+    longest: int  # the greatest of them all
     outputs: Outputs
 
     @abstractmethod
@@ -119,15 +118,15 @@ def search(
     step: Step,
     strategy: Strategy,
     bos: int,
-    device: torch.device = CPU,
     check_every: int | None = None,
 ) -> list[list[Hypothesis]]:
     """Extend outputs token by token until all are closed; the hypotheses of each sentence.
 
     The first call of `step` gets one row per sentence, later ones those of the strategy, side by
-    side, on `device`. Entries whose outputs are closed leave every `check_every` steps (None: the
+    side, on its device. Entries whose outputs are closed leave every `check_every` steps (None: the
     number that suits the device). The device is waited for only then; hypotheses are the same.
     """
+    device = strategy.limits.device
     steps = check_every or (1 if device.type == "cpu" else CHECK_EVERY)
     outputs = strategy.outputs
     tokens = torch.full((strategy.sentences,), bos, device=device)
@@ -156,34 +155,3 @@ def search(
             else:
                 parents = parents[places]
     return strategy.hypotheses()
-
-
-def with_prefixes(step: Step, prefixes: Sequence[Sequence[int]], device: torch.device) -> Step:
-    """A step in which the output of sentence i begins with the ids `prefixes[i]`.
-
-    Within a prefix its next token keeps its log-probability, and all others have none. So an output
-    has the log-probability that it has under `step`.
-    """
-    longest = max(map(len, prefixes))
-    if not longest:
-        return step
-    rows = [torch.tensor([*ids, FREE]) for ids in prefixes]  # FREE: so that none is empty
-    forced = to_device(pad_sequence(rows, batch_first=True, padding_value=FREE), device)
-    sentence = torch.arange(len(prefixes), device=device)  # [rows]
-    length = 0
-
-    def prefixed(tokens: Tensor, parents: Tensor | None) -> Tensor:
-        nonlocal sentence, length
-        if parents is not None:
-            sentence = sentence[parents.flatten()]
-        log_probs = step(tokens, parents)  # [rows, vocab]
-        if length < longest:
-            token = forced[sentence, length][:, None]  # [rows, 1]
-            index = token.clamp(min=0)
-            only = torch.full_like(log_probs, NEVER)
-            only.scatter_(1, index, log_probs.gather(1, index))
-            log_probs = torch.where(token == FREE, log_probs, only)
-        length += 1
-        return log_probs
-
-    return prefixed

@@ -19,9 +19,9 @@ from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.quantised import quantised
-from nmt.decode.restrictions import with_lengths, with_new_ngrams
+from nmt.decode.restrictions import required, with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
-from nmt.decode.search import NEVER, Step, Strategy, search, with_prefixes
+from nmt.decode.search import NEVER, Step, Strategy, search
 from nmt.decode.sources import LENGTH, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
@@ -151,24 +151,18 @@ class TorchEngine:
             return cross_attention(self.models, sources, outputs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        prefixes = [source.prefix for source in sources]
-        step = self._restricted(with_prefixes(self._step(sources), prefixes, self.device), sources)
+        places = [required(s.prefix, s.least, s.forced, EOS) for s in sources]
+        step = with_required(self._step(sources), places, EOS, self.device)
+        step = with_new_ngrams(step, self.decode.no_repeat_ngram)
         if not self.decode.coverage_penalty:
-            return search(step, self._strategy(sources, n_best), BOS, self.device)
+            return search(step, self._strategy(sources, n_best), BOS)
         ids, _ = as_tensors(sources, self.device)
         pieces = (ids != PAD) & (ids != EOS)
         if self.models[0].source_language is not None:
             pieces = F.pad(pieces, (1, 0))  # a language needs no translation
         penalty = CoveragePenalty(self.decode.coverage_penalty, pieces, self.models)
         with penalty.following(step) as followed:
-            strategy = self._strategy(sources, n_best, penalty.of_rows)
-            return search(followed, strategy, BOS, self.device)
-
-    def _restricted(self, step: Step, sources: Sequence[Source]) -> Step:
-        """The step without what the settings forbid."""
-        least, forced = [s.least for s in sources], [s.forced for s in sources]
-        step = with_lengths(step, least, forced, EOS, self.device)
-        return with_new_ngrams(step, self.decode.no_repeat_ngram)
+            return search(followed, self._strategy(sources, n_best, penalty.of_rows), BOS)
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""

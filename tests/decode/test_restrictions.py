@@ -15,9 +15,9 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import EOS as EOS_ID
 from nmt.data.vocab import Vocabulary
-from nmt.decode.restrictions import with_lengths, with_new_ngrams
+from nmt.decode.restrictions import NOT_EOS, required, with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
-from nmt.decode.search import NEVER, Step, search, with_prefixes
+from nmt.decode.search import NEVER, Step, search
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -84,10 +84,10 @@ def test_lengths_are_those_of_a_table_without_the_ends(
         early = len(ids) < least[sentence]
         return early if token == EOS else forced and not early
 
-    exactly = [forced] * len(limits)
-    step = with_lengths(table.again(), least, exactly, EOS, CPU)
+    places = [required([], low, forced, EOS) for low in least]
+    step = with_required(table.again(), places, EOS, CPU)
     same(step, restricted(table, banned, False), limits, beam)
-    step = with_lengths(table.again(), least, exactly, EOS, CPU)
+    step = with_required(table.again(), places, EOS, CPU)
     for hypotheses, low, high in zip(whole(step, limits, beam, 0.6), least, limits, strict=True):
         assert all(low <= len(h.ids) <= high for h in hypotheses)
         assert all(h.finished for h in hypotheses) or not forced
@@ -107,7 +107,8 @@ def test_ngrams_are_those_of_a_table_without_repetitions(
 def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> None:
     table, count = Table.random(3, 2, 4, 4), 200
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 5)
-    step = with_new_ngrams(with_lengths(table.again(), [2, 0], [True, False], EOS, CPU), 1)
+    places = [required([], 2, True, EOS), required([], 0, False, EOS)]
+    step = with_new_ngrams(with_required(table.again(), places, EOS, CPU), 1)
     first, second = search(step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS), BOS)
     assert {tuple(h.ids) for h in first} == {(2, 3), (3, 2)}
     assert {len(h.ids) for h in second} <= {0, 1, 2}
@@ -118,9 +119,15 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
             assert h.finished and h.log_prob == pytest.approx(total, abs=1e-5)
 
 
+def test_a_prefix_is_a_part_of_the_length() -> None:
+    assert required([5, 6], 3, False, EOS) == [5, 6, NOT_EOS]
+    assert required([5, 6], 2, True, EOS) == [5, 6, EOS]
+    assert required([5, 6], 1, False, EOS) == [5, 6]
+
+
 def test_a_prefix_may_repeat_itself() -> None:
     table = Table.random(5, 1, 4, 4)
-    step = with_new_ngrams(with_prefixes(table, [[2, 2, 2]], CPU), 1)
+    step = with_new_ngrams(with_required(table, [[2, 2, 2]], EOS, CPU), 1)
     (found,) = whole(step, [4], 3, 0.6)
     assert {tuple(h.ids) for h in found} == {(2, 2, 2), (2, 2, 2, 3)}
 

@@ -12,8 +12,9 @@ import nmt
 from nmt.api import models
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import length_penalty
+from nmt.decode.restrictions import with_required
 from nmt.decode.sampling import Sampling, random_numbers
-from nmt.decode.search import search, with_prefixes
+from nmt.decode.search import search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
@@ -39,7 +40,7 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
         eos=EOS,
         n_best=vocab**longest,
     )
-    found = search(with_prefixes(table.again(), prefixes, CPU), strategy, BOS)
+    found = search(with_required(table.again(), prefixes, EOS, CPU), strategy, BOS)
     for sentence, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):
         expected = {}
         for length in range(len(prefix), longest + 1):
@@ -60,7 +61,7 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
 def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     table, count, prefix = Table.random(2, batch=2, vocab=4, longest=2), 4000, [3]
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 3)
-    step = with_prefixes(table.again(), [prefix, []], CPU)
+    step = with_required(table.again(), [prefix, []], EOS, CPU)
     first, second = search(step, Sampling(torch.tensor([2, 2]), numbers, eos=EOS), BOS)
     assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}
     shares = torch.tensor(table.after(0, (3,))).softmax(0)

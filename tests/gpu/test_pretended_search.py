@@ -244,7 +244,7 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert search(there, Beam(limits, device=GPU, **rules), BOS, GPU, every) == plain
+        assert search(there, Beam(limits, device=GPU, **rules), BOS, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
 
 
@@ -286,5 +286,5 @@ def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert search(there, Sampling(*given, eos=EOS, device=GPU), BOS, GPU, every) == plain
+        assert search(there, Sampling(*given, eos=EOS, device=GPU), BOS, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
