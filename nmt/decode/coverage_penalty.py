@@ -6,8 +6,8 @@ from contextlib import ExitStack, contextmanager
 import torch
 from torch import Tensor
 
+from nmt.decode.cross_attention import CrossAttention
 from nmt.decode.search import Step
-from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 
@@ -25,7 +25,7 @@ class CoveragePenalty:
         self.weight = weight
         self._pieces = pieces  # [row, source]
         self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
-        self._steps = [_StepAttention(model) for model in dict.fromkeys(models)]
+        self._of_models = [CrossAttention(model) for model in dict.fromkeys(models)]
 
     def of_rows(self) -> Tensor:
         """Of each output [row] if it ends now: weight x sum log min(attention, 1); eq. 14."""
@@ -41,38 +41,12 @@ class CoveragePenalty:
                 rows = parents.flatten()
                 self._pieces, self._attended = self._pieces[rows], self._attended[rows]
             log_probs = step(tokens, parents)
-            means = [one.take() for one in self._steps]
+            # hypotheses of one sentence are its queries
+            means = [attention.take().flatten(0, 1) for attention in self._of_models]
             self._attended = self._attended + torch.stack(means).mean(0)
             return log_probs
 
         with ExitStack() as watched:
-            for one in self._steps:
-                watched.enter_context(watching(one.model, one.add))
+            for attention in self._of_models:
+                watched.enter_context(watching(attention.model, attention.add))
             yield followed
-
-
-class _StepAttention:
-    """Cross-attention of one model in one step."""
-
-    def __init__(self, model: Transformer) -> None:
-        self.model = model
-        self._sum: Tensor | int = 0  # [row, source], mean over heads, of all layers
-        self._passes: Tensor | int = 0  # [row, 1] that the step took
-
-    def add(self, record: AttentionRecord) -> None:
-        """Add what one layer did."""
-        if record.site != "cross":
-            return
-        p = record.probabilities.unflatten(0, (-1, self.model.streams)).float().mean((1, 2))
-        rows = p.flatten(0, 1)  # hypotheses of one sentence are queries of one row
-        running = rows.new_ones(len(rows), 1)
-        if record.running is not None:  # a token that has halted attends no more
-            running = record.running.to(rows.dtype).reshape(-1, 1)
-        self._sum, self._passes = self._sum + rows * running, self._passes + running
-
-    def take(self) -> Tensor:
-        """The mean over the passes of this step [row, source]; then begin anew."""
-        assert isinstance(self._sum, Tensor), "a decoder attends to the source"
-        mean = self._sum / self._passes
-        self._sum = self._passes = 0
-        return mean

@@ -1,14 +1,14 @@
 """The cross-attention of models over given outputs, from which alignments are made."""
 
 from collections.abc import Sequence
+from functools import reduce
 
 import torch
 from torch import Tensor
 
-from nmt.config import WORDS
 from nmt.data.vocab import BOS
 from nmt.decode.engine import Weights
-from nmt.decode.sources import LENGTH, Source
+from nmt.decode.sources import Source
 from nmt.decode.tensors import as_tensors, padded
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
@@ -26,15 +26,16 @@ def cross_attention(
     """
     device = next(models[0].parameters()).device
     ids, columns = as_tensors(sources, device)  # [batch, source]
-    columns.pop(LENGTH, None)  # the true one is known
     prefixes = padded([[BOS, *output] for output in outputs], device)  # [batch, target]
     total = torch.zeros(*prefixes.shape, ids.shape[1], device=device)
     for model in models:
-        layers = _Layers(model.streams, prefixes.shape[1], ids.shape[1])
-        known = {name: columns[name] for name in columns if name in {*model.columns, WORDS}}
-        with torch.no_grad(), watching(model, layers.add):
-            model.hidden(ids, prefixes, known)
-        total += layers.chosen() / len(models)
+        attention = CrossAttention(model)
+        with torch.no_grad(), watching(model, attention.add):
+            model.hidden(ids, prefixes, columns)
+        layers = attention.layers
+        chosen = attention.take() if attention.running else layers[max(0, len(layers) - 2)]
+        # without pieces for languages
+        total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
     means = total.cpu()
     return [
         weights[: len(output) + 1, : len(source.ids)].numpy()
@@ -42,26 +43,27 @@ def cross_attention(
     ]
 
 
-class _Layers:
-    """The cross-attention of each layer in one pass."""
+class CrossAttention:
+    """The cross-attention of one model in one pass, or in one step of a search."""
 
-    def __init__(self, streams: int, target: int, source: int) -> None:
-        self.streams, self.target, self.source = streams, target, source
-        self.means: list[Tensor] = []  # [batch, target, source], over heads
-        self.running: list[Tensor] = []  # [batch, target]; none where nothing halts
+    def __init__(self, model: Transformer) -> None:
+        self.model = model
+        self.layers: list[Tensor] = []  # [sentence, query, source] of each layer, over heads
+        self.running: list[Tensor] = []  # [sentence, query, 1]; none where nothing halts
 
     def add(self, record: AttentionRecord) -> None:
         """Keep what one layer did."""
         if record.site != "cross":
             return
-        p = record.probabilities.unflatten(0, (-1, self.streams)).float().mean((1, 2))
-        self.means.append(p[:, -self.target :, -self.source :])  # without pieces for languages
-        if record.running is not None:
-            self.running.append(record.running[:, -self.target :].float())
+        p = record.probabilities.unflatten(0, (-1, self.model.streams)).float().mean((1, 2))
+        self.layers.append(p)
+        if record.running is not None:  # a token that has halted attends no more
+            self.running.append(record.running.to(p.dtype).reshape(*p.shape[:2], 1))
 
-    def chosen(self) -> Tensor:
-        """[batch, target, source] of the layer that `cross_attention` names."""
-        if not self.running:
-            return self.means[max(0, len(self.means) - 2)]
-        running = torch.stack(self.running)[..., None]  # [step, batch, target, 1]
-        return (torch.stack(self.means) * running).sum(0) / running.sum(0)
+    def take(self) -> Tensor:
+        """The mean over the layers that each token took [sentence, query, source]; begin anew."""
+        running = self.running or [self.layers[0].new_ones(())] * len(self.layers)
+        total = reduce(torch.add, map(torch.mul, self.layers, running))
+        mean = total / reduce(torch.add, running)
+        self.layers, self.running = [], []
+        return mean
