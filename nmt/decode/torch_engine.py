@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt import build
-from nmt.config import WORDS, Decode
+from nmt.config import Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty
@@ -167,15 +167,7 @@ class TorchEngine:
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
         ids, columns = as_tensors(sources, self.device)
-        desired = columns.pop(LENGTH)[:, 0] if self.decode.reads_lengths else None
-        states = [
-            model.start(
-                ids,
-                {name: columns[name] for name in columns if name in {*model.columns, WORDS}},
-                self._lengths(model, sources, desired),
-            )
-            for model in self.models
-        ]
+        states = [model.start(ids, columns, self._lengths(model, sources)) for model in self.models]
 
         def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
             log_probs = []
@@ -224,22 +216,18 @@ class TorchEngine:
             device=self.device,
         )
 
-    def _lengths(
-        self, model: Transformer, sources: Sequence[Source], desired: Tensor | None
-    ) -> Tensor | None:
-        """Desired lengths [batch], eos included; None: not needed, or predicted by the model.
-
-        `desired` are those of the column, in pieces.
-        """
+    def _lengths(self, model: Transformer, sources: Sequence[Source]) -> Tensor | None:
+        """Desired lengths [batch], eos included; None: not needed, or predicted by the model."""
         if not model.needs_lengths:
             return None
-        if desired is not None:
-            return desired.clamp(min=0) + 1
-        if self.decode.target_length == "predicted":
+        if self.decode.reads_lengths:
+            lengths = [max(0, *source.columns[LENGTH]) for source in sources]
+        elif self.decode.target_length == "predicted":
             return None
-        pieces = [len(source.ids) - 1 for source in sources]
-        lengths = [max(1, round(self.decode.length_ratio * n)) + 1 for n in pieces]
-        return to_device(torch.tensor(lengths), self.device)
+        else:
+            pieces = [len(source.ids) - 1 for source in sources]
+            lengths = [max(1, round(self.decode.length_ratio * n)) for n in pieces]
+        return to_device(torch.tensor(lengths) + 1, self.device)
 
 
 def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
