@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from difflib import SequenceMatcher
 from itertools import accumulate
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from nmt.data.grouping import by_length
 from nmt.data.normalise import normalise
 from nmt.data.protection import PLACEHOLDERS
+from nmt.data.segmenter import pieces_of
 from nmt.data.side import Side
 from nmt.data.vocab import END
 from nmt.decode.engine import Engine, Weights
-from nmt.decode.sources import Source
+from nmt.decode.scheduler import ungrouped
+from nmt.decode.sources import ForcedPair
 
 
 class Alignment(NamedTuple):
@@ -36,66 +38,54 @@ class Alignment(NamedTuple):
         return sorted((int(row.argmax()), target) for target, row in enumerate(words) if row.any())
 
 
-Output: TypeAlias = tuple[Source, list[int]]  # a source, and ids without eos
-
-
-class AlignedPart(NamedTuple):
-    """A text that was translated alone, a line or a part of one."""
-
-    text: str
-    strings: Sequence[str]  # for which pieces are placeholders
-    source: Sequence[str]  # pieces, without END
-    target: Sequence[str]
-    attention: Weights  # [target + 1, source + 1], END last
-
-
 def attention_to_sources(
-    outputs: Sequence[Output], batch_tokens: int, engine: Engine, executor: Executor
+    pairs: Sequence[ForcedPair], batch_tokens: int, engine: Engine, executor: Executor
 ) -> list[Weights]:
-    """The cross-attention of each output; see `Engine.cross_attention`."""
-    lengths = [max(len(source.ids), len(ids) + 1) for source, ids in outputs]
-    batches = []
-    for group in by_length(lengths, batch_tokens):
-        sources, ids = zip(*(outputs[i] for i in group), strict=True)
-        batches.append((group, executor.submit(engine.cross_attention, sources, ids)))
-    weights: dict[int, Weights] = {}
-    for group, future in batches:
-        weights.update(zip(group, future.result(), strict=True))
-    return [weights[i] for i in range(len(outputs))]
+    """The cross-attention of each pair; see `Engine.cross_attention`."""
+    groups = by_length([pair.length for pair in pairs], batch_tokens)
+    batches = [[pairs[i] for i in group] for group in groups]
+    futures = [executor.submit(engine.cross_attention, batch) for batch in batches]
+    return ungrouped(groups, [future.result() for future in futures])
 
 
 def aligned(
-    line: str, translation: str, parts: Sequence[AlignedPart], source: Side, target: Side
+    line: str,
+    translation: str,
+    parts: Sequence[tuple[ForcedPair, Weights]],
+    source: Side,
+    target: Side,
 ) -> Alignment:
     """Put the attention of all parts together, and sum that of pieces to that of words.
 
-    A word of the translation has the mean of its pieces.
+    `parts` are texts that were translated alone, the line or parts of it, with their attention. A
+    word of the translation has the mean of its pieces.
     """
-    heights, widths = ([part.attention.shape[axis] for part in parts] for axis in (0, 1))
+    heights, widths = ([attention.shape[axis] for _, attention in parts] for axis in (0, 1))
     attention = np.zeros((sum(heights), sum(widths)), np.float32)
     to_source = np.zeros((sum(widths), len(line.split()) + 1), np.float32)  # [piece, word or end]
+    pieces, outputs, surfaces = list[str](), list[str](), list[str]()
     row = column = 0
-    for part, numbers in zip(parts, _word_numbers(line, parts), strict=True):
-        height, width = part.attention.shape
-        attention[row : row + height, column : column + width] = part.attention
+    numbers = _word_numbers(line, [pair.source.text for pair, _ in parts])
+    for (pair, of_part), of_words in zip(parts, numbers, strict=True):
+        text, strings = pair.source.protected
+        own = pieces_of(source.segmenter, text)[: len(pair.source.ids) - 1]
+        output = target.vocabulary.pieces(pair.target)
+        pieces += [*own, END]
+        outputs += [*output, END]
+        surfaces += _surfaces(target, output, strings)
+        height, width = of_part.shape
+        attention[row : row + height, column : column + width] = of_part
         row, column = row + height, column + width
-        surfaces = _surfaces(source, part.source, part.strings)
-        shares = word_shares(source, surfaces, part.text.split())
-        np.add.at(to_source[column - width : column - 1].T, numbers, shares.T)
+        shares = word_shares(source, _surfaces(source, own, strings), pair.source.text.split())
+        np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
         to_source[column - 1, -1] = 1
-    output = [s for part in parts for s in _surfaces(target, part.target, part.strings)]
-    to_target = word_shares(target, output, translation.split())
+    to_target = word_shares(target, surfaces, translation.split())
     to_target /= np.maximum(to_target.sum(0), 1e-9)
     without_ends = np.delete(attention, np.cumsum(heights, dtype=int) - 1, 0)
-    return Alignment(
-        [piece for part in parts for piece in (*part.source, END)],
-        [piece for part in parts for piece in (*part.target, END)],
-        attention,
-        to_target.T @ without_ends @ to_source,
-    )
+    return Alignment(pieces, outputs, attention, to_target.T @ without_ends @ to_source)
 
 
-def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[np.int64]]:
+def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
     """The number in the line of each word of each part.
 
     Parts have the line's characters in their order; each may begin with some of those before it,
@@ -104,15 +94,15 @@ def _word_numbers(line: str, parts: Sequence[AlignedPart]) -> Iterator[NDArray[n
     characters, owners = "".join(line.split()), _owners(line.split())
     start = 0
     for part in parts:
-        own = "".join(part.text.split())
+        own = "".join(part.split())
         for tag in range(len(own) + 1):
             at = characters.rfind(own[:tag], 0, start)
             if at >= 0 and characters.startswith(own[tag:], start):
                 break
         else:
-            raise ValueError(f"{part.text!r}: not in the line behind the parts before it")
+            raise ValueError(f"{part!r}: not in the line behind the parts before it")
         of_part = np.concatenate([owners[at : at + tag], owners[start : start + len(own) - tag]])
-        firsts = accumulate(map(len, part.text.split()), initial=0)
+        firsts = accumulate(map(len, part.split()), initial=0)
         yield of_part[list(firsts)[:-1]]
         start += len(own) - tag
 

@@ -8,25 +8,23 @@ from torch import Tensor
 
 from nmt.data.vocab import BOS
 from nmt.decode.engine import Weights
-from nmt.decode.sources import Source
+from nmt.decode.sources import ForcedPair
 from nmt.decode.tensors import as_tensors, padded
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 
 
-def cross_attention(
-    models: Sequence[Transformer], sources: Sequence[Source], outputs: Sequence[Sequence[int]]
-) -> list[Weights]:
-    """[output + 1, source] for each pair of a batch: of the steps that predict its ids, and EOS.
+def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) -> list[Weights]:
+    """[target, source] of each pair of a batch: of the steps that predict the ids of its target.
 
     It is the mean over heads of the last decoder layer but one, which aligns best (Garg et al.
     2019), and over models. A model of one layer has that of the layer; where tokens take steps of
     different number (halting), each has the mean over its own.
     """
     device = next(models[0].parameters()).device
-    ids, columns = as_tensors(sources, device)  # [batch, source]
-    prefixes = padded([[BOS, *output] for output in outputs], device)  # [batch, target]
+    ids, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
+    prefixes = padded([[BOS, *pair.target[:-1]] for pair in pairs], device)  # [batch, target]
     total = torch.zeros(*prefixes.shape, ids.shape[1], device=device)
     for model in models:
         attention = CrossAttention(model)
@@ -38,8 +36,8 @@ def cross_attention(
         total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
     means = total.cpu()
     return [
-        weights[: len(output) + 1, : len(source.ids)].numpy()
-        for weights, output, source in zip(means, outputs, sources, strict=True)
+        weights[: len(pair.target), : len(pair.source.ids)].numpy()
+        for weights, pair in zip(means, pairs, strict=True)
     ]
 
 

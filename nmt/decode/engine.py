@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.hypothesis import Hypothesis
-from nmt.decode.sources import ColumnRequirements, Source
+from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 
 Weights = NDArray[np.floating[Any]]
@@ -70,10 +70,8 @@ class Engine(ColumnRequirements, Protocol):
         short.
         """
 
-    def cross_attention(
-        self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
-    ) -> list[Weights]:
-        """[output + 1, source] of each output: from its ids, and EOS, to those of its source.
+    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+        """[target, source] of each pair: from each id of its target to those of its source.
 
         Raises UserError where the engine shows no attention (2), or memory is short (71).
         """

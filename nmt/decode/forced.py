@@ -2,16 +2,16 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import repeat
 from typing import NamedTuple
 
 import torch
 
 from nmt.data.grouping import by_length
-from nmt.data.vocab import BOS, END, EOS
+from nmt.data.vocab import BOS, END
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.scheduler import ungrouped
+from nmt.decode.sources import ForcedPair, SourceReader, fits
 from nmt.decode.streams import windows
 from nmt.decode.tensors import as_tensors, padded
 from nmt.errors import Exit, UserError
@@ -57,72 +57,31 @@ def score(
     Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
     fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
-    reader = SourceReader(trained.source.segmenter, trained.settings, trained.model)
+    reader = SourceReader(trained, trained.model)
     columns, limits = columns or {}, trained.model.limits(training=False)
     lines = reader.lines(sources, columns, targets, "translations", first)
     for window_lines in windows(lines, window):
-        pairs = []
-        for line in window_lines:
-            text, target = trained.source.protection.pair(line.text, line.target)
-            source = reader.source(text, trained.source.ids(text), line.columns, line.number)
-            pair = ForcedPair(source, trained.target.ids(target))
-            pairs.append(pair if fits(pair, *limits, too_long) else None)
-        yield from _window(trained, pairs, batch_tokens)
+        read = map(reader.pair, window_lines)
+        pairs = [pair if fits(pair, *limits, too_long) else None for pair in read]
+        scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
+        yield from [None if pair is None else next(scored) for pair in pairs]
 
 
-class ForcedPair(NamedTuple):
-    """A line and its translation in numbers."""
-
-    source: Source
-    target: list[int]  # ids, ending in EOS
-
-
-def fits(
-    pair: ForcedPair, source: int | None, target: int | None, too_long: Note | None = None
-) -> bool:
-    """Whether tables of these sizes hold a pair; one that is too long is counted, or raised."""
-    for side, length, limit in (
-        ("source", len(pair.source.ids), source),
-        ("translation", len(pair.target), target),
-    ):
-        if limit is None or length <= limit:  # with eos
-            continue
-        if too_long is None:
+def _scored(
+    trained: Trained, pairs: list[ForcedPair], batch_tokens: int
+) -> Iterator[GivenTranslation]:
+    """Score pairs in batches of like length; in their order."""
+    groups = by_length([pair.length for pair in pairs], batch_tokens)
+    with within_memory(f"batch_tokens={batch_tokens}: too much for the memory; give fewer"):
+        scores = [_log_probs(trained.model, [pairs[place] for place in group]) for group in groups]
+    for pair, log_probs in zip(pairs, ungrouped(groups, scores), strict=True):
+        if not math.isfinite(sum(log_probs)):
             raise UserError(
-                f"line {pair.source.line}: the {side} has {length - 1} pieces; the encoding holds "
-                f"{limit - 1}; leave the line out",
+                f"line {pair.source.line}: the model gives no finite log-probability; its weights "
+                "are no use",
                 Exit.DATA,
             )
-        too_long.add(pair.source.line, length - 1)
-        return False
-    return True
-
-
-def _window(
-    trained: Trained, pairs: list[ForcedPair | None], batch_tokens: int
-) -> list[GivenTranslation | None]:
-    """Score the pairs that are not None in batches of like length; in their order."""
-    scorable = [pair for pair in pairs if pair is not None]
-    log_probs: list[list[float]] = [[] for _ in scorable]
-    lengths = [max(len(pair.source.ids), len(pair.target)) for pair in scorable]
-    for group in by_length(lengths, batch_tokens):
-        with within_memory(f"batch_tokens={batch_tokens}: too much for the memory; give fewer"):
-            scores = _log_probs(trained.model, [scorable[place] for place in group])
-        for place, pair_log_probs in zip(group, scores, strict=True):
-            log_probs[place] = pair_log_probs
-    scored = map(_scored, repeat(trained), scorable, log_probs)
-    return [None if pair is None else next(scored) for pair in pairs]
-
-
-def _scored(trained: Trained, pair: ForcedPair, log_probs: list[float]) -> GivenTranslation:
-    line, ids = pair.source.line, pair.target
-    if not math.isfinite(sum(log_probs)):
-        raise UserError(
-            f"line {line}: the model gives no finite log-probability; its weights are no use",
-            Exit.DATA,
-        )
-    pieces = trained.target.vocabulary.pieces(ids[: ids.index(EOS)])
-    return GivenTranslation([*pieces, END], log_probs)
+        yield GivenTranslation([*trained.target.vocabulary.pieces(pair.target), END], log_probs)
 
 
 @torch.inference_mode()

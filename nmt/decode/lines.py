@@ -1,41 +1,19 @@
 """From a line of text to sources that the model can translate: limits, parts and prefixes."""
 
 import logging
-from typing import Any, Protocol
 
-from nmt.config import WORDS, Decode, Settings, tags_of
+from nmt.config import WORDS, Decode, tags_of
 from nmt.data.marian import MarianSegmenter, language_codes
-from nmt.data.side import Side
-from nmt.data.vocab import EOS, UNK
+from nmt.data.vocab import UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, tagged_parts
-from nmt.decode.sources import LENGTH, Source, SourceReader, within_table
+from nmt.decode.sources import LENGTH, Source, SourceReader, TextSides, cut, within_table
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modelfiles import USUAL_LENGTH
 
 log = logging.getLogger(__name__)
-
-
-class TextSides(Protocol):
-    """The parts of a model that a translator needs besides its engine, as modeldir.Trained has."""
-
-    @property
-    def settings(self) -> Settings:
-        """Of the training; here those of its data."""
-
-    @property
-    def source(self) -> Side:
-        """Segmenter and vocabulary of the lines that are read."""
-
-    @property
-    def target(self) -> Side:
-        """Those of the lines that are written."""
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """`longest_source` is the pieces of the longest source in training; None: unknown."""
 
 
 class UnfitPrefixError(Exception):
@@ -46,13 +24,12 @@ class LineReader(SourceReader):
     """Makes sources of lines, and counts the unusual ones."""
 
     def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
-        super().__init__(sides.source.segmenter, sides.settings, engine, decode.reads_lengths)
-        self.side, self.target = sides.source, sides.target
+        super().__init__(sides, engine, decode.reads_lengths)
         self.decode, self.engine = decode, engine
         self.longest_trained: int | None = sides.facts["longest_source"]
         codes, tags = language_codes(self.side.vocabulary), tags_of(sides.settings.data)
         self.tags = frozenset([*tags, *codes])
-        needs_code = isinstance(self.segmenter, MarianSegmenter) and not decode.source_language
+        needs_code = isinstance(self.side.segmenter, MarianSegmenter) and not decode.source_language
         self.codes = codes if needs_code else {}  # one of which a source begins with
         corpora = getattr(sides.settings.data, "corpora", {}).values()
         if corpora and all(corpus.tag for corpus in corpora):  # no source was without
@@ -78,9 +55,7 @@ class LineReader(SourceReader):
         return self.side.ids(self.side.protection.line(text).text)
 
     def _source(self, line: ParallelLine, ids: list[int]) -> Source:
-        text = self.side.protection.line(line.text)
-        source = self.source(text.text, ids, line.columns, line.number)
-        return source._replace(text=line.text, protected=text)
+        return self.source(line, self.side.protection.line(line.text), ids)
 
     @property
     def longest(self) -> int:
@@ -165,9 +140,8 @@ class LineReader(SourceReader):
             return [self._source(line, ids)]
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
-            return [self._source(line, [*ids[: self.longest], EOS])]
-        unsplittable = has_prefix or line.columns or self.requirements.columns - {WORDS}
-        if self.decode.too_long == "refuse" or unsplittable:
+            return [self._source(line, cut(ids, self.longest + 1))]
+        if self.decode.too_long == "refuse" or has_prefix or line.columns:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)
@@ -175,7 +149,7 @@ class LineReader(SourceReader):
             line.text, self.tags, self.most, self._pieces, self.side.protection.spans
         )
         return [
-            self._source(line._replace(text=text), [*self._ids(text)[:-1][: self.most], EOS])
+            self._source(line._replace(text=text), cut(self._ids(text), self.most + 1))
             for text in parts
         ]
 

@@ -1,7 +1,7 @@
 """The executor of one text, and how a window is divided into batches for it."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -98,6 +98,14 @@ def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -
         middle = (low + high) // 2
         low, high = (low, middle) if len(by_length(lengths, middle)) <= count else (middle, high)
     return by_length(lengths, high)
+
+
+def ungrouped(groups: Iterable[Sequence[int]], results: Iterable[Sequence[Result]]) -> list[Result]:
+    """The results of groups of the indices 0, 1, ..., in the order of the indices."""
+    by_index: dict[int, Result] = {}
+    for group, of_group in zip(groups, results, strict=True):
+        by_index.update(zip(group, of_group, strict=True))
+    return [by_index[index] for index in range(len(by_index))]
 
 
 def _worker_count(batches: int, most: int) -> int:

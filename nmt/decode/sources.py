@@ -1,12 +1,14 @@
 """A line of source text and its columns, in the numbers that a model reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nmt.config import TOY_COLUMNS, WORDS, Settings, Toy, columns_of
 from nmt.data.columns import ColumnLine, check_ranges, expand, missing
 from nmt.data.protection import ProtectedLine
-from nmt.data.segmenter import Segmenter
+from nmt.data.side import Side
+from nmt.data.vocab import EOS
+from nmt.decode.notes import Note
 from nmt.decode.streams import ParallelLine, parallel_lines
 from nmt.errors import Exit, UserError
 
@@ -28,9 +30,62 @@ class Source(NamedTuple):
     protected: ProtectedLine = ProtectedLine("", ())  # the same, as the model reads it
 
 
+class ForcedPair(NamedTuple):
+    """A line and a translation of it in numbers."""
+
+    source: Source
+    target: list[int]  # ids, ending in EOS
+
+    @property
+    def length(self) -> int:
+        """Ids of the longer side."""
+        return max(len(self.source.ids), len(self.target))
+
+
 def within_table(pieces: int, table: int | None) -> int:
     """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
     return pieces if table is None else min(pieces, table - 1)
+
+
+def fits(
+    pair: ForcedPair, source: int | None, target: int | None, too_long: Note | None = None
+) -> bool:
+    """Whether tables of these sizes hold a pair; one that is too long is counted, or raised."""
+    for side, length, limit in (
+        ("source", len(pair.source.ids), source),
+        ("translation", len(pair.target), target),
+    ):
+        if limit is None or length <= limit:  # with eos
+            continue
+        if too_long is None:
+            raise UserError(
+                f"line {pair.source.line}: the {side} has {length - 1} pieces; the encoding holds "
+                f"{limit - 1}; leave the line out",
+                Exit.DATA,
+            )
+        too_long.add(pair.source.line, length - 1)
+        return False
+    return True
+
+
+class TextSides(Protocol):
+    """The parts of a model that a reader needs besides its engine, as modeldir.Trained has."""
+
+    @property
+    def settings(self) -> Settings:
+        """Of the training; here those of its data."""
+
+    @property
+    def source(self) -> Side:
+        """Segmenter and vocabulary of the lines that are read."""
+
+    @property
+    def target(self) -> Side:
+        """Those of the lines that are written."""
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """`longest_source` is the pieces of the longest source in training; None: unknown."""
 
 
 class ColumnRequirements(Protocol):
@@ -49,15 +104,11 @@ class SourceReader:
     """Turns text and its columns into the numbers that a trained model reads."""
 
     def __init__(
-        self,
-        segmenter: Segmenter,
-        settings: Settings,
-        requirements: ColumnRequirements,
-        given_lengths: bool = False,
+        self, sides: TextSides, requirements: ColumnRequirements, given_lengths: bool = False
     ) -> None:
         """`given_lengths`: each line has a column with the desired length of its translation."""
-        self.segmenter, self.settings, self.requirements = segmenter, settings, requirements
-        self.given_lengths = given_lengths
+        self.side, self.target, self.settings = sides.source, sides.target, sides.settings
+        self.requirements, self.given_lengths = requirements, given_lengths
 
     def lines(
         self,
@@ -107,17 +158,37 @@ class SourceReader:
             )
         return known
 
-    def source(
-        self, text: str, ids: list[int], columns: Mapping[str, ColumnLine], line: int
-    ) -> Source:
-        """A text of these ids with its columns; UserError (65) for columns that do not fit."""
-        words = WORDS in self.requirements.columns
-        if not columns and not words:
-            return Source(ids, {}, line)
-        where = f"line {line}"
-        numbers = expand(text, columns, self.segmenter, where, most=len(ids) - 1, words=words)
-        check_ranges(numbers, self.requirements.column_ranges, where)
-        return Source(ids, numbers, line)
+    def source(self, line: ParallelLine, protected: ProtectedLine, ids: list[int]) -> Source:
+        """A line of these ids with its columns; UserError (65) for columns that do not fit.
+
+        `protected` is the line as the model reads it.
+        """
+        words, where = WORDS in self.requirements.columns, f"line {line.number}"
+        numbers: dict[str, list[int]] = {}
+        if line.columns or words:
+            most = len(ids) - 1
+            text, segmenter = protected.text, self.side.segmenter
+            numbers = expand(text, line.columns, segmenter, where, most=most, words=words)
+            check_ranges(numbers, self.requirements.column_ranges, where)
+        return Source(ids, numbers, line.number, text=line.text, protected=protected)
+
+    def pair(
+        self, line: ParallelLine, most: tuple[int | None, int | None] = (None, None)
+    ) -> ForcedPair:
+        """A line and its translation, with placeholders for strings that are in both.
+
+        Each side is cut to as many ids as `most` says of it; None: to none.
+        """
+        protection, (source, target) = self.side.protection, most
+        protected = protection.line(line.text, line.target)
+        ids = self.target.ids(protection.place(line.target, protected.strings))
+        of_source = cut(self.side.ids(protected.text), source)
+        return ForcedPair(self.source(line, protected, of_source), cut(ids, target))
+
+
+def cut(ids: list[int], most: int | None) -> list[int]:
+    """The first ids of a text, at most so many with EOS; None: all."""
+    return ids if most is None or len(ids) <= most else [*ids[: most - 1], EOS]
 
 
 def _by_grammar(line: ParallelLine, names: Sequence[str]) -> dict[str, ColumnLine]:

@@ -22,7 +22,7 @@ from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import required, with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import NEVER, Step, Strategy, search
-from nmt.decode.sources import LENGTH, Source
+from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
@@ -143,12 +143,10 @@ class TorchEngine:
         middle = len(sources) // 2
         return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
 
-    def cross_attention(
-        self, sources: Sequence[Source], outputs: Sequence[Sequence[int]]
-    ) -> list[Weights]:
-        """[output + 1, source] of each output, see `cross_attention.cross_attention`."""
+    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+        """[target, source] of each pair, see `cross_attention.cross_attention`."""
         with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
-            return cross_attention(self.models, sources, outputs)
+            return cross_attention(self.models, pairs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         places = [required(s.prefix, s.least, s.forced, EOS) for s in sources]

@@ -6,16 +6,16 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config import Decode
-from nmt.data.segmenter import pieces_of
-from nmt.decode.alignment import AlignedPart, Alignment, Output, aligned, attention_to_sources
+from nmt.data.vocab import EOS
+from nmt.decode.alignment import Alignment, aligned, attention_to_sources
 from nmt.decode.engine import Engine
 from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.lines import LineReader, TextSides
+from nmt.decode.lines import LineReader
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import separator
 from nmt.decode.scheduler import Scheduler, Submitted, batches_of
-from nmt.decode.sources import Source
+from nmt.decode.sources import ForcedPair, Source, TextSides, fits
 from nmt.decode.streams import ParallelLine, windows
 from nmt.errors import Exit, UserError
 from nmt.machine.pool import InProcess
@@ -207,7 +207,7 @@ class Translator:
         if texts is None:
             return translations, notes
         outputs = [
-            (text, t.text, [(source, found[rank].ids) for source, found in parts])
+            (text, t.text, [ForcedPair(s, [*found[rank].ids, EOS]) for s, found in parts])
             for text, of_line, parts in zip(texts, translations, searched, strict=True)
             for rank, t in enumerate(of_line)
         ]
@@ -224,43 +224,28 @@ class Translator:
 
         Raises UserError as `translate` does, and (65) for what a model's tables do not hold.
         """
-        from nmt.decode.forced import ForcedPair, fits  # and torch
-
         columns, alignments = columns or {}, list[Alignment]()
         limits = self.engine.source_limit, self.engine.target_limit
         parallel = self.reader.lines(lines, columns, translations, "translations")
         for window in windows(parallel, self.decode.window):
             outputs = []
             for line in window:
-                text = self.source.protection.line(line.text, line.target)
-                ids = self.source.ids(text.text)
-                target = self.target.ids(self.source.protection.place(line.target, text.strings))
-                source = self.reader.source(text.text, ids, line.columns, line.number)
-                source = source._replace(text=line.text, protected=text)
-                fits(ForcedPair(source, target), *limits)
-                outputs.append((line.text, line.target, [(source, target[:-1])]))
+                pair = self.reader.pair(line)
+                fits(pair, *limits)
+                outputs.append((line.text, line.target, [pair]))
             alignments += self._alignments(outputs, InProcess())
         return alignments
 
     def _alignments(
-        self, outputs: Sequence[tuple[str, str, list[Output]]], executor: Executor
+        self, outputs: Sequence[tuple[str, str, list[ForcedPair]]], executor: Executor
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
-        parts = [part for _, _, of_line in outputs for part in of_line]
+        pairs = [pair for _, _, of_line in outputs for pair in of_line]
         budget = self.decode.batch_tokens // self.decode.width(1)
-        weights = iter(attention_to_sources(parts, budget, self.engine, executor))
+        weights = iter(attention_to_sources(pairs, budget, self.engine, executor))
         for line, translation, of_line in outputs:
-            aligned_parts = [
-                AlignedPart(
-                    source.text,
-                    source.protected.strings,
-                    pieces_of(self.source.segmenter, source.protected.text)[: len(source.ids) - 1],
-                    self.target.vocabulary.pieces(ids),
-                    next(weights),
-                )
-                for source, ids in of_line
-            ]
-            yield aligned(line, translation, aligned_parts, self.source, self.target)
+            parts = [(pair, next(weights)) for pair in of_line]
+            yield aligned(line, translation, parts, self.source, self.target)
 
     def _joined(self, parts: list[_Searched]) -> list[Translation]:
         """The translations of a line, from those of its parts, all best first; empty of none."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modelfiles
 from nmt.config import Decode, with_decode
-from nmt.decode.lines import TextSides
+from nmt.decode.sources import TextSides
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_cache, ctranslate2_engine

@@ -101,7 +101,8 @@ def test_wrong_words(word: str) -> None:
 
 def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
     toy, lines = experiment_of([]).settings, ["Er schläft.", "", "Heute lacht der Mann."]
-    reader = SourceReader(model.source.segmenter, toy, model_of(model))
+    sides = Trained(toy, model_of(model), model.source, model.target, {})
+    reader = SourceReader(sides, model_of(model))
 
     def found(lines: list[str], **given: list[str]) -> list[dict[str, str]]:
         read = reader.lines(lines, given, None, "translations")

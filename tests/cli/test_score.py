@@ -22,6 +22,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import END, Vocabulary
 from nmt.decode import forced
+from nmt.decode.sources import ForcedPair
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import WORDS, Spaces
@@ -182,7 +183,7 @@ def test_the_next_command_goes_on(
     output, scored = texts[0].with_name("out"), forced._log_probs
     batches: list[int] = []
 
-    def stopping(model: Transformer, pairs: list[forced.ForcedPair]) -> list[list[float]]:
+    def stopping(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
         batches.append(len(pairs))
         if len(batches) == 3:
             raise KeyboardInterrupt

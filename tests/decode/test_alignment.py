@@ -14,15 +14,16 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.data.bpe import Bpe
+from nmt.data.protection import ProtectedLine
 from nmt.data.segmenter import Segmenter
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import BOS, END, EOS, Vocabulary
-from nmt.decode.alignment import AlignedPart, aligned, word_shares
+from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights
-from nmt.decode.sources import Source
+from nmt.decode.sources import ForcedPair, Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
@@ -92,15 +93,21 @@ def test_a_piece_over_two_words_is_shared() -> None:
 
 def test_a_word_has_the_mean_of_its_pieces() -> None:
     table = [[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.5, 0.0], [0.1, 0.1, 0.1, 0.7], [0, 0, 0, 1]]
-    part = AlignedPart("Ha Xa", (), ["Ha", "X@@", "a"], ["a@@", "b", "c"], np.array(table))
-    one = aligned("Ha Xa", "ab c", [part], side(MOSES), side(MOSES))
+    target = side(MOSES, "a@@", "b", "c")
+    pair = pair_of("a Xa", 3, target.vocabulary.ids(["a@@", "b", "c"]))
+    one = aligned("a Xa", "ab c", [(pair, np.array(table))], side(MOSES), target)
     assert one.words == pytest.approx(np.array([[0.375, 0.5625, 0.0625], [0.1, 0.2, 0.7]]))
     assert one.pairs == [(1, 0), (1, 1)]  # not the end of the line, though it has most
-    assert one.source == ["Ha", "X@@", "a", "</s>"] and one.target == ["a@@", "b", "c", "</s>"]
+    assert one.source == ["a", "X@@", "a", "</s>"] and one.target == ["a@@", "b", "c", "</s>"]
 
 
-def diagonal(self: object, sources: Sequence[Source], outputs: Sequence[Any]) -> list[Weights]:
-    return [np.eye(len(o) + 1, len(s.ids)) for s, o in zip(sources, outputs, strict=True)]
+def pair_of(text: str, pieces: int, target: list[int]) -> ForcedPair:
+    source = Source([*range(4, 4 + pieces), EOS], {}, text=text, protected=ProtectedLine(text, ()))
+    return ForcedPair(source, target)
+
+
+def diagonal(self: object, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
 
 
 @pytest.fixture
@@ -113,9 +120,9 @@ LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
 
 
 def test_a_part_is_of_its_line() -> None:
-    part = AlignedPart("Xa Ha", (), ["Xa", "Ha"], ["b"], np.ones((2, 3), np.float32))
+    part = pair_of("Xa Ha", 2, [4, EOS]), np.ones((2, 3), np.float32)
     with pytest.raises(ValueError, match="'Xa Ha': not in the line"):
-        aligned("Ha Xa", "b", [part], side(MOSES), side(MOSES))
+        aligned("Ha Xa", "b", [part], side(MOSES), side(MOSES, "b"))
 
 
 @pytest.mark.usefixtures("copied")
@@ -219,12 +226,11 @@ def member(real: Make) -> Make:
 def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[str]) -> None:
     model = member(*words).model
     sources = [Source([5, 6, 7, EOS], {}), Source([8, EOS], {}), Source([9, 4, EOS], {})]
-    outputs = [[5], [6, 7, 8], []]
-    found = cross_attention([model], sources, outputs)
-    for source, output, weights in zip(sources, outputs, found, strict=True):
+    pairs = list(map(ForcedPair, sources, [[5, EOS], [6, 7, 8, EOS], [EOS]]))
+    for (source, target), weights in zip(pairs, cross_attention([model], pairs), strict=True):
         layers: list[AttentionRecord] = []
         with torch.no_grad(), watching(model, layers.append):
-            model(torch.tensor([source.ids]), torch.tensor([[BOS, *output]]))
+            model(torch.tensor([source.ids]), torch.tensor([[BOS, *target[:-1]]]))
         cross = [record for record in layers if record.site == "cross"]
         means = torch.stack([record.probabilities.mean((0, 1)) for record in cross])
         expected = means[max(0, len(cross) - 2)]
@@ -232,16 +238,16 @@ def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[s
             running = torch.stack([cast(torch.Tensor, r.running)[0] for r in cross]).float()
             expected = (means * running[..., None]).sum(0) / running.sum(0)[:, None]
             assert 0 < running.mean() < 1
-        assert weights.shape == (len(output) + 1, len(source.ids))
+        assert weights.shape == (len(target), len(source.ids))
         assert weights == pytest.approx(expected.numpy(), abs=1e-5)
         assert weights.sum(1) == pytest.approx(1, abs=1e-4)
 
 
 def test_an_ensemble_has_the_mean(member: Make) -> None:
     first, second = member("encoding=relative"), member("encoding=absolute", seed=2)
-    batch: Any = [Source([5, 6, EOS], {})], [[7, 8]]
-    (both,) = cross_attention([first.model, second.model], *batch)
-    alone = [cross_attention([one.model], *batch)[0] for one in (first, second)]
+    batch = [ForcedPair(Source([5, 6, EOS], {}), [7, 8, EOS])]
+    (both,) = cross_attention([first.model, second.model], batch)
+    alone = [cross_attention([one.model], batch)[0] for one in (first, second)]
     assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)
     assert np.abs(alone[0] - alone[1]).max() > 1e-3
 

@@ -105,7 +105,7 @@ class Consensus:
         cut, whole = Hypothesis([4, 5, 6], -1.0, -1.0, False), Hypothesis([7], -2.0, -2.0, True)
         return [[cut, *[whole] * (n_best - 1)] for _ in sources]
 
-    def cross_attention(self, sources: object, outputs: object) -> NoReturn:
+    def cross_attention(self, pairs: object) -> NoReturn:
         raise NotImplementedError
 
 

@@ -14,6 +14,7 @@ from nmt.data.vocab import Vocabulary
 from nmt.decode import parts
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, separator
+from nmt.decode.streams import ParallelLine
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
@@ -114,9 +115,9 @@ class Translated:
         reader = self.translator.reader
         source = reader.source
 
-        def recorded(text: str, *rest: Any) -> Any:
-            self.read.append(text)
-            return source(text, *rest)
+        def recorded(line: ParallelLine, *rest: Any) -> Any:
+            self.read.append(line.text)
+            return source(line, *rest)
 
         monkeypatch.setattr(reader, "source", recorded)
 

@@ -7,9 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.compare.report import REACH, SITES
-from nmt.data.vocab import BOS, EOS, PAD
-from nmt.decode.forced import ForcedPair
-from nmt.decode.sources import SourceReader
+from nmt.data.vocab import BOS, PAD
+from nmt.decode.sources import ForcedPair, SourceReader
 from nmt.decode.tensors import as_tensors, padded
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
@@ -23,20 +22,10 @@ def read_pairs(
     columns: Mapping[str, Iterable[str]],
 ) -> list[ForcedPair]:
     """Number both sides, each cut to what the encodings hold and ending in EOS."""
-    model = trained.model
-    reader = SourceReader(trained.source.segmenter, trained.settings, model)
-    pairs = []
-    for line in reader.lines(sources, columns, hypotheses, "translations"):
-        text, hypothesis = trained.source.protection.pair(line.text, line.target)
-        ids = trained.source.ids(text)
-        if model.source_limit is not None and len(ids) > model.source_limit:
-            ids = [*ids[: model.source_limit - 1], EOS]
-        target = trained.target.ids(hypothesis)
-        if model.target_limit is not None and len(target) > model.target_limit:
-            target = [*target[: model.target_limit - 1], EOS]
-        source = reader.source(text, ids, line.columns, line.number)
-        pairs.append(ForcedPair(source, target))
-    return pairs
+    reader = SourceReader(trained, trained.model)
+    most = trained.model.limits(training=False)
+    lines = reader.lines(sources, columns, hypotheses, "translations")
+    return [reader.pair(line, most) for line in lines]
 
 
 def attention_sums(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums":
