@@ -4,26 +4,27 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from nmt.data.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import AHEAD, InProcess
 
-Window = TypeVar("Window")
-Result = TypeVar("Result")
-
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
 
-@dataclass(frozen=True)
-class Submitted(Generic[Result]):
+class Submitted(Protocol):
     """A window whose batches an executor has."""
 
-    futures: Sequence[Future[Any]]
-    finish: Callable[[], Result]  # waits for them
+    @property
+    def futures(self) -> Sequence[Future[Any]]:
+        """Of the batches."""
+
+
+Window = TypeVar("Window")
+Result = TypeVar("Result")
+Searched = TypeVar("Searched", bound=Submitted)
 
 
 class Scheduler(ExitStack):
@@ -47,17 +48,17 @@ class Scheduler(ExitStack):
 
     def in_order(
         self,
-        submit: Callable[[Window], Submitted[Result]],
+        submit: Callable[[Window], Searched],
         windows: Iterator[Window],
         read_ahead: bool,
-    ) -> Iterator[Result]:
-        """The result of each window, in their order; a window is submitted when it is read.
+    ) -> Iterator[Searched]:
+        """The windows as `submit` returns them, in their order; each is submitted when it is read.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
-        a window is read when the result of the one before it is used up. An error of reading is
-        raised after the results of all windows that were read before.
+        a window is read when the one before it is used up. An error of reading is raised after all
+        windows that were read before.
         """
-        submitted: deque[Submitted[Result]] = deque()
+        submitted: deque[Searched] = deque()
         error: Exception | None = None
         more = True
         while more or submitted:
@@ -69,11 +70,11 @@ class Scheduler(ExitStack):
                 except Exception as raised:
                     error, more = raised, False
             if submitted:
-                yield submitted.popleft().finish()
+                yield submitted.popleft()
         if error is not None:
             raise error
 
-    def _wants_more(self, windows: Collection[Submitted[Result]]) -> bool:
+    def _wants_more(self, windows: Collection[Submitted]) -> bool:
         """Whether to read another window while these are submitted."""
         pending = sum(not future.done() for window in windows for future in window.futures)
         few = pending < (1 + AHEAD) * self.running

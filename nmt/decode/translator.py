@@ -14,7 +14,7 @@ from nmt.decode.lines import LineReader
 from nmt.decode.mbr import by_utility
 from nmt.decode.notes import Notes
 from nmt.decode.parts import separator
-from nmt.decode.scheduler import Scheduler, Submitted, batches_of
+from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
 from nmt.decode.sources import ForcedPair, Source, TextSides, fits
 from nmt.decode.streams import ParallelLine, windows
 from nmt.errors import Exit, UserError
@@ -45,8 +45,17 @@ class RefusedLinesError(UserError):
     """Some lines, too long or with an unfit prefix, were left empty; all others are translated."""
 
 
-_Searched = tuple[Source, list[Hypothesis]]  # a source and its hypotheses
-_Batch = tuple[list[Source], Future[list[list[Hypothesis]]]]
+class _Window(NamedTuple):
+    """Lines of which an engine translates the sources."""
+
+    lines: Sequence[ParallelLine]
+    parts: list[list[Source]]  # of each line, but those without pieces
+    groups: list[list[int]]  # of all parts: those of each batch
+    futures: list[Future[list[list[Hypothesis]]]]  # of each batch
+    notes: Notes
+
+
+_Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
 
 
 class Translator:
@@ -127,23 +136,23 @@ class Translator:
             )
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            submit = partial(self._submit, n_best, align, scheduler)
+            submit = partial(self._submit, n_best, scheduler)
             read = windows(parallel, self.decode.window, has_more)
-            for translations, unusual in scheduler.in_order(submit, read, read_ahead):
-                notes.merge(unusual)
+            for window in scheduler.in_order(submit, read, read_ahead):
+                translations = self._translations(window, n_best, align, scheduler.executor)
+                notes.merge(window.notes)
                 yield from translations
         longest = self.reader.longest
         notes.report(self.reader.longest_trained, longest, list(self.reader.codes))
         if reasons := notes.refusals(longest, self.decode.too_long):
             raise RefusedLinesError(reasons, Exit.DATA)
 
-    def _submit(
-        self, n_best: int, align: bool, scheduler: Scheduler, window: Sequence[ParallelLine]
-    ) -> Submitted[tuple[list[list[Translation]], Notes]]:
-        """Submit the batches of a window."""
+    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[ParallelLine]) -> _Window:
+        """Read a window, and submit its batches."""
         notes = Notes()
-        lines = [self.reader.read(line, notes) for line in window]
-        sources = [source for parts in lines for source in parts if len(source.ids) > 1]
+        read = [self.reader.read(line, notes) for line in lines]
+        parts = [[source for source in of_line if len(source.ids) > 1] for of_line in read]
+        sources = [source for of_line in parts for source in of_line]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
         groups = batches_of(
@@ -153,66 +162,51 @@ class Translator:
             parallel=self.engine.parallel_batches,
         )
         scheduler.start(len(groups))
-        batches: list[_Batch] = []
-        for group in groups:
-            batch = [sources[place] for place in group]
-            batches.append((batch, scheduler.executor.submit(self.engine.search, batch, count)))
-        texts = [line.text for line in window] if align else None
-        finish = partial(self._finish, n_best, lines, batches, scheduler.executor, notes, texts)
-        return Submitted([future for _, future in batches], finish)
+        batches = [[sources[i] for i in group] for group in groups]
+        submit = scheduler.executor.submit
+        futures = [submit(self.engine.search, batch, count) for batch in batches]
+        return _Window(lines, parts, groups, futures, notes)
 
-    def _finish(
-        self,
-        n_best: int,
-        lines: list[list[Source]],
-        batches: list[_Batch],
-        executor: Executor,
-        notes: Notes,
-        texts: Sequence[str] | None,
-    ) -> tuple[list[list[Translation]], Notes]:
-        """The translations of each line, best first, and what was unusual about the lines.
+    def _translations(
+        self, window: _Window, n_best: int, align: bool, executor: Executor
+    ) -> list[list[Translation]]:
+        """The translations of each line, best first; adds what was unusual about them."""
+        results = iter(ungrouped(window.groups, [future.result() for future in window.futures]))
+        candidates = [
+            self._candidates([(source, next(results)) for source in parts])
+            for parts in window.parts
+        ]
+        if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
+            texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
+            ranks = [executor.submit(by_utility, of_line) for of_line in texts]
+            candidates = [
+                [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
+                for of_line, rank in zip(candidates, ranks, strict=True)
+            ]
+        for (_, outputs), *_ in candidates:
+            for source, hypothesis in outputs:
+                self._note(source, hypothesis, window.notes)
+        best = [of_line[:n_best] for of_line in candidates]
+        if not align:
+            return [[translation for translation, _ in of_line] for of_line in best]
+        alignments = self._alignments(
+            [
+                (line.text, t.text, [ForcedPair(s, [*h.ids, EOS]) for s, h in outputs])
+                for line, of_line in zip(window.lines, best, strict=True)
+                for t, outputs in of_line
+            ],
+            executor,
+        )
+        return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
 
-        `texts` are the lines, where translations shall have alignments.
-        """
-        by_part: dict[tuple[int, int], list[Hypothesis]] = {}  # line and part -> hypotheses
-        for batch, future in batches:
-            keys = [(source.line, source.part) for source in batch]
-            by_part.update(zip(keys, future.result(), strict=True))
-        searched: list[list[_Searched]] = [
-            [(part, by_part[key]) for part in parts if (key := (part.line, part.part)) in by_part]
-            for parts in lines
-        ]
-        translations = [self._joined(parts) for parts in searched]
-        if self.decode.mbr:
-            ranks = {
-                i: executor.submit(by_utility, [translation.text for translation in of_line])
-                for i, of_line in enumerate(translations)
-                if searched[i]
-            }
-            for i, rank in ranks.items():
-                choices = rank.result()
-                translations[i] = [translations[i][n]._replace(score=u) for n, u in choices]
-                searched[i] = [
-                    (source, [found[n] for n, _ in choices]) for source, found in searched[i]
-                ]
-        for parts in searched:
-            for source, (hypothesis, *_) in parts:
-                if not hypothesis.finished:
-                    at_limit = len(hypothesis.ids) == source.limit
-                    (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
-                if source.protected.strings:
-                    for _ in range(source.protected.count_lost(self.target.text(hypothesis.ids))):
-                        notes.lost.add(source.line, len(source.ids) - 1)
-        translations = [of_line[:n_best] for of_line in translations]
-        if texts is None:
-            return translations, notes
-        outputs = [
-            (text, t.text, [ForcedPair(s, [*found[rank].ids, EOS]) for s, found in parts])
-            for text, of_line, parts in zip(texts, translations, searched, strict=True)
-            for rank, t in enumerate(of_line)
-        ]
-        found = iter(self._alignments(outputs, executor))
-        return [[t._replace(alignment=next(found)) for t in some] for some in translations], notes
+    def _note(self, source: Source, hypothesis: Hypothesis, notes: Notes) -> None:
+        """Count an output that did not end, and the strings that it lacks."""
+        if not hypothesis.finished:
+            at_limit = len(hypothesis.ids) == source.limit
+            (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
+        if source.protected.strings:
+            for _ in range(source.protected.count_lost(self.target.text(hypothesis.ids))):
+                notes.lost.add(source.line, len(source.ids) - 1)
 
     def align(
         self,
@@ -247,26 +241,23 @@ class Translator:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)
 
-    def _joined(self, parts: list[_Searched]) -> list[Translation]:
+    def _candidates(self, searched: list[tuple[Source, list[Hypothesis]]]) -> list[_Candidate]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
-        if not parts:
-            return [Translation("", 0.0)]
-        translations, before = list[Translation](), self.decode.pieces_before
-        sources = [source for source, _ in parts]
-        for hypotheses in zip(*(best for _, best in parts), strict=False):  # one of each part
-            length = sum(before + len(h.ids) + h.finished for h in hypotheses)
-            score = sum(h.log_prob for h in hypotheses) / self._penalty(length)
+        if not searched:
+            return [(Translation("", 0.0), [])]
+        decode, sources = self.decode, [source for source, _ in searched]
+        alpha = 0.0 if decode.method == "sample" else decode.alpha
+        candidates = list[_Candidate]()
+        for hypotheses in zip(*(best for _, best in searched), strict=False):  # one of each part
+            length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
+            penalty = length_penalty(length, alpha, decode.length_penalty)
+            score = sum(h.log_prob for h in hypotheses) / penalty
             score += sum(h.uncovered for h in hypotheses)
             text = self.separator.join(filter(None, map(self._text, sources, hypotheses)))
             ids = tuple(number for h in hypotheses for number in h.ids)
-            translations.append(Translation(text, score, ids, all(h.finished for h in hypotheses)))
-        return translations
-
-    def _penalty(self, length: int) -> float:
-        """The divisor of the log-probability of so many pieces; none for samples."""
-        if self.decode.method == "sample":
-            return 1.0
-        return length_penalty(length, self.decode.alpha, self.decode.length_penalty)
+            translation = Translation(text, score, ids, all(h.finished for h in hypotheses))
+            candidates.append((translation, list(zip(sources, hypotheses, strict=True))))
+        return candidates
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
         text = self.target.text(hypothesis.ids)
