@@ -65,7 +65,7 @@ class Engine(ColumnRequirements, Protocol):
     def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find n_best hypotheses or fewer, at least one, for each source of a batch; best first.
 
-        Each begins with the prefix of its source. Samples come in the order in which they were
+        Each begins with what its source requires. Samples come in the order in which they were
         drawn. None has more pieces than its source allows. Raises UserError (71) where memory is
         short.
         """

@@ -4,11 +4,11 @@ import logging
 
 from nmt.config import WORDS, Decode, tags_of
 from nmt.data.marian import MarianSegmenter, language_codes
-from nmt.data.vocab import UNK
+from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, tagged_parts
-from nmt.decode.sources import LENGTH, Source, SourceReader, TextSides, cut, within_table
+from nmt.decode.sources import LENGTH, NOT_EOS, Source, SourceReader, TextSides, cut, within_table
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modelfiles import USUAL_LENGTH
@@ -54,9 +54,6 @@ class LineReader(SourceReader):
     def _ids(self, text: str) -> list[int]:
         return self.side.ids(self.side.protection.line(text).text)
 
-    def _source(self, line: ParallelLine, ids: list[int]) -> Source:
-        return self.source(line, self.side.protection.line(line.text), ids)
-
     @property
     def longest(self) -> int:
         """The most pieces that a source may have, without eos."""
@@ -69,10 +66,9 @@ class LineReader(SourceReader):
 
     def read(self, line: ParallelLine, notes: Notes) -> list[Source]:
         """One source, several if the line is split, none if its translation is left empty."""
-        ids, protection = self._ids(line.text), self.side.protection
+        ids = self._ids(line.text)
         try:
-            target = protection.place(line.target, protection.line(line.text).strings)
-            prefix = self._prefix(target, len(ids) - 1)
+            prefix = self._prefix(line, len(ids) - 1)
         except UnfitPrefixError as error:
             if not self._warned:
                 log.warning(
@@ -81,55 +77,62 @@ class LineReader(SourceReader):
             self._warned = True
             notes.unfit.add(line.number, 0)
             return []
-        sources = self._sources(line, ids, bool(prefix), notes)
+        parts = self._parts(line, ids, bool(prefix), notes)
         return [
-            self._with_limits(source._replace(part=part, prefix=prefix))
-            for part, source in enumerate(sources)
+            self._source(line._replace(text=text), part_ids, prefix)._replace(part=part)
+            for part, (text, part_ids) in enumerate(parts)
         ]
 
-    def _with_limits(self, source: Source) -> Source:
-        """A source with the limits of its output, which holds the prefix in any case.
+    def _source(self, line: ParallelLine, ids: list[int], prefix: list[int]) -> Source:
+        """A line of these ids, or a part, with the limits of its output, which holds the prefix.
 
         A forced length beyond the position table is a limit as any other: the output need not end.
         """
-        pieces = len(source.ids) - 1
-        if self.decode.length != "forced":
-            limit = self.limit(pieces)
-            least = min(limit, int(self.decode.min_length_ratio * pieces))
-            return source._replace(limit=limit, least=least)
-        length = max(*source.columns[LENGTH], len(source.prefix))
-        limit = within_table(length, self.engine.target_limit)
-        return source._replace(limit=limit, least=limit, forced=limit == length)
+        source = self.source(line, self.side.protection.line(line.text), ids)
+        if self.decode.length == "forced":
+            length = max(*source.columns[LENGTH], len(prefix))
+            least = limit = within_table(length, self.engine.target_limit)
+            end = [EOS] if limit == length else []
+        else:
+            limit, end = self.limit(len(ids) - 1), []
+            least = min(limit, int(self.decode.min_length_ratio * (len(ids) - 1)))
+        required = [*prefix, *[NOT_EOS] * (least - len(prefix)), *end]
+        return source._replace(required=required, limit=limit)
 
-    def _sources(
+    def _parts(
         self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
-    ) -> list[Source]:
-        """The sources of a line: one, or more where decode.split or its length make parts of it."""
+    ) -> list[tuple[str, list[int]]]:
+        """The texts that a line is translated as, with their ids: the line itself, or its parts.
+
+        decode.split makes parts, and so does a length above the limit. None: the line is refused.
+        """
         number, pieces = line.number, len(ids) - 1
         if self.codes and pieces and ids[0] not in self.codes.values():
             notes.uncoded.add(number, pieces)
         if self.splitter is None or (self.decode.split == "auto" and pieces <= self.most):
-            return self._whole(line, ids, has_prefix, notes)
+            return self._within_limit(line, ids, has_prefix, notes)
         groups = self.splitter.groups(line.text, self.most if self.decode.split == "auto" else None)
-        sources: list[Source] = []
+        parts: list[tuple[str, list[int]]] = []
         for text in groups:
-            found = self._whole(line._replace(text=text), self._ids(text), has_prefix, notes)
-            if not found:  # refused: half a translation would look like a whole one
+            of_group = self._within_limit(
+                line._replace(text=text), self._ids(text), has_prefix, notes
+            )
+            if not of_group:  # refused: half a translation would look like a whole one
                 return []
-            sources += found
+            parts += of_group
         if len(groups) > 1:
             notes.sentences.add(number, pieces)
-        return sources
+        return parts
 
     @property
     def most(self) -> int:
         """The most pieces of a part: those of training, where it is known."""
         return max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
 
-    def _whole(
+    def _within_limit(
         self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
-    ) -> list[Source]:
-        """The source of a text, or those of its parts where it is too long.
+    ) -> list[tuple[str, list[int]]]:
+        """A text with its ids, or its parts where it is too long.
 
         Columns of words cannot be split, nor a line with a target prefix: it is refused.
         """
@@ -137,10 +140,10 @@ class LineReader(SourceReader):
         if pieces <= self.longest:
             if self.longest_trained is not None and pieces > self.longest_trained:
                 notes.long.add(number, pieces)
-            return [self._source(line, ids)]
+            return [(line.text, ids)]
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
-            return [self._source(line, cut(ids, self.longest + 1))]
+            return [(line.text, cut(ids, self.longest + 1))]
         if self.decode.too_long == "refuse" or has_prefix or line.columns:
             notes.refused.add(number, pieces)
             return []
@@ -148,15 +151,14 @@ class LineReader(SourceReader):
         parts = tagged_parts(
             line.text, self.tags, self.most, self._pieces, self.side.protection.spans
         )
-        return [
-            self._source(line._replace(text=text), cut(self._ids(text), self.most + 1))
-            for text in parts
-        ]
+        return [(text, cut(self._ids(text), self.most + 1)) for text in parts]
 
-    def _prefix(self, text: str, pieces: int) -> list[int]:
-        """The ids with which the translation of so many pieces begins, without eos."""
-        if not text:
+    def _prefix(self, line: ParallelLine, pieces: int) -> list[int]:
+        """The ids with which the translation of a line of so many pieces begins, without eos."""
+        if not line.target:
             return []
+        protection = self.side.protection
+        text = protection.place(line.target, protection.line(line.text).strings)
         ids = self.target.ids(text)[:-1]
         if UNK in ids:
             piece = self.target.segmenter.encode(text)[ids.index(UNK)]

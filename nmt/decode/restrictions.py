@@ -11,25 +11,18 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.search import NEVER, Step
+from nmt.decode.sources import NOT_EOS
 from nmt.machine.device import to_device
 
-ANY, NOT_EOS = -1, -2  # in the place of an id
-
-
-def required(prefix: Sequence[int], least: int, forced: bool, eos: int) -> list[int]:
-    """What an output must have at each place to begin with `prefix`, and for its length.
-
-    It has `least` ids or more before eos; where `forced`, exactly so many.
-    """
-    return [*prefix, *[NOT_EOS] * (least - len(prefix)), *[eos] * forced]
+ANY = -2  # in the place of an id, as NOT_EOS
 
 
 def with_required(
     step: Step, places: Sequence[Sequence[int]], eos: int, device: torch.device
 ) -> Step:
-    """A step in which sentence i has `places[i]` from its beginning on, see `required`.
+    """A step in which the output of sentence i begins with `places[i]`, see `Source.required`.
 
-    Of each place it is an id, or NOT_EOS, or ANY; behind the last place, any may follow.
+    So it has a prefix, a length of so many ids or more, or one that an EOS ends.
     """
     if not any(places):
         return step

@@ -13,6 +13,7 @@ from nmt.decode.streams import ParallelLine, parallel_lines
 from nmt.errors import Exit, UserError
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
+NOT_EOS = -1  # where an output may have any id but EOS
 
 
 class Source(NamedTuple):
@@ -22,10 +23,8 @@ class Source(NamedTuple):
     columns: dict[str, list[int]]  # as many integers as ids, or one
     line: int = 1  # its number in the text, from 1
     part: int = 0  # of a line that is translated in parts, from 0
-    prefix: Sequence[int] = ()  # ids with which the output begins, without eos
+    required: Sequence[int] = ()  # what its output has from the beginning on: ids, or NOT_EOS
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
-    least: int = 0  # ids of its output at least, likewise
-    forced: bool = False  # its output has `least` ids exactly
     text: str = ""  # as it was given; empty where nobody reads it again
     protected: ProtectedLine = ProtectedLine("", ())  # the same, as the model reads it
 

@@ -19,7 +19,7 @@ from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.quantised import quantised
-from nmt.decode.restrictions import required, with_new_ngrams, with_required
+from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import NEVER, Step, Strategy, search
 from nmt.decode.sources import LENGTH, ForcedPair, Source
@@ -149,8 +149,8 @@ class TorchEngine:
             return cross_attention(self.models, pairs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        places = [required(s.prefix, s.least, s.forced, EOS) for s in sources]
-        step = with_required(self._step(sources), places, EOS, self.device)
+        required = [source.required for source in sources]
+        step = with_required(self._step(sources), required, EOS, self.device)
         step = with_new_ngrams(step, self.decode.no_repeat_ngram)
         if not self.decode.coverage_penalty:
             return search(step, self._strategy(sources, n_best), BOS)

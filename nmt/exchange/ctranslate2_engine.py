@@ -164,7 +164,7 @@ class CTranslate2Engine:
         sources are searched together, and those that came to their limits once more, with them.
         No translation depends on others.
         """
-        if any(source.prefix for source in sources):
+        if any(source.required for source in sources):
             raise UserError(f"prefixes: not with CTranslate2; {BY_NMT}")
         limits = [source.limit for source in sources]
         found = {place: [NOTHING] for place, limit in enumerate(limits) if limit == 0}

@@ -143,7 +143,7 @@ def test_weights_are_rounded_once_in_a_search(tiny: Make) -> None:
         given = trained()._replace(model=model)
         engine = TorchEngine([given], decode(precision="bfloat16", beam_size=1))
         with Rounded(model) as rounded:
-            source = Source([5, 6, 1], {}, prefix=[7] * limit, limit=limit)
+            source = Source([5, 6, 1], {}, required=[7] * limit, limit=limit)
             ((found,),) = engine.search([source], 1)
         assert len(found.ids) == limit
         counts.append(rounded.count)

@@ -15,9 +15,10 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import EOS as EOS_ID
 from nmt.data.vocab import Vocabulary
-from nmt.decode.restrictions import NOT_EOS, required, with_new_ngrams, with_required
+from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
 from nmt.decode.search import NEVER, Step, search
+from nmt.decode.sources import NOT_EOS
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -84,7 +85,7 @@ def test_lengths_are_those_of_a_table_without_the_ends(
         early = len(ids) < least[sentence]
         return early if token == EOS else forced and not early
 
-    places = [required([], low, forced, EOS) for low in least]
+    places = [[NOT_EOS] * low + [EOS] * forced for low in least]
     step = with_required(table.again(), places, EOS, CPU)
     same(step, restricted(table, banned, False), limits, beam)
     step = with_required(table.again(), places, EOS, CPU)
@@ -107,8 +108,8 @@ def test_ngrams_are_those_of_a_table_without_repetitions(
 def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> None:
     table, count = Table.random(3, 2, 4, 4), 200
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 5)
-    places = [required([], 2, True, EOS), required([], 0, False, EOS)]
-    step = with_new_ngrams(with_required(table.again(), places, EOS, CPU), 1)
+    step = with_required(table.again(), [[NOT_EOS, NOT_EOS, EOS], []], EOS, CPU)
+    step = with_new_ngrams(step, 1)
     first, second = search(step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS), BOS)
     assert {tuple(h.ids) for h in first} == {(2, 3), (3, 2)}
     assert {len(h.ids) for h in second} <= {0, 1, 2}
@@ -117,12 +118,6 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
             each = [table.after(sentence, tuple(h.ids[:t])) for t in range(len(h.ids) + 1)]
             total = sum(row[i] for row, i in zip(each, [*h.ids, EOS], strict=True))
             assert h.finished and h.log_prob == pytest.approx(total, abs=1e-5)
-
-
-def test_a_prefix_is_a_part_of_the_length() -> None:
-    assert required([5, 6], 3, False, EOS) == [5, 6, NOT_EOS]
-    assert required([5, 6], 2, True, EOS) == [5, 6, EOS]
-    assert required([5, 6], 1, False, EOS) == [5, 6]
 
 
 def test_a_prefix_may_repeat_itself() -> None:

@@ -81,7 +81,7 @@ def sources_of(model: Transformer) -> list[Source]:
         ids[0, -1] = EOS
         columns = example.columns(model.entries, ids, seed=row)
         rows = {name: column[0].tolist() for name, column in columns.items()}
-        made.append(Source(ids[0].tolist(), rows, prefix=[9, 4] if row == 2 else []))
+        made.append(Source(ids[0].tolist(), rows, required=[9, 4] if row == 2 else []))
     return made
 
 
