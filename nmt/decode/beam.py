@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.search import CPU, NEVER, Outputs, Strategy
 from nmt.machine.device import to_device
 
@@ -49,25 +49,21 @@ class Beam(Strategy):
         limits: Tensor,
         *,
         beam_size: int,
-        alpha: float,
-        penalty: str = "wu",
+        penalty: Callable[[int], float],
         eos: int,
         n_best: int = 1,
         coverage_penalty: Callable[[], Tensor] | None = None,
-        before: int = 0,
         device: torch.device = CPU,
     ) -> None:
         """`limits` [batch], on the CPU: the greatest length of each output, without eos.
 
-        `alpha` and `penalty` are those of `length_penalty`.
+        `penalty(length)` is the divisor of log-probabilities, as `length_penalty`.
         `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
-        `before`: pieces before each output that the length penalty counts.
         """
         if not 1 <= n_best <= beam_size:
             raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
-        self.beam_size, self.alpha, self.penalty, self.n_best = beam_size, alpha, penalty, n_best
+        self.beam_size, self.penalty, self.n_best = beam_size, penalty, n_best
         self.eos, self.coverage_penalty = eos, coverage_penalty
-        self.before = before
         self.sentences = batch = limits.numel()
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(batch)
@@ -86,7 +82,7 @@ class Beam(Strategy):
     def extend(self, log_probs: Tensor, length: int) -> tuple[BeamExtension, Tensor, Tensor | None]:
         """Extend hypotheses of `length` ids, by log_probs [live x width, vocab]."""
         width, k = self.total.shape[1], self.beam_size
-        penalty = self._penalty(length + 1)  # of all continuations
+        penalty = self.penalty(length + 1)  # of all continuations
         scores, parent, token = _continue(log_probs, self.total, 2 * k)
         is_eos = token == self.eos  # [live, 2k], as scores, parent and token
         at_limit = self.limits == length  # [live]
@@ -100,7 +96,9 @@ class Beam(Strategy):
 
         open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
         total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, new width]
-        uncovered = self._uncovered()
+        uncovered = torch.zeros_like(self.total)  # [live, width] of those that end here
+        if self.coverage_penalty is not None:
+            uncovered = self.coverage_penalty().view_as(self.total)
         score = top / penalty + uncovered.gather(1, top_parent)
         self.ended = self.ended + ending.sum(1)
         self.best = torch.maximum(self.best, score.masked_fill(~ending, NEVER).amax(1))
@@ -120,13 +118,11 @@ class Beam(Strategy):
 
     def record(self, extension: BeamExtension) -> None:
         """Write what a step finished and cut, and the next beam."""
-        length = self.outputs.ids.shape[2]
-        ending, scores, parent, cut, total, uncovered, new_parent, token = extension
-        at_end, at_limit = self._penalty(length + 1), self._penalty(length)
-        close = partial(self.outputs.close, uncovered=uncovered)
-        close(ending, scores, at_end, finished=True, parent=parent)
-        close(cut, total, at_limit, finished=False)
-        self.outputs.append(token, new_parent)
+        e, length = extension, self.outputs.ids.shape[2]
+        close = partial(self.outputs.close, uncovered=e.uncovered)
+        close(e.ending, e.scores, self.penalty(length + 1), finished=True, parent=e.parent)
+        close(e.cut, e.total, self.penalty(length), finished=False)
+        self.outputs.append(e.token, e.new_parent)
 
     def keep(self, places: Tensor) -> None:
         """Drop all sentences but these."""
@@ -136,15 +132,6 @@ class Beam(Strategy):
     def hypotheses(self) -> list[list[Hypothesis]]:
         """The n_best of each sentence; of equal ones the earlier closed first."""
         return [sorted(all_, key=lambda h: -h.score)[: self.n_best] for all_ in self.outputs.closed]
-
-    def _uncovered(self) -> Tensor:
-        """The coverage penalty of each hypothesis, if it ends now [live, width]."""
-        if self.coverage_penalty is None:
-            return torch.zeros_like(self.total)
-        return self.coverage_penalty().view_as(self.total)
-
-    def _penalty(self, length: int) -> float:
-        return length_penalty(self.before + length, self.alpha, self.penalty)
 
 
 def _continue(log_probs: Tensor, total: Tensor, count: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -17,7 +17,7 @@ from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty
 from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
-from nmt.decode.hypothesis import Hypothesis
+from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, random_numbers
@@ -194,11 +194,11 @@ class TorchEngine:
             return Beam(
                 limits,
                 beam_size=decode.beam_size,
-                alpha=decode.alpha,
-                penalty=decode.length_penalty,
+                penalty=lambda length: length_penalty(
+                    decode.pieces_before + length, decode.alpha, decode.length_penalty
+                ),
                 n_best=n_best,
                 coverage_penalty=coverage_penalty,
-                before=decode.pieces_before,
                 eos=EOS,
                 device=self.device,
             )

@@ -133,7 +133,7 @@ def whole(
     strategy = Beam(
         torch.tensor(limits, dtype=torch.long),
         beam_size=beam,
-        alpha=alpha,
+        penalty=lambda length: length_penalty(length, alpha),
         eos=EOS,
         n_best=beam if n_best is None else n_best,
         coverage_penalty=coverage,

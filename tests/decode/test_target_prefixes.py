@@ -36,7 +36,7 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
     strategy = Beam(
         torch.full((len(prefixes),), longest),
         beam_size=vocab**longest,
-        alpha=alpha,
+        penalty=lambda length: length_penalty(length, alpha),
         eos=EOS,
         n_best=vocab**longest,
     )

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
-from nmt.decode.hypothesis import Hypothesis
+from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling
 from nmt.decode.search import CHECK_EVERY, NEVER, search
 from nmt.decode.sources import Source
@@ -237,7 +237,8 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.08] = math.nan
     beam = 1 + seed % 6
     rules: dict[str, Any] = {
-        "beam_size": beam, "alpha": 0.6, "eos": EOS, "n_best": 1 + beam // 2,
+        "beam_size": beam, "penalty": lambda length: length_penalty(length, 0.6), "eos": EOS,
+        "n_best": 1 + beam // 2,
     }  # fmt: skip
     plain = search(table.again(), Beam(limits, **rules), BOS, check_every=1)
     assert search(table.again(), Beam(limits, **rules), BOS, check_every=every) == plain
