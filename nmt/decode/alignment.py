@@ -4,7 +4,6 @@ Words are what white space separates in the line as it was given and in its tran
 """
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
@@ -12,14 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.grouping import by_length
 from nmt.data.normalise import normalise
 from nmt.data.protection import PLACEHOLDERS
 from nmt.data.segmenter import pieces_of
 from nmt.data.side import Side
 from nmt.data.vocab import END
-from nmt.decode.engine import Engine, Weights
-from nmt.decode.scheduler import ungrouped
+from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
 
 
@@ -36,16 +33,6 @@ class Alignment(NamedTuple):
         """Source word and target word, from 0: for each target word the one with most weight."""
         words = self.words[:, :-1]
         return sorted((int(row.argmax()), target) for target, row in enumerate(words) if row.any())
-
-
-def attention_to_sources(
-    pairs: Sequence[ForcedPair], batch_tokens: int, engine: Engine, executor: Executor
-) -> list[Weights]:
-    """The cross-attention of each pair; see `Engine.cross_attention`."""
-    groups = by_length([pair.length for pair in pairs], batch_tokens)
-    batches = [[pairs[i] for i in group] for group in groups]
-    futures = [executor.submit(engine.cross_attention, batch) for batch in batches]
-    return ungrouped(groups, [future.result() for future in futures])
 
 
 def aligned(

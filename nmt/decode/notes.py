@@ -19,16 +19,14 @@ class Note:
 
     def add(self, line: int, pieces: int) -> None:
         """Count a line, numbered from 1, and how many pieces it has."""
-        self.first = min(self.first, line) if self.count else line
-        self.count += 1
-        self.longest = max(self.longest, pieces)
+        self.merge(Note(1, line, pieces))
 
-    def merge(self, later: "Note") -> None:
-        """Count those of later lines, too."""
-        if later.count:
-            self.first = self.first if self.count else later.first
-            self.count += later.count
-            self.longest = max(self.longest, later.longest)
+    def merge(self, other: "Note") -> None:
+        """Count those of others, too."""
+        if other.count:
+            self.first = min(self.first, other.first) if self.count else other.first
+            self.count += other.count
+            self.longest = max(self.longest, other.longest)
 
     def __str__(self) -> str:
         return f"{self.count} (first: line {self.first}; longest: {self.longest} pieces)"

@@ -124,22 +124,19 @@ class SourceReader:
         sentences; (2) for a column that is missing, or that the model does not know.
         """
         types = self.column_types(columns)
-        derived = self._missing(columns)
+        derived = missing(self.requirements.columns, columns)
         for line in parallel_lines(text, columns, types, targets, target_name, first):
             if derived:
                 line.columns.update(_by_grammar(line, derived))
             yield line
-
-    def _missing(self, columns: Mapping[str, Iterable[str]]) -> list[str]:
-        """The columns that the model reads with the text, and that are not given."""
-        return missing(self.requirements.columns, columns)
 
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        absent = [] if isinstance(self.settings.data, Toy) else self._missing(columns)
+        is_toy = isinstance(self.settings.data, Toy)
+        absent = [] if is_toy else missing(self.requirements.columns, columns)
         absent += missing({LENGTH} if self.given_lengths else set(), columns)
         if absent:
             raise UserError(

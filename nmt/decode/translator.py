@@ -6,8 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config import Decode
+from nmt.data.grouping import by_length
 from nmt.data.vocab import EOS
-from nmt.decode.alignment import Alignment, aligned, attention_to_sources
+from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
@@ -236,7 +237,10 @@ class Translator:
         """The alignment of each line, its translation, and the outputs of its parts."""
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
         budget = self.decode.batch_tokens // self.decode.width(1)
-        weights = iter(attention_to_sources(pairs, budget, self.engine, executor))
+        groups = by_length([pair.length for pair in pairs], budget)
+        attend = self.engine.cross_attention
+        futures = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
+        weights = iter(ungrouped(groups, [future.result() for future in futures]))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)
