@@ -104,7 +104,7 @@ class LineReader(SourceReader):
     ) -> list[tuple[str, list[int]]]:
         """The texts that a line is translated as, with their ids: the line itself, or its parts.
 
-        decode.split makes parts, and so does a length above the limit. None: the line is refused.
+        decode.split makes parts, and so does a length above the limit. A refused line has none.
         """
         number, pieces = line.number, len(ids) - 1
         if self.codes and pieces and ids[0] not in self.codes.values():

@@ -1,6 +1,6 @@
 """Sampling: at each step a token at random, by its probability."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -53,19 +53,16 @@ class Sampling(Strategy):
         limits: Tensor,
         numbers: Tensor,
         *,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
+        distribution: Callable[[Tensor], Tensor],
         eos: int,
         device: torch.device = CPU,
     ) -> None:
         """`limits` [batch]: the greatest length of each output, without eos.
 
-        `numbers` [batch, samples, steps], of at least one step more, decide on the tokens, see
-        `probabilities`. Both are on the CPU.
+        `numbers` [batch, samples, steps], of at least one step more, decide on the tokens, of which
+        `distribution` makes probabilities, see `probabilities`. Both are on the CPU.
         """
-        self.temperature, self.top_k, self.top_p = temperature, top_k, top_p
-        self.eos = eos
+        self.distribution, self.eos = distribution, eos
         self.sentences, self.samples, _ = numbers.shape
         self.longest = max(limits.tolist(), default=0)
         self.outputs = Outputs(self.sentences * self.samples)
@@ -92,8 +89,7 @@ class Sampling(Strategy):
             rows = to_device(every, log_probs.device)
             log_probs = log_probs[rows]
         log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        # [live, vocab]
-        distribution = probabilities(log_probs, self.temperature, self.top_k, self.top_p)
+        distribution = self.distribution(log_probs)  # [live, vocab]
         token = sampled(distribution, self.numbers[:, length])  # [live]
         total = self.total + log_probs.gather(1, token[:, None])[:, 0].double()
         impossible = ~(distribution.sum(1) > 0)  # [live] without a finite log-probability

@@ -20,7 +20,7 @@ from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.quantised import quantised
 from nmt.decode.restrictions import with_new_ngrams, with_required
-from nmt.decode.sampling import Sampling, random_numbers
+from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Step, Strategy, search
 from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
@@ -207,9 +207,9 @@ class TorchEngine:
         return Sampling(
             limits,
             numbers,
-            temperature=decode.temperature,
-            top_k=decode.top_k,
-            top_p=decode.top_p,
+            distribution=lambda log_probs: probabilities(
+                log_probs, decode.temperature, decode.top_k, decode.top_p
+            ),
             eos=EOS,
             device=self.device,
         )

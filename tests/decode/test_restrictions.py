@@ -16,7 +16,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import EOS as EOS_ID
 from nmt.data.vocab import Vocabulary
 from nmt.decode.restrictions import with_new_ngrams, with_required
-from nmt.decode.sampling import Sampling, random_numbers
+from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Step, search
 from nmt.decode.sources import NOT_EOS
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
@@ -110,7 +110,9 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 5)
     step = with_required(table.again(), [[NOT_EOS, NOT_EOS, EOS], []], EOS, CPU)
     step = with_new_ngrams(step, 1)
-    first, second = search(step, Sampling(torch.tensor([2, 4]), numbers, eos=EOS), BOS)
+    limits = torch.tensor([2, 4])
+    strategy = Sampling(limits, numbers, distribution=probabilities, eos=EOS)
+    first, second = search(step, strategy, BOS)
     assert {tuple(h.ids) for h in first} == {(2, 3), (3, 2)}
     assert {len(h.ids) for h in second} <= {0, 1, 2}
     for sentence, samples in enumerate((first, second)):

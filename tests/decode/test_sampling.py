@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
 def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[list[Hypothesis]]:
     draws = [(line, 0) for line in range(1, len(limits) + 1)]
     numbers = random_numbers(1, draws, samples, max(limits) + 1)
-    return search(table, Sampling(torch.tensor(limits), numbers, eos=EOS, **way), BOS)
+    rule = partial(probabilities, **way)
+    return search(table, Sampling(torch.tensor(limits), numbers, distribution=rule, eos=EOS), BOS)
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -160,7 +162,8 @@ def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
         rows[tokens == 2] = float("nan")
         return rows
 
-    strategy = Sampling(torch.tensor([5]), torch.full((1, 2, 6), 0.5), eos=EOS)
+    numbers = torch.full((1, 2, 6), 0.5)
+    strategy = Sampling(torch.tensor([5]), numbers, distribution=probabilities, eos=EOS)
     (found,) = search(step, strategy, BOS)
     assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
 

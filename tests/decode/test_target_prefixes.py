@@ -13,7 +13,7 @@ from nmt.api import models
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.restrictions import with_required
-from nmt.decode.sampling import Sampling, random_numbers
+from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import search
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
@@ -62,7 +62,9 @@ def test_samples_begin_so_and_go_on_as_the_function_says() -> None:
     table, count, prefix = Table.random(2, batch=2, vocab=4, longest=2), 4000, [3]
     numbers = random_numbers(1, [(1, 0), (2, 0)], count, 3)
     step = with_required(table.again(), [prefix, []], EOS, CPU)
-    first, second = search(step, Sampling(torch.tensor([2, 2]), numbers, eos=EOS), BOS)
+    limits = torch.tensor([2, 2])
+    strategy = Sampling(limits, numbers, distribution=probabilities, eos=EOS)
+    first, second = search(step, strategy, BOS)
     assert {h.ids[0] for h in first} == {3} and {tuple(h.ids[:1]) for h in second} > {(3,)}
     shares = torch.tensor(table.after(0, (3,))).softmax(0)
     ends = sum(h.ids == [3] for h in first) / count  # drawn after the prefix: eos

@@ -16,7 +16,7 @@ from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.sampling import Sampling
+from nmt.decode.sampling import Sampling, probabilities
 from nmt.decode.search import CHECK_EVERY, NEVER, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -282,10 +282,11 @@ def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -
         t[torch.rand(t.shape, generator=numbers) < 0.5] = NEVER
         t[torch.rand(t.shape, generator=numbers) < 0.1] = math.nan
     given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
-    plain = search(table.again(), Sampling(*given, eos=EOS), BOS)
-    assert search(table.again(), Sampling(*given, eos=EOS), BOS, check_every=every) == plain
+    rules: dict[str, Any] = {"distribution": probabilities, "eos": EOS}
+    plain = search(table.again(), Sampling(*given, **rules), BOS)
+    assert search(table.again(), Sampling(*given, **rules), BOS, check_every=every) == plain
     with pretended() as gpu:
         there = Unread.there(table)
         gpu.waits.clear()
-        assert search(there, Sampling(*given, eos=EOS, device=GPU), BOS, every) == plain
+        assert search(there, Sampling(*given, **rules, device=GPU), BOS, every) == plain
         assert gpu.waits == {LOOK: -(-there.calls // every)}
