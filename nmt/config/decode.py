@@ -172,10 +172,12 @@ class Decode:
         return n_best if self.method == "sample" else self.beam_size
 
     def check_n_best(self, count: int, option: str, key: str) -> None:
-        """Raise UserError if the search holds fewer than `count` hypotheses.
+        """Raise UserError if the search holds fewer than `count` hypotheses, or that is below 1.
 
         `option` is how the user set the count, as "--n-best 9", and `key` how to set beam_size.
         """
+        if count < 1:
+            raise UserError(f"{option}: a line has one translation or more; give 1 at least")
         if self.mbr and count > self.mbr:
             raise UserError(f"{option}: decode.mbr={self.mbr} has no more candidates; raise it")
         if self.method == "beam" and count > self.beam_size:

@@ -60,8 +60,6 @@ class Beam(Strategy):
         `penalty(length)` is the divisor of log-probabilities, as `length_penalty`.
         `coverage_penalty()` gives that of each row of the latest step if it ends there, 0 or less.
         """
-        if not 1 <= n_best <= beam_size:
-            raise ValueError(f"n_best={n_best}: must be from 1 to beam_size={beam_size}")
         self.beam_size, self.penalty, self.n_best = beam_size, penalty, n_best
         self.eos, self.coverage_penalty = eos, coverage_penalty
         self.sentences = batch = limits.numel()

@@ -287,12 +287,6 @@ def test_the_length_penalty_of_other_engines_is_a_power_of_the_length() -> None:
     assert length_penalty(0, 1.0, "power") == 1.0
 
 
-@pytest.mark.parametrize("n_best", [0, 3])
-def test_more_than_the_beam_holds_is_refused(n_best: int) -> None:
-    with pytest.raises(ValueError, match="from 1 to beam_size=2"):
-        whole(Table.random(0, 1, 3, 1), [1], 2, 0.0, n_best=n_best)
-
-
 @given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 5), st.integers(1, 30))
 def test_the_best_continuations_are_those_of_all_sums(
     seed: int, live: int, width: int, vocab: int

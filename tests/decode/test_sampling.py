@@ -257,3 +257,9 @@ def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) ->
     with_decode(settings, {"method": "sample"}).decode.check_n_best(9, "n=9", "give beam_size")
     with pytest.raises(UserError, match="n=9: the beam holds 4; give beam_size=9"):
         settings.decode.check_n_best(9, "n=9", "give beam_size")
+
+
+@pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
+def test_no_translation_at_all_cannot_be_asked_for(whole: Trained, changes: dict[str, Any]) -> None:
+    with pytest.raises(UserError, match=r"^n=0: a line has one translation or more"):
+        models.n_best(whole, ["w1"], 0, **changes)
