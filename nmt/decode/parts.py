@@ -54,27 +54,21 @@ class SentenceSplitter:
 
         A sentence of more pieces stays whole. Of a JoinedLine the sentences are known.
         """
-        tag, sentences = self._sentences(line)
-        known = isinstance(line, JoinedLine)
+        tag, rest = tag_and_rest(line, self.tags)
+        known = line.sentences if isinstance(line, JoinedLine) else None
 
         def text(group: Sequence[str]) -> str:
             if tag and not tag_and_rest(group[0], self.tags)[0]:
                 group = [f"{tag} {group[0]}", *group[1:]]
-            return JoinedLine(" ".join(group), group) if known else "".join(group).strip()
+            return "".join(group).strip() if known is None else JoinedLine(" ".join(group), group)
 
         groups: list[list[str]] = []
-        for sentence in sentences:
+        for sentence in filter(str.strip, self._split(rest) if known is None else known):
             if most and groups and self.count(text([*groups[-1], sentence])) <= most:
                 groups[-1].append(sentence)
             else:
                 groups.append([sentence])
         return [text(group) for group in groups] if len(groups) > 1 else [line]
-
-    def _sentences(self, line: str) -> tuple[str, Sequence[str]]:
-        """The words at the beginning that each group repeats, and the sentences."""
-        tag, rest = tag_and_rest(line, self.tags)
-        sentences = line.sentences if isinstance(line, JoinedLine) else self._split(rest)
-        return tag, [sentence for sentence in sentences if sentence.strip()]
 
     def _split(self, text: str) -> Iterator[str]:
         """The sentences of a text, with the spaces behind them; none ends within a span."""
