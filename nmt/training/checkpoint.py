@@ -92,7 +92,6 @@ class Checkpoints:
         """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
-            Record(path, directory=True).make_way()
             manifest.write(path, files)
         if cost is not None:
             self.costs[path.name] = cost
@@ -111,12 +110,8 @@ class Checkpoints:
             return None
 
     def _point(self) -> None:
-        if (best := self.best) is not None and modelpath.best(self.run) != best[1]:
-            with self.pointer.written():
-                self.pointer.make_way()
-                if self.pointer.path.exists() and modelpath.best(self.run) is None:
-                    log.warning("%s: names no checkpoint; written anew", self.pointer.path)
-                atomic.replace(self.pointer.path, f"{best[1]}\n".encode())
+        if (best := self.best) is not None:
+            self.pointer.replace(f"{best[1]}\n".encode())
 
     def _rotate(self) -> None:
         """Remove those that are neither among the best nor among the newest; see `__init__`."""

@@ -38,8 +38,7 @@ def metrics_file(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     record = Record(path)
 
     def open_file() -> BinaryIO:
-        if not record.make_way():
-            truncate(path, step)
+        truncate(path, step)
         return path.open("ab", buffering=HELD)
 
     with record.opened(open_file) as file:
@@ -103,13 +102,10 @@ def truncate(path: Path, step: int) -> None:
     """
     lines, remark = read_metrics(path)
     before = path.read_bytes() if path.is_file() else b""
-    if remark and step:
-        kept = "begun anew"
-        if before:
-            aside = free_name(path)
-            atomic.replace(aside, before)
-            kept = f"left out, and kept in {aside.name}"
-        log.warning("%s: %s; %s", path, remark, kept)
+    if remark and before and step:
+        aside = free_name(path)
+        atomic.replace(aside, before)
+        log.warning("%s: %s; left out, and kept in %s", path, remark, aside.name)
     data = b"".join(_encode(line) for line in lines if line["step"] <= step)
     if data != before:
         atomic.replace(path, data)

@@ -206,10 +206,9 @@ def calling(callback: str, run: Path) -> Callable[[Line], None]:
 @contextmanager
 def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     """Yield a function that shows the numbers of a line in TensorBoard, where it is installed."""
-    record = Record(path, directory=True)
+    record = Record(path)
 
     def open_writer() -> Any:
-        record.make_way()
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:

@@ -30,24 +30,9 @@ def free_name(path: Path) -> Path:
 class Record:
     """A file (or directory) of a run that may fail to be written; the first failure is logged."""
 
-    def __init__(self, path: Path, directory: bool = False) -> None:
-        self.path, self.directory = path, directory
+    def __init__(self, path: Path) -> None:
+        self.path = path
         self.failed = False
-
-    def make_way(self) -> bool:
-        """Set aside a directory or a dangling link where a file belongs, or the other way round.
-
-        Returns whether there was one. A device, as /dev/null, will do for a file.
-        """
-        is_directory = self.path.is_dir()
-        usable = is_directory if self.directory else self.path.exists() and not is_directory
-        if usable or not os.path.lexists(self.path):
-            return False
-        aside = free_name(self.path)
-        self.path.rename(aside)
-        kind = "directory" if self.directory else "file"
-        log.warning("%s: not a %s; set aside as %s", self.path, kind, aside.name)
-        return True
 
     @contextmanager
     def written(self) -> Iterator[None]:
@@ -73,7 +58,6 @@ class Record:
     def replace(self, data: bytes) -> None:
         """Write the whole file, unless it holds the same."""
         with self.written():
-            self.make_way()
             if not (self.path.exists() and self.path.read_bytes() == data):
                 atomic.replace(self.path, data)
 
@@ -92,7 +76,6 @@ class LogFile(logging.FileHandler):
     def __init__(self, record: Record) -> None:
         """Open the file; raises OSError."""
         self.record = record
-        record.make_way()
         super().__init__(record.path, encoding="utf-8")
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
 

@@ -156,39 +156,36 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "a kind that is none": value("kind", "[]"),
     "brackets without end": second_line(b"[" * 100_000),
 }
-WHOLE = {
-    "empty": emptied,
-    "a directory": directory,
-    "a dangling link": dangling,
-    "missing": missing,
-}
 METRICS: dict[str, tuple[str, Damage]] = {
-    f"metrics.jsonl, {kind}": ("metrics.jsonl", damage) for kind, damage in (LINES | WHOLE).items()
-}
-BEST: dict[str, tuple[str, Damage]] = {
-    "best, a directory": ("best", directory),
-    "best, garbage": ("best", garbage),
-    "best, a dangling link": ("best", dangling),
+    f"metrics.jsonl, {kind}": ("metrics.jsonl", damage) for kind, damage in LINES.items()
 }
 RECORDS: dict[str, tuple[str, Damage]] = {
     **METRICS,
-    **BEST,
-    "train.log, a directory": ("train.log", directory),
-    "train.log, a dangling link": ("train.log", dangling),
-    "status.json, a directory": ("status.json", directory),
-    "the holder, a directory": (".nmt-holder", directory),
-    "TensorBoard, a file": ("tb", file),
-    "TensorBoard, a dangling link": ("tb", dangling),
-    "the next checkpoint, a file": ("checkpoints/step-00000006", file),
     "a checkpoint that lacks a file": ("checkpoints/step-00000004/optim.safetensors", missing),
     "a checkpoint with a hole": ("checkpoints/step-00000004/model.safetensors", hole),
 }
-SILENT: dict[str, tuple[str, Damage]] = {  # as a kill leaves them, or read by no command
+GONE: dict[str, tuple[str, Damage]] = {
+    "metrics.jsonl, empty": ("metrics.jsonl", emptied),
+    "metrics.jsonl, missing": ("metrics.jsonl", missing),
+    "best, garbage": ("best", garbage),
+}
+SILENT: dict[str, tuple[str, Damage]] = {  # as a kill leaves them, written anew, or never read
+    **GONE,
     "metrics.jsonl, the last line cut": ("metrics.jsonl", cut),
     "status.json, garbage": ("status.json", garbage),
     "status.json, missing": ("status.json", missing),
     "best, missing": ("best", missing),
     "the holder, garbage": (".nmt-holder", garbage),
+}
+OTHER: dict[str, tuple[str, Damage]] = {  # something else in the place of a record
+    "metrics.jsonl, a directory": ("metrics.jsonl", directory),
+    "metrics.jsonl, a dangling link": ("metrics.jsonl", dangling),
+    "best, a directory": ("best", directory),
+    "train.log, a directory": ("train.log", directory),
+    "train.log, a dangling link": ("train.log", dangling),
+    "status.json, a directory": ("status.json", directory),
+    "the holder, a directory": (".nmt-holder", directory),
+    "TensorBoard, a file": ("tb", file),
 }
 TRUTH: dict[str, tuple[str, Damage]] = {
     "config.json, garbage": ("config.json", garbage),
@@ -209,7 +206,7 @@ TRUTH: dict[str, tuple[str, Damage]] = {
 
 FAST = {  # the others are damaged alike
     *("metrics.jsonl, garbage", "metrics.jsonl, the last line cut", "train.log, a directory"),
-    *("the next checkpoint, a file", "a checkpoint with a hole"),
+    *("a checkpoint with a hole", "metrics.jsonl, a directory"),
     *("config.json, garbage", "checkpoints, a dangling link"),
 }
 
@@ -236,29 +233,41 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
     name, damage = (RECORDS | SILENT)[kind]
     damage(copy / name)
     data = (copy / name).read_bytes() if (copy / name).is_file() else b""
-    board = ["trainer.tensorboard=true"] * (name == "tb")
-    assert trained.train(copy.parent, 6, *board) == 0
+    assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert len(lines_of(err, copy)) == (kind in RECORDS) and "Traceback" not in err, err
     assert all(line.startswith(str(copy / name)) for line in lines_of(err, copy))
     assert weights(copy, 6) == trained.sixth
     assert steps(copy)[-2:] == [5, 6]
     kept = [path for path in copy.rglob("*") if CORRUPT in str(path) and path.is_file()]
-    if kind in METRICS and damage not in WHOLE.values():
+    if kind in METRICS:
         assert 4 <= len(steps(copy)) < 6  # what can be read stays
         assert data in [path.read_bytes() for path in kept]
-    if damage in (directory, file):
-        assert b"precious" in [path.read_bytes() for path in kept]
-    assert trained.train(copy.parent, 6, *board) == 0
+    assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert "already finished" in err and not lines_of(err, copy), err
 
 
-@pytest.mark.parametrize("kind", cases(METRICS | BEST))
+@pytest.mark.parametrize("kind", cases(OTHER))
+def test_what_is_in_the_place_of_a_record_costs_a_line_and_stays(
+    kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    name, damage = OTHER[kind]
+    damage(copy / name)
+    assert trained.train(copy.parent, 6, *["trainer.tensorboard=true"] * (name == "tb")) == 0
+    err = capsys.readouterr().err
+    (line,) = lines_of(err, copy)
+    assert line.startswith(f"{copy / name}: ") and line.endswith("training goes on without it")
+    assert weights(copy, 6) == trained.sixth and "Traceback" not in err
+    left = copy / name / "precious" if damage is directory else copy / name
+    assert damage is dangling or left.read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize("kind", cases([*METRICS, *GONE, *list(OTHER)[:3]]))
 def test_a_report_leaves_out_what_it_cannot_read(
     kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    name, damage = RECORDS[kind]
+    name, damage = (METRICS | GONE | OTHER)[kind]
     damage(copy / name)
     before = tiny.tree(copy)
     assert evaluate.main([str(copy), *trained.test, "--html", str(copy.parent / "r.html")]) == 0
