@@ -80,7 +80,7 @@ def train(experiment: Experiment) -> Outcome:
     >>> nmt.train(nmt.compose(["encoding=relative", "tau=8"])).step
     3160
     """
-    return session.train(experiment.settings, experiment.run, elsewhere=experiment.elsewhere)
+    return session.train(experiment.settings, experiment.run)
 
 
 def prepare(settings: Settings) -> Prepared:

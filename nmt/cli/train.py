@@ -138,7 +138,7 @@ def train(experiment: "Experiment", world: "World") -> None:
         from nmt.experiments import lengthen
 
         lengthen.check(experiment)
-    outcome = session.train(experiment.settings, experiment.run, world, experiment.elsewhere)
+    outcome = session.train(experiment.settings, experiment.run, world)
     if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")

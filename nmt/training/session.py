@@ -6,54 +6,38 @@ from nmt import corpus, preflight
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import Exit, UserError
-from nmt.storage.modelpath import checkpoints
+from nmt.training import dev_score, surgery
 from nmt.training.distributed import SINGLE, World
 from nmt.training.progress import function_of
 from nmt.training.run import Outcome, open_run
+from nmt.training.trainer import fit
 
 
-def train(
-    settings: Settings, directory: Path, world: World = SINGLE, elsewhere: str = "name="
-) -> Outcome:
+def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome:
     """Train, or resume training; a run that is finished stays as it is.
 
-    Settings are checked, the parent (trainer.init_from) read, the directory opened and the corpus
-    prepared, in this order, so that errors come early. `elsewhere` is the option that names another
-    directory, for errors about this one. Raises UserError, also where a signal (exit
+    Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
+    prepared, in this order, so that errors come early. Raises UserError, also where a signal (exit
     128 + its number) or trainer.max_hours (75) stopped the run.
     """
     preflight.check(settings)
-    if settings.trainer.callback is not None:
-        function_of(settings.trainer.callback)
     trainer = settings.trainer
-    needs = trainer.dev_metric == "bleu" or trainer.init_from is not None
-    if needs and not checkpoints(directory / "checkpoints"):
-        _check_bleu(settings)
-        if trainer.init_from is not None:
-            from nmt.training.surgery import check
-
-            check(settings, trainer.init_from)
-    with open_run(directory, settings, world, elsewhere) as run:
+    if trainer.callback is not None:
+        function_of(trainer.callback)
+    with open_run(directory, settings, world) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
             return run.end(run.step)
-        _check_bleu(settings)  # a resumed run, perhaps on another machine
+        if trainer.dev_metric == "bleu":
+            dev_score.bleu(settings)
+        if trainer.init_from is not None and run.saved is None:
+            surgery.check(settings, trainer.init_from)
         prepared = _prepared(settings, directory, world)
         run.refuse_other_data(prepared.facts["fingerprint"])
-        from nmt.training.trainer import fit  # only where updates are to be made
-
         outcome = fit(prepared, run)
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome
-
-
-def _check_bleu(settings: Settings) -> None:
-    """Raise UserError where checkpoints are to be scored by a BLEU that cannot be computed here."""
-    if settings.trainer.dev_metric == "bleu":
-        from nmt.training.dev_score import bleu
-
-        bleu(settings)
 
 
 def _fingerprint(settings: Settings, directory: Path) -> str:
