@@ -31,9 +31,9 @@ def command(argv: list[str]) -> None:
     from nmt.training import average
 
     if options.last is not None:
-        mean = average.of_run(options.models[0], options.last, average.last)
+        mean = average.of_run(options.models[0], options.last, "last")
     elif options.best is not None:
-        mean = average.of_run(options.models[0], options.best, average.best)
+        mean = average.of_run(options.models[0], options.best, "best")
     else:
         mean = average.of_models(options.models)
     modeldir.save(mean, options.output)

@@ -4,7 +4,7 @@ Vaswani et al. (2017), section 6.1, translate with the mean of a run's last 5 or
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,9 @@ log = logging.getLogger(__name__)
 
 AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
 
-Choice = Callable[[Path, list[Saved], int], list[Saved]]
 
-
-def of_run(run: Path, count: int, choose: Choice) -> Trained:
-    """Return the mean of `count` checkpoints of a run, which may be in training: `last` or `best`.
+def of_run(run: Path, count: int, which: str) -> Trained:
+    """Return the mean of the `count` "last" or "best" checkpoints of a run, perhaps in training.
 
     Checkpoints that were saved on a signal do not count: they were not measured, and an
     uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
@@ -41,37 +39,20 @@ def of_run(run: Path, count: int, choose: Choice) -> Trained:
         paths = modelpath.checkpoints(directory)
         try:
             saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
-            chosen = choose(run, [s for s in saved if s.cost is not None], count)
-            return _mean([s.path for s in chosen])
+            return _mean([s.path for s in _chosen(run, saved, count, which)])
         except (UserError, OSError):
             if all(path.exists() for path in paths):
                 raise  # else training has removed one in between
 
 
-def last(run: Path, saved: list[Saved], count: int) -> list[Saved]:
-    """The newest checkpoints, consecutive ones only."""
-    kept = saved[-1:]
-    for earlier in reversed(saved[:-1]):
-        if _due_between(earlier, kept[0]):
-            break  # kept because it is the best; those after it are gone
-        kept.insert(0, earlier)
-    return _enough(run, kept[-count:], count, "last")
-
-
-def best(run: Path, saved: list[Saved], count: int) -> list[Saved]:
-    """The kept checkpoints that are best by trainer.dev_metric; of equals the oldest."""
-    ranked = sorted(saved, key=lambda s: (s.cost, s.step))[:count]
-    return _enough(run, sorted(ranked, key=lambda s: s.step), count, "best")
-
-
-def _due_between(earlier: Saved, later: Saved) -> bool:
-    """Whether the run wrote a checkpoint between these two."""
-    trainer = config.thaw(VerifiedDirectory(later.path).json("config.json")).trainer
-    plan = timetable(later.state["batches"], trainer)
-    return any(plan.due(step) for step in range(earlier.step + 1, later.step))
-
-
-def _enough(run: Path, chosen: list[Saved], count: int, which: str) -> list[Saved]:
+def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
+    """The newest or the best by trainer.dev_metric (of equals the oldest), in their order."""
+    chosen = [s for s in saved if s.cost is not None]
+    if which == "best":
+        ranked = sorted(chosen, key=lambda s: (s.cost, s.step))[:count]
+        chosen = sorted(ranked, key=lambda s: s.step)
+    else:
+        chosen = _consecutive(chosen)[-count:]
     if len(chosen) < count:
         raise UserError(
             f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
@@ -79,6 +60,19 @@ def _enough(run: Path, chosen: list[Saved], count: int, which: str) -> list[Save
             Exit.DATA,
         )
     return chosen
+
+
+def _consecutive(saved: list[Saved]) -> list[Saved]:
+    """The newest checkpoints, as far as the run wrote none between two of them."""
+    kept = saved[-1:]
+    for earlier in reversed(saved[:-1]):
+        later = kept[0]
+        trainer = config.thaw(VerifiedDirectory(later.path).json("config.json")).trainer
+        plan = timetable(later.state["batches"], trainer)
+        if any(plan.due(step) for step in range(earlier.step + 1, later.step)):
+            break  # kept because it is the best; those after it are gone
+        kept.insert(0, earlier)
+    return kept
 
 
 def of_models(paths: Sequence[Path]) -> Trained:

@@ -104,7 +104,7 @@ def test_a_checkpoint_of_a_signal_does_not_count(
     tiny.train(tmp_path / "run", data, trainer__keep_checkpoints=3)
     assert step(tmp_path / "run", 9).is_dir()
     for path in (tmp_path / "run", run):
-        made = average.of_run(path, 3, average.last)
+        made = average.of_run(path, 3, "last")
         modeldir.save(made, tmp_path / f"mean of {path.parent.name}")
     sums = {modelfiles.weights_sha256(path) for path in tmp_path.glob("mean of *")}
     assert len(sums) == 1
@@ -113,9 +113,9 @@ def test_a_checkpoint_of_a_signal_does_not_count(
 @pytest.mark.parametrize("option", ["last", "best"])
 def test_fewer_than_asked_for_are_refused(run: Path, option: str) -> None:
     """The best one was kept, but those between it and the newest are gone."""
-    have, choose = {"last": (3, average.last), "best": (4, average.best)}[option]
+    have = {"last": 3, "best": 4}[option]
     with pytest.raises(UserError, match=f"--{option} 5: it keeps only {have} such") as refused:
-        average.of_run(run, 5, choose)
+        average.of_run(run, 5, option)
     assert refused.value.code == Exit.DATA
     key = {"last": "keep_checkpoints", "best": "keep_best"}[option]
     assert f"trainer.{key}" in str(refused.value)
@@ -159,7 +159,7 @@ def test_models_of_two_kinds_have_no_mean(
     shutil.rmtree(step(mixed, 10))
     shutil.copytree(other, step(mixed, 10))
     with pytest.raises(UserError, match=told.partition(":")[0]):
-        average.of_run(mixed, 2, average.last)
+        average.of_run(mixed, 2, "last")
 
 
 def test_the_same_model_twice_is_refused(run: Path) -> None:
@@ -180,11 +180,11 @@ def test_a_checkpoint_that_training_removes_meanwhile(
         return load(path)
 
     monkeypatch.setattr(modeldir, "load", removing)
-    made = average.of_run(here, 3, average.best)
+    made = average.of_run(here, 3, "best")
     assert [each["step"] for each in made.facts["averaged"]] == [4, 8, 12]
     (step(here, 8) / WEIGHTS).write_bytes(b"")
     with pytest.raises(UserError, match="step-00000008"):
-        average.of_run(here, 3, average.best)
+        average.of_run(here, 3, "best")
 
 
 @pytest.mark.parametrize(
