@@ -5,8 +5,6 @@ it can be (`Encoding.zero_initialise`), so that training goes on from exactly th
 """
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt import config, modeldir, modelfiles
+from nmt import build, config, modeldir, modelfiles
 from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
@@ -179,28 +177,13 @@ def difference(model: Transformer, parent: Transformer) -> float:
 
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
-    entries = [e for site in model.sites.values() for e in site if e.name == name]
-    facts = [e.facts for e in entries]
+    facts = [e.facts for e in model.entries if e.name == name]
     if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
         return "not measured alone, as it has projections of its own"
-    sentences = _sentences(model)
-    logits = _logits(model, sentences)
-    with _without(model, name):
-        change = (logits - _logits(model, sentences)).abs().max()
-    return f"changes the logits by up to {float(change):.2g}"
-
-
-@contextmanager
-def _without(model: Transformer, name: str) -> Iterator[None]:
-    """Leave out the entries of a name in this context."""
-    kept = {site: encodings.entries for site, encodings in model.sites.items()}
-    for encodings in model.sites.values():
+    without = build.shallow(model)
+    for encodings in without.sites.values():
         encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
-    try:
-        yield
-    finally:
-        for site, encodings in model.sites.items():
-            encodings.entries = kept[site]
+    return f"changes the logits by up to {difference(model, without):.2g}"
 
 
 def _sentences(*models: Transformer) -> Sentences:
