@@ -19,7 +19,9 @@ DRIVER = Path("/proc/driver/nvidia/version")
 log = logging.getLogger(__name__)
 
 
-def describe(device: torch.device, number_format: str, deterministic: bool) -> dict[str, str]:
+def describe(
+    device: torch.device, number_format: str, deterministic: bool, compiled: bool
+) -> dict[str, str]:
     """Return versions, device, threads, instructions and number format, as checkpoints do.
 
     Of a GPU also its libraries, the kernels that serve, and whether sums on it have a fixed order;
@@ -34,6 +36,7 @@ def describe(device: torch.device, number_format: str, deterministic: bool) -> d
         "format": number_format,
         "processor": this_machine().processor,
         "machine": str(this_machine()),
+        "compiled": "yes" if compiled else "no",
     }
     if device.type != "cuda":
         return described

@@ -3,8 +3,8 @@
 import logging
 import math
 import time
-from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager, closing
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -40,6 +40,9 @@ from nmt.training.signals import stop_signals
 from nmt.training.surgery import graft
 from nmt.training.timetable import timetable
 
+COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
+STATEFUL = ("schedule", "meter", "divergence", "early_stopping")  # likewise
+
 log = logging.getLogger(__name__)
 
 
@@ -74,7 +77,7 @@ class Trainer:
         settings = run.settings
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
-        self.compiled = compilation.wanted(self.options, self.device)
+        compiled = compilation.wanted(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         environment.share_machine(run)
@@ -86,6 +89,9 @@ class Trainer:
             self.precision,
             settings.model.dim // settings.model.heads,
             self.world.all_reduce,
+        )
+        self.environment = environment.describe(
+            self.device, self.precision, self.options.deterministic, compiled
         )
         torch.manual_seed(settings.seed)
         self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
@@ -102,7 +108,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            Objective(self.model, self.optim.label_smoothing, self.compiled)
+            Objective(self.model, self.optim.label_smoothing, compiled)
         )
         self.average = MovingAverage(self.model, self.options.ema)
         self.schedule = schedule(self.optim)
@@ -124,7 +130,7 @@ class Trainer:
         """Train to the end, or until a signal or the time asks to stop."""
         self.start()
         self.run.begin(self.step)
-        environment.announce(self.model, self.environment(), self.plan, self.batches.pairs)
+        environment.announce(self.model, self.environment, self.plan, self.batches.pairs)
         self.batches.report()
         first, last, code = self.step, self.plan.last, 0
         wanted = self.options.tensorboard, self.options.callback
@@ -289,21 +295,19 @@ class Trainer:
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
         with self.average.applied():
             perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
-        if not math.isfinite(perplexity):
-            raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
-        rate = self.schedule.rate(self.step)
-        measured = {"loss": math.log(perplexity), "perplexity": perplexity}
-        cost = perplexity
-        if (metric := self.options.dev_metric) != "perplexity":
-            score = partial(dev_score, self.model, self.settings, self.prepared)
-            with self.average.applied():
+            if not math.isfinite(perplexity):
+                raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
+            measured = {"loss": math.log(perplexity), "perplexity": perplexity}
+            cost = perplexity
+            if (metric := self.options.dev_metric) != "perplexity":
+                score = partial(dev_score, self.model, self.settings, self.prepared)
                 measured[metric] = self.world.broadcast(score)  # rank 0 translates
-            cost = -measured[metric]
+                cost = -measured[metric]
+        rate = self.schedule.rate(self.step)
+        self.progress.dev({**self.where(self.step), **measured, "lr": rate})
         if self.plan.due(self.step):
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
-        self.progress.dev({**self.where(self.step), **measured, "lr": rate})
-        if self.plan.due(self.step):
             train = self.meter.since_checkpoint()
             if reason := self.divergence.observe(self.step, perplexity, train):
                 raise self.diverged(self.step, reason)
@@ -328,21 +332,21 @@ class Trainer:
             return
         checkpoints = self.run.checkpoints
         try:
-            with closing(self.files(perplexity, cost)) as files:  # a failure ends `applied`
-                checkpoints.save(self.step, cost, files)
+            checkpoints.save(self.step, cost, self.files(perplexity, cost))
         except OSError as error:
             if error.errno not in FULL:
                 raise
             needed = sum(len(data) for _, data in self.files(perplexity, cost))
             raise no_room(error, checkpoints.directory, needed) from error
 
-    def files(self, perplexity: float | None, cost: float | None) -> Generator[tuple[str, bytes]]:
+    def files(self, perplexity: float | None, cost: float | None) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""
         lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
-        with self.average.applied():
-            yield from modeldir.parts(self.settings, self.model, source, target, facts)
+        with self.average.applied():  # not while a file is written, which may fail
+            parts = iter([*modeldir.parts(self.settings, self.model, source, target, facts)])
+        yield from parts
         yield from self.average.files()
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
@@ -350,16 +354,11 @@ class Trainer:
             "perplexity": perplexity,
             "cost": cost,
             "batches": self.plan.batches,
-            "nonfinite": self.nonfinite,
-            "seconds": self.seconds,
-            "splits": self.splits,
-            "schedule": self.schedule.state_dict(),
-            "meter": self.meter.state_dict(),
-            "divergence": self.divergence.state_dict(),
-            "early_stopping": self.early_stopping.state_dict(),
+            **{name: getattr(self, name) for name in COUNTERS},
+            **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
             **self.origin,
-            "environment": self.environment(),
+            "environment": self.environment,
             "workers": self.world.size,
         }
         yield STATE, manifest.dump(state)
@@ -373,15 +372,13 @@ class Trainer:
         modeldir.set_weights(self.model, tensors, saved.path / modelfiles.WEIGHTS)
         self.average.restore(checkpoint)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
-        self.schedule.load_state_dict(state["schedule"])
-        self.meter.load_state_dict(state["meter"])
-        self.divergence.load_state_dict(state.get("divergence", {}))
-        self.splits = state.get("splits", 0)
-        self.early_stopping.load_state_dict(state.get("early_stopping", {}))
-        self.step, self.nonfinite, self.seconds = saved.step, state["nonfinite"], state["seconds"]
+        for name in STATEFUL:
+            getattr(self, name).load_state_dict(state.get(name, {}))
+        vars(self).update({name: state[name] for name in COUNTERS if name in state})
+        self.step = saved.step
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**self.environment(), "workers": str(self.world.size)},
+            {**self.environment, "workers": str(self.world.size)},
         )
         log.info("resuming at step %d", self.step)
 
@@ -389,11 +386,6 @@ class Trainer:
         """Return the context of a forward pass, in the number format of trainer.precision."""
         enabled = self.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
-
-    def environment(self) -> dict[str, str]:
-        """Return all that the bits of this run depend on, except its config."""
-        described = environment.describe(self.device, self.precision, self.options.deterministic)
-        return {**described, "compiled": "yes" if self.compiled else "no"}
 
     def where(self, step: int) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
