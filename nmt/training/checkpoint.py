@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import safetensors.torch
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
@@ -183,24 +183,16 @@ def restore_optimizer(
     """Give optimizer and generators what `optimizer_files` wrote, none of it in the file any more.
 
     Else a run that is resumed would hold a checkpoint open that is soon removed, and NFS cannot.
-    Raises UserError (exit 65) for those of other parameters or shapes.
     """
     tensors = modeldir.read_tensors(checkpoint, OPTIMIZER)
-    cpu, cuda = (tensors.pop(f"random/{kind}", None) for kind in ("cpu", "cuda"))
-    state: dict[int, dict[str, Tensor]] = {}
-    fits = True
-    trained = [(n, p) for n, p in model.named_parameters() if p.requires_grad]
-    for index, (name, parameter) in enumerate(trained):
-        moments = {key: tensors.pop(f"{name}/{key}", None) for key in MOMENTS}
-        saved = {k: m.to(device, copy=True) for k, m in moments.items() if m is not None}
-        if saved:  # none: the parameter has had no gradient yet
-            state[index] = saved
-            shapes = {moment.shape for moment in saved.values()}
-            fits &= len(saved) == len(MOMENTS) and shapes <= {parameter.shape, torch.Size()}
-    if cpu is None or tensors or not fits:
-        raise UserError(f"{checkpoint.path / OPTIMIZER}: belongs to another model", Exit.DATA)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    state = {
+        index: {key: tensors[f"{name}/{key}"].to(device, copy=True) for key in MOMENTS}
+        for index, name in enumerate(trained)
+        if f"{name}/step" in tensors  # else the parameter has had no gradient yet
+    }
     groups = optimizer.state_dict()["param_groups"]
     optimizer.load_state_dict({"state": state, "param_groups": groups})
-    torch.set_rng_state(cpu)
-    if device.type == "cuda" and cuda is not None:
-        torch.cuda.set_rng_state(cuda, device)
+    torch.set_rng_state(tensors["random/cpu"])
+    if device.type == "cuda" and "random/cuda" in tensors:
+        torch.cuda.set_rng_state(tensors["random/cuda"], device)

@@ -7,10 +7,8 @@ from nmt.model.transformer import Transformer
 
 
 def check_data(prepared: Prepared, model: Transformer) -> None:
-    """Raise UserError (exit 65) for an empty corpus, or one too long for position tables."""
+    """Raise UserError (exit 65) for a corpus that is too long for position tables."""
     for name, store in (("train", prepared.train), ("dev", prepared.dev)):
-        if not len(store):
-            raise UserError(f"data.{name}: holds no pair of sentences", Exit.DATA)
         limits = model.limits(training=name == "train")
         for side, lengths, limit in (
             ("source", store.source_lengths, limits.source),

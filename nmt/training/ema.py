@@ -12,7 +12,6 @@ import torch
 from torch import nn
 
 from nmt import modeldir
-from nmt.errors import Exit, UserError
 from nmt.storage.manifest import VerifiedDirectory
 
 RAW = "raw.safetensors"  # in a checkpoint: the weights that training goes on from
@@ -63,15 +62,7 @@ class MovingAverage:
             yield RAW, safetensors.torch.save(tensors)
 
     def restore(self, checkpoint: VerifiedDirectory) -> None:
-        """Restore the trained weights, and the average from those that the model has.
-
-        Raises UserError (exit 65) for weights of another model.
-        """
-        if not self.raw:
-            return
-        self.restart()
-        tensors = modeldir.read_tensors(checkpoint, RAW)
-        shapes = {name: (p.shape, p.dtype) for name, p in self.raw.items()}
-        if {name: (t.shape, t.dtype) for name, t in tensors.items()} != shapes:
-            raise UserError(f"{checkpoint.path / RAW}: belongs to another model", Exit.DATA)
-        self._set(tensors)
+        """Restore the trained weights, and the average from those that the model has."""
+        if self.raw:
+            self.restart()
+            self._set(modeldir.read_tensors(checkpoint, RAW))

@@ -26,7 +26,6 @@ class DeviceBatch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source | 1] each
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
-    lines: list[int]  # [batch] see `nmt.data.batches.Batch`
     pairs: Sequence[int] = ()  # see `nmt.data.batches.Batch`
     counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
@@ -56,7 +55,6 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
         columns={name: moved(values) for name, values in batch.columns.items()},
         labels=moved(labels[indices]),
         indices=moved(indices),
-        lines=batch.lines,
         pairs=batch.pairs,
     )
 
@@ -77,7 +75,6 @@ def halves(batch: DeviceBatch) -> list[DeviceBatch]:
                 columns={name: values[part] for name, values in batch.columns.items()},
                 labels=batch.labels[inside],
                 indices=batch.indices[inside] - first,
-                lines=batch.lines[part],
             )
         )
     return parts

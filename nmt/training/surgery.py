@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from nmt import build, config, modeldir, modelfiles
 from nmt.data.languages import language_id
-from nmt.data.vocab import Vocabulary
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
@@ -76,29 +75,15 @@ def _refuse_other_size(
             )
 
 
-def graft(
-    model: Transformer,
-    settings: config.Settings,
-    path: str | Path,
-    source: Vocabulary,
-    target: Vocabulary,
-) -> Graft:
+def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Graft:
     """Give a fresh model what the trained model at `path` has in common with it.
 
-    Raises UserError if the parent was trained on other vocabularies or has another size.
+    Both read the ids of one vocabulary: `corpus.prepare` takes the parent's. Raises UserError if
+    the parent has another size.
     """
     parent, sha256 = modelfiles.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modelfiles.weights_sha256(model))
     )
-    for side, ours, theirs in (
-        ("source", source, parent.source),
-        ("target", target, parent.target),
-    ):
-        if ours.to_json() != theirs.vocabulary.to_json():
-            raise UserError(
-                f"trainer.init_from={path}: its {side} vocabulary is another one; "
-                "train on the same prepared corpus with the same segmenter"
-            )
     _refuse_other_size(settings, parent.settings, path)
     added = _only_in(model, settings, parent.model, parent.settings)
     removed = _only_in(parent.model, parent.settings, model, settings)

@@ -94,8 +94,8 @@ class Trainer:
             self.device, self.precision, self.options.deterministic, compiled
         )
         torch.manual_seed(settings.seed)
-        self.vocabularies = prepared.source.vocabulary, prepared.target.vocabulary
-        self.model = build.model(settings, *self.vocabularies).to(self.device).train()
+        source, target = prepared.source.vocabulary, prepared.target.vocabulary
+        self.model = build.model(settings, source, target).to(self.device).train()
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
         freeze(self.model, self.options.freeze)
@@ -123,7 +123,7 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.divergence = Divergence(len(self.vocabularies[1]), self.plan.updates)
+        self.divergence = Divergence(len(target), self.plan.updates)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:
@@ -151,7 +151,7 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            self.origin = graft(self.model, self.settings, parent, *self.vocabularies).origin
+            self.origin = graft(self.model, self.settings, parent).origin
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt import modeldir
 from nmt.data.batches import in_order
 from nmt.data.prepare import Prepared
-from nmt.errors import Exit, UserError
 from nmt.modelfiles import WEIGHTS
-from nmt.storage import manifest, modelpath
+from nmt.storage import modelpath
 from nmt.training import loss
 from nmt.training.ema import RAW
 from nmt.training.trainer import Trainer
@@ -125,28 +124,3 @@ def test_an_update_that_is_not_finite_leaves_the_average(
     one, two = (newest(tmp_path / name) for name in ("one", "two"))
     for name in (WEIGHTS, RAW):
         assert tiny.digest(one / name) == tiny.digest(two / name)
-
-
-@pytest.mark.parametrize("harm", ["absent", "other"])
-def test_weights_that_are_not_those_of_the_run_are_refused(
-    harm: str, averaged: Path, data: Prepared, tmp_path: Path
-) -> None:
-    """Sound files of somebody's making; damaged ones are set aside as ever."""
-    run = tmp_path / "run"
-    tiny.train(run, data, **{**EMA, "trainer__max_steps": 2})
-    saved = newest(run)
-    files = {path.name: path.read_bytes() for path in saved.iterdir() if path.name != manifest.NAME}
-    tensors = load_file(saved / RAW)
-    del files[RAW]
-    if harm == "other":
-        tensors.popitem()
-        save_file(tensors, tmp_path / RAW)
-        files[RAW] = (tmp_path / RAW).read_bytes()
-    for path in saved.iterdir():
-        path.unlink()
-    saved.rmdir()
-    manifest.write(saved, files.items())
-    said = {"absent": "not listed in", "other": "belongs to another model"}[harm]
-    with pytest.raises(UserError, match=f"{RAW}: {said}") as refused:
-        tiny.train(run, data, **EMA)
-    assert refused.value.code == Exit.DATA

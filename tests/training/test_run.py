@@ -301,7 +301,7 @@ def failing(error: BaseException) -> Callable[..., Any]:
     [
         ("nmt.corpus.prepare", UserError("data.root=nowhere: no such directory", Exit.NO_INPUT)),
         ("nmt.corpus.prepare", KeyboardInterrupt()),
-        ("nmt.training.trainer.check_data", UserError("holds no pair", Exit.DATA)),
+        ("nmt.training.trainer.check_data", UserError("too long", Exit.DATA)),
         ("nmt.training.checkpoint.Checkpoints.recover", OSError(5, "Input/output error")),
     ],
     ids=["corpus", "Ctrl-C", "trainer", "disk"],

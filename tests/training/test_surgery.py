@@ -9,11 +9,7 @@ import pytest
 import torch
 
 from nmt import build, modeldir, modelfiles
-from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
@@ -48,8 +44,7 @@ def parent(path: Path, data: Prepared, **changes: Any) -> Path:
 
 def started(path: Path, data: Prepared, **changes: Any) -> tuple[Transformer, Graft]:
     model = model_of(data, 8, **changes)
-    vocabulary = data.source.vocabulary
-    return model, graft(model, tiny.settings(**changes), path, vocabulary, vocabulary)
+    return model, graft(model, tiny.settings(**changes), path)
 
 
 def test_relative_tables_on_top_of_absolute_start_as_absolute(
@@ -152,14 +147,6 @@ def test_more_layers_than_the_parent_are_new(data: Prepared, tmp_path: Path) -> 
     _, report = started(path, data, model__decoder_layers=3)
     assert {n.split(".")[2] for n in report.new} == {"2"}
     assert report.difference > 1e-3
-
-
-def test_another_vocabulary_is_refused(data: Prepared, tmp_path: Path) -> None:
-    path = parent(tmp_path / "parent", data)
-    pieces = list("hgfedcba")
-    other = Side(Bpe(Tokenizer("nfc", "none", "de"), [], pieces), Vocabulary(pieces)).vocabulary
-    with pytest.raises(UserError, match="its source vocabulary is another one"):
-        graft(model_of(data, 8), tiny.settings(), path, other, other)
 
 
 def test_another_width_is_refused(data: Prepared, tmp_path: Path) -> None:
