@@ -1,27 +1,25 @@
 """Training passes as torch's compiler makes them (trainer.compile)."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import torch
 
+from nmt.config import Training
 from nmt.errors import UserError
-
-if TYPE_CHECKING:
-    from nmt.config import Training
 
 Result = TypeVar("Result")
 
 
-def wanted(options: "Training", device: torch.device) -> bool:
+def wanted(options: Training, device: torch.device) -> bool:
     """Whether passes are compiled on the device; raises UserError where true cannot be done.
 
     auto: on a GPU, where it can be done. On CPUs a compiled step was measured to take longer.
     """
     if options.compile == "auto":
-        return device.type == "cuda" and not options.gradient_checkpointing and has_triton()
-    if options.compile:
-        _refuse(options, device)
+        return device.type == "cuda" and _obstacle(options, device) is None
+    if options.compile and (why := _obstacle(options, device)) is not None:
+        raise UserError(f"trainer.compile=true: {why}")
     return bool(options.compile)
 
 
@@ -38,23 +36,24 @@ def compiled(function: Callable[..., Result]) -> Callable[..., Result]:
     return torch.compile(function, dynamic=True)
 
 
-def _refuse(options: "Training", device: torch.device) -> None:
-    """Raise UserError where passes cannot be compiled."""
+def _obstacle(options: Training, device: torch.device) -> str | None:
+    """Why passes cannot be compiled, and what to do; None: they can."""
     if options.gradient_checkpointing:
-        raise UserError(
-            "trainer.compile=true: not with trainer.gradient_checkpointing=true, as layers that "
-            "are computed twice break the compiler's graphs; choose one of the two"
+        return (
+            "not with trainer.gradient_checkpointing=true, as layers that are computed twice "
+            "break the compiler's graphs; choose one of the two"
         )
     if device.type == "cpu" and not has_cpp_compiler():
-        raise UserError(
-            "trainer.compile=true: torch finds no C++ compiler that works (g++, or the one that "
-            "the variable CXX names); install one, or choose trainer.compile=false"
+        return (
+            "torch finds no C++ compiler that works (g++, or the one that the variable CXX names); "
+            "install one, or choose trainer.compile=false"
         )
     if device.type == "cuda" and not has_triton():
-        raise UserError(
-            "trainer.compile=true: torch compiles for GPUs by Triton, which is not installed or "
-            "does not know this one; choose trainer.compile=false"
+        return (
+            "torch compiles for GPUs by Triton, which is not installed or does not know this one; "
+            "choose trainer.compile=false"
         )
+    return None
 
 
 def has_cpp_compiler() -> bool:

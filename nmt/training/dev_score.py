@@ -1,6 +1,5 @@
 """Development text translated at a checkpoint, and scored by BLEU or chrF (trainer.dev_metric)."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import sacrebleu
@@ -9,7 +8,8 @@ from nmt.config import RESTRICTIONS, Settings
 from nmt.data.grouping import by_length
 from nmt.data.languages import languages_of
 from nmt.data.prepare import Prepared
-from nmt.decode.sources import Source
+from nmt.data.store import Pairs
+from nmt.decode.sources import Source, within_table
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -34,14 +34,13 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
     try:
         trained = Trained(settings, model, prepared.source, prepared.target, prepared.facts)
         engine = TorchEngine([trained], greedy)
-        sources, references = zip(*_pairs(prepared, engine, trainer.dev_lines), strict=True)
-        hypotheses = [""] * len(sources)
-        lengths = [len(source.ids) for source in sources]
+        hypotheses, references = [], []
+        lengths = (prepared.dev.source_lengths[: trainer.dev_lines] + 1).tolist()
         for group in by_length(lengths, greedy.batch_tokens):
-            for place, (best,) in zip(
-                group, engine.search([sources[i] for i in group], 1), strict=True
-            ):
-                hypotheses[place] = prepared.target.text(best.ids)
+            sources = [_source(prepared.dev, i, engine.target_limit) for i in group]
+            for i, (best,) in zip(group, engine.search(sources, 1), strict=True):
+                hypotheses.append(prepared.target.text(best.ids))
+                references.append(prepared.target.text(prepared.dev.pair(i)[1].tolist()[:-1]))
     finally:
         model.train()
     if trainer.dev_metric == "chrf":
@@ -61,27 +60,13 @@ def bleu(settings: Settings) -> sacrebleu.BLEU:
         ) from None
 
 
-def _pairs(
-    prepared: Prepared, engine: TorchEngine, lines: int | None
-) -> Iterator[tuple[Source, str]]:
-    """Sources and reference texts of the development pairs."""
-    store, table = prepared.dev, engine.target_limit
-    for i in range(min(len(store), lines or len(store))):
-        source, target = store.pair(i)
-        start, end = (int(place) for place in store.offsets["source"][i : i + 2])
-        columns = {
-            name: store.columns[name][start:end]
-            if per == "word"
-            else store.columns[name][i : i + 1]
-            for name, per in store.per.items()
-        }
-        limit = 2 * (len(source) - 1) + 20
-        yield (
-            Source(
-                source.tolist(),
-                {name: values.tolist() for name, values in columns.items()},
-                line=int(store.lines[i]),
-                limit=limit if table is None else min(limit, table - 1),
-            ),
-            prepared.target.text(target.tolist()[:-1]),
-        )
+def _source(store: Pairs, i: int, table: int | None) -> Source:
+    """The source of pair i, its columns, and how long its output may be."""
+    ids, start = store.pair(i)[0].tolist(), int(store.offsets["source"][i])
+    columns = {
+        name: store.columns[name][start : start + len(ids)].tolist()
+        if per == "word"
+        else [int(store.columns[name][i])]
+        for name, per in store.per.items()
+    }
+    return Source(ids, columns, limit=within_table(2 * (len(ids) - 1) + 20, table))

@@ -93,10 +93,8 @@ def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, as far as it can be written."""
     record, logger = Record(path), logging.getLogger("nmt")
     with record.opened(lambda: LogFile(record)) as handler:
-        if handler is None:
-            yield
-            return
-        logger.addHandler(handler)
+        if handler is not None:
+            logger.addHandler(handler)
         try:
             yield
         finally:

@@ -26,8 +26,6 @@ from nmt.training.run_config import differences, read_config, refuse_other_confi
 from nmt.training.signals import stop_signals
 from nmt.training.timetable import timetable
 
-STOPPED_BY = {Exit.OUT_OF_TIME: "trainer.max_hours"}
-
 log = logging.getLogger(__name__)
 
 
@@ -44,7 +42,8 @@ class Outcome(NamedTuple):
     def __str__(self) -> str:
         """Say in one line what to tell the user."""
         if self.code != Exit.OK:
-            by = STOPPED_BY.get(self.code) or Signals(self.code - 128).name
+            in_time = self.code != Exit.OUT_OF_TIME
+            by = Signals(self.code - 128).name if in_time else "trainer.max_hours"
             return f"stopped by {by} at step {self.step}, saved; resume with the same command"
         finished = f"{'already ' if self.already_finished else ''}finished at step {self.step}"
         early = ", by trainer.early_stopping" if self.early else ""
@@ -104,22 +103,20 @@ class Run:
         that has another best checkpoint since.
         """
         start = self.settings.trainer.init_from
-        if start is None:
-            return
         try:
-            same = modelfiles.weights_sha256(start) == saved.state.get("start")
-            moved = not same and _is_of_run(Path(start), saved.state.get("parent"))
+            if start is None or modelfiles.weights_sha256(start) == saved.state.get("start"):
+                return
+            is_parent = _is_of_run(Path(start), saved.state.get("parent"))
         except UserError:
             log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
             return
-        if moved:
-            log.warning("trainer.init_from=%s: its best model is another than at the start", start)
-        elif not same:
+        if not is_parent:
             raise UserError(
                 f"{saved.path}: started from other weights than those of "
                 f"trainer.init_from={start} now; restore them, or choose another {self.elsewhere}",
                 Exit.DATA,
             )
+        log.warning("trainer.init_from=%s: its best model is another than at the start", start)
 
     def begin(self, step: int) -> None:
         """Record that training goes on from a step."""
