@@ -143,14 +143,12 @@ class World:
                 dist.barrier(self.waiting)
 
     def data_parallel(self, objective: "nn.Module") -> "nn.Module":
-        """Wrap a module so that `backward` sums its gradients over all ranks.
+        """Wrap a module so that `backward` takes the mean of its gradients over all ranks.
 
         A parameter that has no gradient on any rank keeps none, as in a single process.
         """
         if self.size == 1:
             return objective
-        import torch
-        import torch.distributed as dist
         from torch.nn.parallel import DistributedDataParallel
 
         with self.connected():
@@ -161,24 +159,13 @@ class World:
             )
         # no buffer changes in training; torch 2.13 warns of the argument of this name
         module.broadcast_buffers = False
-
-        # torch compares the annotations with its own names
-        def summed(
-            _: None,
-            bucket: dist.GradBucket,  # type: ignore[name-defined]
-        ) -> torch.futures.Future[torch.Tensor]:
-            """Sums, where torch would take means: the loss is per token of the whole update."""
-            work = dist.all_reduce(bucket.buffer(), async_op=True)
-            return work.get_future().then(lambda done: done.value()[0])
-
-        module.register_comm_hook(None, summed)
         return module
 
     @contextmanager
     def gradients(self, objective: "nn.Module", last: bool) -> Iterator[None]:
         """Go forward and backward through what `data_parallel` returned.
 
-        Gradients are summed over all ranks during the backward pass of the `last` batch of an
+        The mean over all ranks is taken during the backward pass of the `last` batch of an
         update. What is not finite anywhere is then finite nowhere: all skip the update, or none.
         """
         if self.size == 1:

@@ -114,11 +114,10 @@ class Objective(nn.Module):
         self.model, self.smoothing = model, smoothing
         self.hidden = compilation.compiled(model.hidden) if compiled else model.hidden
 
-    def forward(self, batch: DeviceBatch, tokens: int) -> tuple[Tensor, Tensor]:
-        """Return a batch's loss [] per token of the update, and its sums [2] without gradient.
+    def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
+        """Return a batch's loss [], divided by `tokens`, and its sums [2] without gradient.
 
-        The sums are those of smoothed loss and negative log-likelihood over the batch. `tokens`:
-        how many the update predicts, on all ranks.
+        The sums are those of smoothed loss and negative log-likelihood over the batch.
         """
         states, auxiliary_loss = predict(self.hidden, batch)
         loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)

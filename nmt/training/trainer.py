@@ -176,7 +176,8 @@ class Trainer:
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        sums = self.world.all_reduce(self.backward(batches, int(counts[0])))
+        share = int(counts[0]) / self.world.size  # the mean over all ranks is then the sum
+        sums = self.world.all_reduce(self.backward(batches, share))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
         self.finish_update()  # the one before, whose weights no longer exist after this one
@@ -234,12 +235,13 @@ class Trainer:
             loss.to_device(batch, self.device)._replace(counted=bool(numbers)) for batch in batches
         ]
 
-    def backward(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
+    def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
         Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of tokens, so that two half batches equal a whole one: where
-        memory is too small, a single process tries once more with halves.
+        divided by the same number of `tokens`, a rank's share of those of the update, so that two
+        half batches equal a whole one: where memory is too small, a single process tries once more
+        with halves.
         """
         try:
             return self.sum_gradients(batches, tokens)
@@ -256,7 +258,7 @@ class Trainer:
         smaller = [half for batch in batches for half in loss.halves(batch)]
         return self.sum_gradients(smaller, tokens)
 
-    def sum_gradients(self, batches: list[DeviceBatch], tokens: int) -> Tensor:
+    def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""
         total = torch.zeros(2, device=self.device)
         for number, batch in enumerate(batches):
