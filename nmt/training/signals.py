@@ -13,19 +13,13 @@ STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send eith
 class Stop:
     """The first signal that asks to stop, if one has come."""
 
-    def __init__(self) -> None:
-        self.signal: signal.Signals | None = None
-
-    @property
-    def code(self) -> int:
-        """The exit code of the command that is to stop; 0: it goes on."""
-        return 0 if self.signal is None else 128 + self.signal
+    code = 0  # exit code of the command that is to stop, 128 + the signal; 0: it goes on
 
     def note(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal; later ones change nothing."""
-        if self.signal is not None:
+        if self.code:
             return
-        self.signal = signal.Signals(number)
+        self.code = 128 + number
         # os.write, since logging may be in the middle of a line in this very thread
         with suppress(OSError):  # a pipe that nobody reads; to save is more than to say so
             os.write(2, b"\nstopping after this update; Ctrl-\\ stops at once, without saving\n")

@@ -57,34 +57,25 @@ def check(settings: config.Settings, path: str | Path) -> None:
     manifest, so that nothing is wrong with it later.
     """
     parent = modeldir.load(path)
-    _refuse_other_size(settings, parent.settings, path)
-    for key, side in (("source_language", parent.source), ("target_language", parent.target)):
-        language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
-
-
-def _refuse_other_size(
-    settings: config.Settings, parent: config.Settings, path: str | Path
-) -> None:
-    """Raise UserError where tensors of the layers would not fit, or would mean something else."""
-    for key in SIZE:
-        size, theirs = getattr(settings.model, key), getattr(parent.model, key)
+    for key in SIZE:  # else tensors of the layers would not fit, or would mean something else
+        size, theirs = getattr(settings.model, key), getattr(parent.settings.model, key)
         if size != theirs:
             raise UserError(
                 f"model.{key}={size}: trainer.init_from={path} has {theirs}, and its weights fit "
                 "no other size; leave out model= and its keys, or train without it"
             )
+    for key, side in (("source_language", parent.source), ("target_language", parent.target)):
+        language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
 
 
 def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Graft:
-    """Give a fresh model what the trained model at `path` has in common with it.
+    """Give a fresh model what the trained model at `path`, which passed `check`, has in common.
 
-    Both read the ids of one vocabulary: `corpus.prepare` takes the parent's. Raises UserError if
-    the parent has another size.
+    Both read the ids of one vocabulary: `corpus.prepare` takes the parent's.
     """
     parent, sha256 = modelfiles.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modelfiles.weights_sha256(model))
     )
-    _refuse_other_size(settings, parent.settings, path)
     added = _only_in(model, settings, parent.model, parent.settings)
     removed = _only_in(parent.model, parent.settings, model, settings)
     report = _copy(model, parent.model, added)

@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.training.checkpoint import newest
-from nmt.training.surgery import Graft, difference, graft
+from nmt.training.surgery import Graft, check, difference, graft
 from tests.training import tiny
 
 PARENT: dict[str, Any] = {"absolute": {}}
@@ -155,7 +155,7 @@ def test_another_width_is_refused(data: Prepared, tmp_path: Path) -> None:
         key, size = next(iter(changes.items()))
         told = f"{key.replace('__', '.')}={size}: trainer.init_from={path} has"
         with pytest.raises(UserError, match=re.escape(told)):
-            started(path, data, **changes)
+            check(tiny.settings(**changes), path)
 
 
 def test_what_the_log_names_is_short(data: Prepared, tmp_path: Path) -> None:
