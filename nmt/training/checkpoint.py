@@ -5,7 +5,6 @@ Truth is the highest step that passes verification; `best` is a hint that is put
 
 import errno
 import logging
-import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -151,22 +150,15 @@ def newest(run: Path) -> Saved | None:
     return None
 
 
-def no_room(error: OSError, path: Path, needed: int) -> OSError:
-    """Return the error of a checkpoint for which the disk has no room, with the bytes needed."""
-    free = shutil.disk_usage(path).free
-    room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
-    return OSError(error.errno, f"{error.strerror}: {room}", str(path))
-
-
 def optimizer_files(
     model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
 ) -> Iterator[tuple[str, bytes]]:
     """Yield optim.safetensors: Adam's moments by parameter name, and torch's random states."""
-    names = {parameter: name for name, parameter in model.named_parameters()}
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
     tensors = {
-        f"{name}/{key}": value.detach().cpu().contiguous()
-        for parameter, name in names.items()
-        for key, value in optimizer.state.get(parameter, {}).items()
+        f"{trained[index]}/{key}": value.cpu().contiguous()
+        for index, moments in optimizer.state_dict()["state"].items()
+        for key, value in moments.items()
     }
     tensors["random/cpu"] = torch.get_rng_state()
     if device.type == "cuda":

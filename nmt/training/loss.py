@@ -59,25 +59,18 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     )
 
 
-def halves(batch: DeviceBatch) -> list[DeviceBatch]:
+def halves(batch: Batch) -> list[Batch]:
     """The batch in two of half as many pairs; in one, where it has a single pair."""
-    rows, length = batch.prefix.shape
-    if rows == 1:
-        return [batch]
-    parts = []
-    for part in (slice(0, rows // 2), slice(rows // 2, rows)):
-        first, end = part.start * length, part.stop * length
-        inside = (batch.indices >= first) & (batch.indices < end)
-        parts.append(
-            batch._replace(
-                source=batch.source[part],
-                prefix=batch.prefix[part],
-                columns={name: values[part] for name, values in batch.columns.items()},
-                labels=batch.labels[inside],
-                indices=batch.indices[inside] - first,
-            )
+    middle = len(batch.source) // 2
+    return [
+        batch._replace(
+            source=batch.source[part],
+            target=batch.target[part],
+            lines=batch.lines[part],
+            columns={name: values[part] for name, values in batch.columns.items()},
         )
-    return parts
+        for part in ([slice(middle), slice(middle, None)] if middle else [slice(None)])
+    ]
 
 
 def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:

@@ -11,6 +11,7 @@ from typing import Any
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
+from nmt.config import Training
 from nmt.data.store import Corpora
 from nmt.errors import UserError, visible, where_raised
 from nmt.training.metrics import METRICS, Line, metrics_file
@@ -140,17 +141,9 @@ class MetricsLog:
 
 @contextmanager
 def metrics_log(
-    run: Path,
-    step: int,
-    last: int,
-    tensorboard: bool = False,
-    callback: str | None = None,
-    silent: bool = False,
+    run: Path, step: int, last: int, options: Training, silent: bool = False
 ) -> Iterator[MetricsLog]:
-    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not.
-
-    `callback` is trainer.callback.
-    """
+    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not."""
     bar = tqdm(
         total=last, initial=step, unit="update", leave=False,
         disable=silent or None,  # None: no bar where stderr is no terminal
@@ -162,10 +155,10 @@ def metrics_log(
         writers: list[Callable[[Line], None]] = []
         if not silent:
             writers.append(stack.enter_context(metrics_file(run / METRICS, step)))
-            if tensorboard:
+            if options.tensorboard:
                 writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
-            if callback is not None:
-                writers.append(calling(callback, run))
+            if options.callback is not None:
+                writers.append(calling(options.callback, run))
         yield MetricsLog(bar, writers)
 
 

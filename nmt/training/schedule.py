@@ -1,24 +1,12 @@
 """Learning-rate schedules: by stalls of the dev perplexity, or by the step alone."""
 
 import math
-from abc import ABC, abstractmethod
 
 from nmt import config
 from nmt.training.stateful import Stateful
 
 
-class Schedule(Stateful, ABC):
-    """A learning rate for each step."""
-
-    @abstractmethod
-    def rate(self, step: int) -> float:
-        """Return the learning rate of a step; the first step is 1."""
-
-    def observe(self, cost: float) -> None:
-        """Take a checkpoint into account, if the schedule does; lower costs are better."""
-
-
-class PlateauDecay(Schedule):
+class PlateauDecay(Stateful):
     """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
 
     Or, as that is the cost of a checkpoint by default, another one: see `Saved.cost`.
@@ -36,11 +24,11 @@ class PlateauDecay(Schedule):
         self.stalled = 0
 
     def rate(self, step: int) -> float:
-        """Return the current rate; it does not depend on the step."""
+        """Return the learning rate of a step, which it does not depend on."""
         return self.lr
 
     def observe(self, cost: float) -> None:
-        """Count a stall, or start anew."""
+        """Take the cost of a checkpoint into account: count a stall, or start anew."""
         if self.best is None or cost < self.best:
             self.best, self.stalled = cost, 0
             return
@@ -50,7 +38,7 @@ class PlateauDecay(Schedule):
             self.stalled = 0
 
 
-class InverseSqrtDecay(Schedule):
+class InverseSqrtDecay(Stateful):
     """Vaswani et al. 2017, section 5.3: peak * min(step / warmup, sqrt(warmup / step))."""
 
     def __init__(self, peak: float, warmup: int) -> None:
@@ -60,11 +48,13 @@ class InverseSqrtDecay(Schedule):
         """Return the rate of a step; the first step is 1."""
         return self.peak * min(step / self.warmup, math.sqrt(self.warmup / step))
 
+    def observe(self, cost: float) -> None:
+        """The cost of a checkpoint changes nothing."""
 
-def schedule(optim: config.Optim) -> Schedule:
+
+def schedule(optim: config.Optim) -> PlateauDecay | InverseSqrtDecay:
     """Make the schedule that the config names."""
     if isinstance(optim, config.Plateau):
         return PlateauDecay(optim.lr, optim.decay, optim.patience, optim.min_lr)
-    if isinstance(optim, config.InverseSqrt):
-        return InverseSqrtDecay(optim.lr, optim.warmup)
-    raise TypeError(type(optim))  # unreachable: config.KINDS lists the two
+    assert isinstance(optim, config.InverseSqrt)  # config.KINDS lists the two
+    return InverseSqrtDecay(optim.lr, optim.warmup)

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -13,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir, modelfiles
-from nmt.data.batches import in_order, training_batches
+from nmt.data.batches import Batch, in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -24,7 +25,7 @@ from nmt.model.freezing import freeze
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
-from nmt.training.checkpoint import FULL, STATE, Saved, no_room, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data
 from nmt.training.dev_score import dev_score
 from nmt.training.divergence import Divergence
@@ -133,8 +134,7 @@ class Trainer:
         environment.announce(self.model, self.environment, self.plan, self.batches.pairs)
         self.batches.report()
         first, last, code = self.step, self.plan.last, 0
-        wanted = self.options.tensorboard, self.options.callback
-        reports = metrics_log(self.run.path, first, last, *wanted, silent=self.world.rank > 0)
+        reports = metrics_log(self.run.path, first, last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
             while self.step < last and not self.early_stopping.is_over:
                 in_time = self.step == first or self.run.seconds_left() > 0
@@ -220,6 +220,11 @@ class Trainer:
             self.progress.train({**self.where(update.step), "lr": update.rate, **means})
             self.meter.reset()
 
+    def host_batches(self, step: int) -> list[Batch]:
+        """Make the batches of a step, of all ranks, once more."""
+        epoch, share = self.plan.epoch(step), self.plan.share(step)
+        return [self.batches.batch(epoch - 1, number) for number in share]
+
     def device_batches(self, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of a step, on the device.
 
@@ -255,8 +260,8 @@ class Trainer:
             torch.cuda.empty_cache()
         self.splits += 1
         self.progress.split({**self.where(self.step), "splits": self.splits})
-        smaller = [half for batch in batches for half in loss.halves(batch)]
-        return self.sum_gradients(smaller, tokens)
+        smaller = [half for batch in self.host_batches(self.step) for half in loss.halves(batch)]
+        return self.sum_gradients([loss.to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""
@@ -273,8 +278,7 @@ class Trainer:
     def skip(self, update: _Update) -> None:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
-        epoch, share = self.plan.epoch(update.step), self.plan.share(update.step)
-        lines = [line for i in share for line in self.batches.batch(epoch - 1, i).lines]
+        lines = [line for batch in self.host_batches(update.step) for line in batch.lines]
         self.progress.skipped({**self.where(update.step), "lr": update.rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             reason = f"{self.nonfinite} updates in a row were not finite"
@@ -339,7 +343,10 @@ class Trainer:
             if error.errno not in FULL:
                 raise
             needed = sum(len(data) for _, data in self.files(perplexity, cost))
-            raise no_room(error, checkpoints.directory, needed) from error
+            free = shutil.disk_usage(checkpoints.directory).free
+            room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
+            message = f"{error.strerror}: {room}"
+            raise OSError(error.errno, message, str(checkpoints.directory)) from error
 
     def files(self, perplexity: float | None, cost: float | None) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""

@@ -145,7 +145,7 @@ def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Tr
         patch.setattr(World, "device", lambda self, name: device)
         with open_run(path, training.settings(**changes)) as run:
             trainer = Trainer(training.prepared(path.parent), run)
-            with metrics_log(run.path, 0, 9) as trainer.progress:
+            with metrics_log(run.path, 0, 9, trainer.options) as trainer.progress:
                 yield trainer
 
 

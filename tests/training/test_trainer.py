@@ -34,7 +34,7 @@ def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
             path = tmp_path / f"run{next(numbers)}"
             run = stack.enter_context(open_run(path, tiny.settings(**changes)))
             made = Trainer(data, run)
-            made.progress = stack.enter_context(metrics_log(path, 0, made.plan.last))
+            made.progress = stack.enter_context(metrics_log(path, 0, made.plan.last, made.options))
             return made
 
         yield make
