@@ -55,10 +55,9 @@ def _check_size(settings: Settings, model: Transformer) -> None:
     room = memory_of(device)
     if need <= room:
         return
-    entries = [e for site in model.sites.values() for e in site]
-    widest = max(entries, key=_bytes, default=None)
+    widest = max(model.entries, key=_bytes, default=None)
     name, value = largest_size(settings)
-    if widest is not None and 2 * sum(map(_bytes, entries)) > _bytes(model):
+    if widest is not None and 2 * sum(map(_bytes, model.entries)) > _bytes(model):
         options = integers(settings.encoding[widest.name], f"encoding.{widest.name}")
         name, value = max(options, key=lambda size: size[1], default=(name, value))
     raise UserError(
@@ -157,14 +156,11 @@ def _check_step(settings: Settings) -> None:
             example.perturb(model, small.model.dim)
             if (why := invariance.fault(model, text)) is not None:
                 raise UserError(why)
-        except UserError:
-            raise
-        except trial.TrialError as e:
-            raise UserError(str(e)) from None
         except Exception as e:  # any error of an encoding's hooks
-            if is_out_of_memory(e):
+            if isinstance(e, UserError) or is_out_of_memory(e):
                 raise
-            if isinstance(e, ValueError) and str(e).startswith("encoding."):
+            told = isinstance(e, ValueError) and str(e).startswith("encoding.")
+            if told or isinstance(e, trial.TrialError):
                 raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e

@@ -44,6 +44,7 @@ class Divergence(Stateful):
         grows = dev > before > 0
         rises = grows or dev > FAR * self.lowest  # up and down, but never back
         self.rises = self.rises + 1 if diverged and rises else 0
+        guessing = f"worse than guessing ({self.vocabulary:,}, the size of the vocabulary)"
         bound = self.vocabulary if grows else 2 * self.vocabulary
         if step >= self.first and dev > bound and not self.warned:
             self.warned = True
@@ -52,15 +53,10 @@ class Divergence(Stateful):
                 advice = (
                     f"{train:.4g} in training, so that goes on; more data, or dropout, may help"
                 )
-            log.warning(
-                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
-                "vocabulary); %s",
-                *(step, dev, f"{self.vocabulary:,}", advice),
-            )
+            log.warning("step %d: dev perplexity %.4g is %s; %s", step, dev, guessing, advice)
         if self.rises < RISES:
             return None
         return (
             f"the dev perplexity, {dev:.4g}, has grown or stayed far above its lowest, "
-            f"{self.lowest:.4g}, at {self.rises} checkpoints in a row, and is worse than guessing "
-            f"({self.vocabulary:,}, the size of the vocabulary)"
+            f"{self.lowest:.4g}, at {self.rises} checkpoints in a row, and is {guessing}"
         )

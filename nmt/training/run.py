@@ -133,10 +133,8 @@ class Run:
     def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:
         """Record that the run is finished, perhaps early, or was stopped, which `code` says."""
         self._write_config()  # its budget may have been changed to less than was trained
-        state, self.step = "finished" if code == Exit.OK else "stopped", step
-        outcome = self.outcome(code, early)
-        self.report(state, step, code=int(outcome.code))
-        return outcome
+        self.report("finished" if code == Exit.OK else "stopped", step, code=int(code))
+        return self.outcome(code, early)
 
     def report(self, state: str, step: int, **more: Any) -> None:
         """Write status.json, a hint: running, finished, stopped or failed; rank 0 alone does.

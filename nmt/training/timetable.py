@@ -40,10 +40,7 @@ class Timetable(NamedTuple):
 
 def timetable(batches: int, trainer: Training) -> Timetable:
     """Plan a run on `batches` batches an epoch; whichever limit comes first ends it."""
-    updates = math.ceil(batches / trainer.accumulate)
-    limits = []
-    if trainer.max_epochs is not None:
-        limits.append(trainer.max_epochs * updates)
-    if trainer.max_steps is not None:
-        limits.append(trainer.max_steps)
-    return Timetable(batches, trainer.accumulate, trainer.checkpoints_per_epoch, min(limits))
+    epochs, updates = trainer.max_epochs, math.ceil(batches / trainer.accumulate)
+    limits = (trainer.max_steps, None if epochs is None else epochs * updates)
+    last = min(limit for limit in limits if limit is not None)
+    return Timetable(batches, trainer.accumulate, trainer.checkpoints_per_epoch, last)

@@ -170,8 +170,7 @@ class Trainer:
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
-        counts = torch.tensor([batch.counts for batch in batches]).sum(0)
-        counts = self.world.all_reduce(counts)
+        counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
         self.step += 1
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
@@ -251,8 +250,7 @@ class Trainer:
         try:
             return self.sum_gradients(batches, tokens)
         except (RuntimeError, MemoryError) as error:
-            single = all(len(batch.source) == 1 for batch in batches)
-            if self.world.size > 1 or single or not is_out_of_memory(error):
+            if self.world.size > 1 or not is_out_of_memory(error):
                 raise  # of several ranks, the others would wait for this one
         # from here on, no error holds the tensors of the first try
         self.optimizer.zero_grad(set_to_none=True)
