@@ -108,7 +108,6 @@ def _others(path: Path) -> Iterator[str]:
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
     if _is_config(path / CONFIG):  # training had begun
         ours |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
-        ours |= {f"{CORRUPT}{name}" for name in ours}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for other in [*sorted(path.iterdir()), *inside]:

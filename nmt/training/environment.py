@@ -80,10 +80,7 @@ def announce(model: Transformer, described: dict[str, str], plan: Timetable, pai
 
 def driver() -> str:
     """The version of the GPUs' driver; "?" if the system does not have it."""
-    try:
-        text = DRIVER.read_text(encoding="utf-8")
-    except OSError:
-        return "?"
+    text = DRIVER.read_text(encoding="utf-8") if DRIVER.exists() else ""
     version = re.search(r"\s(\d+(\.\d+)+)\s", text)
     return "?" if version is None else version[1]
 

@@ -153,10 +153,7 @@ class Run:
     @contextmanager
     def records(self) -> Iterator[None]:
         """Write train.log in this context; say in status.json if training fails."""
-        if self.world.rank:
-            yield
-            return
-        with log_file(self.path / LOG):
+        with nullcontext() if self.world.rank else log_file(self.path / LOG):
             try:
                 yield
             except BaseException as error:
