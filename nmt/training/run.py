@@ -22,7 +22,7 @@ from nmt.training.directory import CONFIG, LOG, STATUS, config_is_settled, held
 from nmt.training.distributed import SINGLE, World
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.records import Record, log_file
-from nmt.training.run_config import differences, read_config, refuse_other_config
+from nmt.training.run_config import differences, read_config
 from nmt.training.signals import stop_signals
 from nmt.training.timetable import timetable
 
@@ -184,7 +184,11 @@ def open_run(
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else held(path, elsewhere):
         if not world.rank and config_is_settled(path):
-            refuse_other_config(path, settings, elsewhere)
+            then, now = config.freeze(read_config(path)), config.freeze(settings)
+            if changes := ", ".join(differences(then, now)):
+                raise UserError(
+                    f"{path / CONFIG}: another config: {changes}; choose another {elsewhere}"
+                )
         saved = world.broadcast(checkpoints.recover)
         yield Run(path, settings, world, checkpoints, saved, elsewhere)
     world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written

@@ -32,17 +32,6 @@ def read_config(run: Path) -> config.Settings:
         raise UserError(f"{message}; restore it", Exit.DATA) from None
 
 
-def refuse_other_config(run: Path, settings: config.Settings, elsewhere: str) -> None:
-    """Raise UserError for a run that was trained with another config (2), or whose is lost (65).
-
-    `elsewhere`: the option that names another directory.
-    """
-    if changes := differences(config.freeze(read_config(run)), config.freeze(settings)):
-        raise UserError(
-            f"{run / CONFIG}: another config: {', '.join(changes)}; choose another {elsewhere}"
-        )
-
-
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
 
