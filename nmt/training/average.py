@@ -23,7 +23,7 @@ AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
 
 
 def of_run(run: Path, count: int, which: str) -> Trained:
-    """Return the mean of the `count` "last" or "best" checkpoints of a run, perhaps in training.
+    """Return the mean of the `count` "last" or "best" checkpoints of a run.
 
     Checkpoints that were saved on a signal do not count: they were not measured, and an
     uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
@@ -35,14 +35,9 @@ def of_run(run: Path, count: int, which: str) -> Trained:
             f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
             Exit.NO_INPUT,
         )
-    while True:
-        paths = modelpath.checkpoints(directory)
-        try:
-            saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
-            return _mean([s.path for s in _chosen(run, saved, count, which)])
-        except (UserError, OSError):
-            if all(path.exists() for path in paths):
-                raise  # else training has removed one in between
+    paths = modelpath.checkpoints(directory)
+    saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
+    return _mean([s.path for s in _chosen(run, saved, count, which)])
 
 
 def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
