@@ -5,19 +5,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TYPE_CHECKING
 
-from nmt.compare import buckets
+from nmt.compare import buckets, published, scores
+from nmt.compare.diagnosis import diagnose
+from nmt.compare.likelihood import with_perplexities
+from nmt.compare.report import PaperTable, Report, ScoredTest
+from nmt.compare.scoring import Bootstrap, TranslatedTest, scorers_of
+from nmt.decode.forced import GivenTranslation
 from nmt.errors import UserError
-from nmt.experiments import testsets
+from nmt.experiments import models, reading, testsets
 from nmt.experiments.options import DEFAULTS, LEAST_SAMPLES, TOKENIZERS, EvaluationOptions
 from nmt.experiments.systems import System
 from nmt.experiments.testsets import ParallelFiles
-
-if TYPE_CHECKING:
-    from nmt.compare.report import PaperTable, Report, ScoredTest
-    from nmt.compare.scoring import Bootstrap, TranslatedTest
-    from nmt.decode.forced import GivenTranslation
 
 log = logging.getLogger(__name__)
 
@@ -28,8 +27,8 @@ def evaluate(
     systems: Sequence[System],
     tests: Sequence[ParallelFiles],
     options: EvaluationOptions = DEFAULTS,
-    tables: "Sequence[PaperTable]" = (),
-) -> "Report":
+    tables: Sequence[PaperTable] = (),
+) -> Report:
     """Translate what is not translated yet, score, test each system against the first.
 
     `tables`: layouts of the report. What does not fit together is said before the first
@@ -37,11 +36,6 @@ def evaluate(
     there.
     """
     check(systems, tests, options)
-    from nmt.compare.likelihood import with_perplexities
-    from nmt.compare.report import Report
-    from nmt.compare.scoring import Bootstrap, scorers_of
-    from nmt.experiments import models, reading
-
     started = time.monotonic()
     if options.by_sentence:
         tests = testsets.read_by_sentence(tests)
@@ -87,11 +81,8 @@ def check(
     systems: Sequence[System], tests: Sequence[ParallelFiles], options: EvaluationOptions
 ) -> None:
     """Raise UserError for what does not fit together; reads nothing."""
-    if not systems or not tests:
-        missing = "test set: give --reference REF" if systems else "system: give models or files"
-        raise UserError(f"no {missing}")
-    from nmt.compare import scores  # takes a while
-
+    if not systems:
+        raise UserError("no system: give models or files")
     buckets.check_bounds(options.bounds, "bounds=")
     if options.samples < LEAST_SAMPLES:
         raise UserError(f"samples={options.samples}: give {LEAST_SAMPLES} or more")
@@ -127,11 +118,9 @@ def check(
         raise UserError("--columns: of one test set; give one")
 
 
-def _warn_of_slow_ter(test: "TranslatedTest") -> None:
+def _warn_of_slow_ter(test: TranslatedTest) -> None:
     """Say that TER of outputs that run on takes long, before it does."""
-    from nmt.compare.scores import DEFAULTS
-
-    if not any(name.startswith("TER") for name in test.metrics or DEFAULTS):
+    if not any(name.startswith("TER") for name in test.metrics or scores.DEFAULTS):
         return
     outputs = (line for runs in test.hypotheses for run in runs for line in run)
     if slow := sum(len(line.split()) > SLOW_FOR_TER for line in outputs):
@@ -143,15 +132,12 @@ def _warn_of_slow_ter(test: "TranslatedTest") -> None:
 
 
 def _scored(
-    test: "TranslatedTest",
-    bootstrap: "Bootstrap",
+    test: TranslatedTest,
+    bootstrap: Bootstrap,
     systems: Sequence[System],
-    tables: "Sequence[PaperTable]",
-) -> "ScoredTest":
+    tables: Sequence[PaperTable],
+) -> ScoredTest:
     """Scores, signs of under-translation and examples, with the paper's numbers where known."""
-    from nmt.compare import published
-    from nmt.compare.diagnosis import diagnose
-
     scored = diagnose(test, bootstrap)
     for table in tables:
         if table.test == scored.name and table.published:

@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from nmt import modelfiles
+from nmt.compare.report import Report
+from nmt.compare.scores import of_language
 from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, Files
 from nmt.data.languages import languages_of
 from nmt.errors import UserError
@@ -14,9 +16,6 @@ from nmt.experiments.options import BOUNDS, EvaluationOptions
 from nmt.experiments.systems import systems_at
 from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test, unnamed_files
 from nmt.overrides.compose import Experiment
-
-if TYPE_CHECKING:
-    from nmt.compare.report import Report
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
@@ -42,7 +41,7 @@ def check(experiment: Experiment) -> None:
     single_test(*map(Path, corpus_test_files(experiment.settings))).read()
 
 
-def report(experiment: Experiment) -> "Report | None":
+def report(experiment: Experiment) -> Report | None:
     """Translate the test set with both, as it is and joined in pairs, and score it by length.
 
     Both search as the settings of the child say, whatever the parent's were. The lengths are
@@ -50,8 +49,6 @@ def report(experiment: Experiment) -> "Report | None":
     at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
     test set, or the parent is gone. Raises what `evaluate` does.
     """
-    from nmt.compare.scores import of_language  # sacrebleu takes a while
-
     assert experiment.parent is not None, "experiment=lengthen has one"
     settings, run = experiment.settings, experiment.run
     if not experiment.parent.exists():
@@ -75,7 +72,7 @@ def report(experiment: Experiment) -> "Report | None":
     return evaluate(systems, [test, joined], options)
 
 
-def write(report: "Report", run: Path) -> None:
+def write(report: Report, run: Path) -> None:
     """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
     text = outputs.text_writer(lambda: outputs.as_json(report.to_json()))
     outputs.write_all([(run / DIRECTORY / REPORT, text)])
@@ -89,8 +86,6 @@ def _search(decode: Decode) -> dict[str, str | int | float]:
 
 def _bounds(parent: Path) -> Sequence[int]:
     """Where source lengths are divided, in pieces, for what the parent was trained on."""
-    from nmt import modelfiles
-
     trained = modelfiles.facts(parent)["longest_source"]
     if trained is None:
         log.info(

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nmt.compare import attention
 from nmt.compare.losses import loss_parts
 from nmt.compare.report import AttentionProfile, Report, ScoredTest
 from nmt.compare.scoring import Bootstrap, TranslatedTest
@@ -213,8 +214,6 @@ def with_attention(
 
     Of single models of this toolkit: ensembles and CTranslate2 show none.
     """
-    from nmt.compare import attention
-
     tests, profiles = list(report.tests), list[AttentionProfile]()
     for s, system in enumerate(systems):
         paths = system.models[0].paths if system.models else ()

@@ -2,20 +2,18 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt import preflight
+from nmt import corpus, preflight
 from nmt.config import Settings
+from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.overrides.compose import AbsentError, Experiment, composed
 from nmt.overrides.sweep import Sweep
 from nmt.training.run import Outcome, open_run
-
-if TYPE_CHECKING:
-    from nmt.data.prepare import Prepared
 
 
 class PlannedRun(NamedTuple):
@@ -112,7 +110,7 @@ def _check_directories(experiments: Sequence[Experiment], sweep: Sweep) -> None:
         )
 
 
-def outcome_of(run: PlannedRun, corpus: "Prepared | None" = None) -> Outcome | None:
+def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | None:
     """How a run ended that has made all its updates; None if it has not, or never began.
 
     Raises UserError for a directory that is in use, damaged, or of another config, and (65) for a
@@ -129,13 +127,11 @@ def outcome_of(run: PlannedRun, corpus: "Prepared | None" = None) -> Outcome | N
         return opened.end(opened.step)
 
 
-def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, "Prepared"]:
+def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
     """Prepare each corpus once, before its many readers start; by name of the run.
 
     Raises UserError as `prepare` does, and 65 for a run that was trained on another corpus.
     """
-    from nmt import corpus
-
     by_settings: dict[bytes, Prepared] = {}
     corpora: dict[str, Prepared] = {}
     for run in runs:

@@ -3,17 +3,14 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.config import Settings
+from nmt.data.prepare import Prepared
 from nmt.errors import UserError
 from nmt.experiments.plan import FailedRun, PlannedRun, outcome_of
 from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.machine.cpus import cores
 from nmt.training.metrics import METRICS, read_metrics
-
-if TYPE_CHECKING:
-    from nmt.data.prepare import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -22,7 +19,7 @@ Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with it
 
 def train_all(
     runs: Sequence[PlannedRun],
-    corpora: "Mapping[str, Prepared]",
+    corpora: Mapping[str, Prepared],
     at_once: int,
     launch: Launcher | None = None,
 ) -> list[FailedRun]:
@@ -51,7 +48,7 @@ def train_all(
     return failed
 
 
-def _unfinished_because(run: PlannedRun, corpus: "Prepared", code: int | None) -> str | None:
+def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:
     """Why a run is not finished, by the exit code of its process, if it had one; None: it is."""
     if code:
         return f"training failed ({exit_reason(code)}): {last_line(run.log)}"

@@ -7,13 +7,14 @@ what a run is, conf/run; corpus, model and budget, conf/scale.
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from nmt.compare import page, text
 from nmt.compare.buckets import check_bounds
 from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES, refuse_moses
 from nmt.config import freeze
+from nmt.data.prepare import Prepared
 from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
 from nmt.experiments.evaluate import evaluate
@@ -31,9 +32,6 @@ from nmt.overrides.compose import AbsentError
 from nmt.overrides.sweep import Sweep
 from nmt.overrides.tables import TableReport, TableScale
 from nmt.storage import manifest
-
-if TYPE_CHECKING:
-    from nmt.data.prepare import Prepared
 
 log = logging.getLogger(__name__)
 
@@ -134,7 +132,7 @@ def system_of(runs: Sequence[PlannedRun]) -> System:
     )
 
 
-def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, "Prepared"]) -> list[str]:
+def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[str]:
     """How much text each limit leaves."""
     counts = {r.settings.data.max_length: corpora[r.name].facts["train_pairs"] for r in runs}
     pairs = [f"{count:,} pairs up to {limit}" for limit, count in counts.items()]

@@ -15,21 +15,23 @@ from datetime import date
 from functools import cached_property
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nmt import __version__, modelfiles
 from nmt.config import Decode
 from nmt.data.corpus import file_of, read_text
+from nmt.data.progress import shown
 from nmt.data.segmenter import JoinedLine
 from nmt.decode.sources import LENGTH
+from nmt.decode.translator import RefusedLinesError
 from nmt.errors import Exit, UserError
+from nmt.experiments import engines
+from nmt.experiments.engines import LoadedModels
 from nmt.experiments.options import CACHE, EvaluationOptions
 from nmt.experiments.systems import SystemModel
 from nmt.experiments.testsets import ParallelFiles
+from nmt.machine.memory import keep_memory
 from nmt.storage import atomic, manifest, modelpath
-
-if TYPE_CHECKING:
-    from nmt.experiments.engines import LoadedModels
 
 log = logging.getLogger(__name__)
 
@@ -148,19 +150,13 @@ def translate_all(
     return [lines[translation.key] for translation in requests]
 
 
-def load(paths: Sequence[Path], options: EvaluationOptions) -> "LoadedModels":
+def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
     """The models at these paths, on the device that is wanted."""
-    from nmt.experiments import engines
-
     return engines.load(paths, options.device, options.threads, workers=options.workers)
 
 
-def _translated(translation: KeptTranslation, loaded: "LoadedModels", quiet: bool) -> list[str]:
+def _translated(translation: KeptTranslation, loaded: LoadedModels, quiet: bool) -> list[str]:
     """The lines of one translation."""
-    from nmt.data.progress import shown
-    from nmt.decode.translator import RefusedLinesError
-    from nmt.machine.memory import keep_memory
-
     keep_memory()
     translator = loaded.translator(translation.decode)
     streams = {name: read_text(path) for name, path in translation.columns.items()}
