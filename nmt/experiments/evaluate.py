@@ -44,23 +44,24 @@ def evaluate(
     bootstrap = Bootstrap(list(options.bounds), options.samples, options.seed, options.jobs)
     for read in read_tests:  # metrics that cannot be had are said before hours of translation
         scorers_of(read.test._replace(references=[""]), bootstrap)
-    translated = models.translated(read_tests, systems, options)
+    read_tests = models.translated(read_tests, systems, options)
     scored = []
     references: Sequence[Sequence[Sequence[GivenTranslation | None]]] = ()  # by system and run
-    for texts, test in zip(read_tests, translated, strict=True):
+    for read in read_tests:
+        test = read.test
         log.info("scoring %s: %d pairs", test.name, len(test.references))
-        if is_first := test.name == texts.files.name:  # not again, by reference length
+        if is_first := test.name == read.files.name:  # not again, by reference length
             _warn_of_slow_ter(test)
         scored_test = reading.with_lines(_scored(test, bootstrap, systems, tables), test)
         if not is_first:  # places are the same
             scored_test = replace(scored_test, places=[])
         if options.perplexity:
             if is_first:
-                references = models.scored_references(texts, systems, options)
+                references = models.scored_references(read, systems, options)
             scored_test = with_perplexities(scored_test, test.lengths or [], references)
-        scored.append(models.with_losses(scored_test, texts, test, systems, bootstrap, options))
+        scored.append(models.with_losses(scored_test, read, systems, bootstrap, options))
     report = Report(
-        systems=reading.compared(systems, translated),
+        systems=reading.compared(systems, [read.test for read in read_tests]),
         tests=scored,
         samples=options.samples,
         seed=options.seed,
@@ -68,10 +69,10 @@ def evaluate(
         date=date.today().isoformat(),
         command=options.command,
         tables=list(tables),
-        about=reading.provenance_of(systems, [test.files for test in read_tests]),
+        about=reading.provenance_of(systems, [read.files for read in read_tests]),
     )
     if options.attention:
-        report = models.with_attention(report, systems, read_tests, translated, options)
+        report = models.with_attention(report, systems, read_tests, options)
     report = replace(report, notes=reading.notes(report, systems, tests, options))
     log.info("done in %.0f s", time.monotonic() - started)
     return report

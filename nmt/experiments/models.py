@@ -38,7 +38,7 @@ def with_search_settings(system: System, changes: Mapping[str, object]) -> Syste
 
 def translated(
     tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
-) -> list[TranslatedTest]:
+) -> list[ReadTest]:
     """The tests with all translations; raises what `translate_all` does."""
     for system in systems if options.perplexity else ():
         for model in system.models:
@@ -47,14 +47,12 @@ def translated(
                     f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model "
                     "that was exported, or leave it out"
                 )
-    return [
-        test.test._replace(
-            hypotheses=[
-                read + made for read, made in zip(test.test.hypotheses, by_system, strict=True)
-            ]
-        )
-        for test, by_system in zip(tests, _translations(tests, systems, options), strict=True)
-    ]
+    complete = []
+    for read, by_system in zip(tests, _translations(tests, systems, options), strict=True):
+        both = zip(read.test.hypotheses, by_system, strict=True)
+        test = read.test._replace(hypotheses=[of_file + made for of_file, made in both])
+        complete.append(read._replace(test=test))
+    return complete
 
 
 def _translations(
@@ -64,12 +62,11 @@ def _translations(
     requests = {
         (t, s, run): KeptTranslation(
             *(system.label, model, test.files, test.test.sources or [], model.settings.decode),
-            columns={n: p for n, p in test.columns[s].items() if n in system.facts.columns},
+            columns=test.columns[s],
             cache=options.cache,
             lengths=_forced_lengths(system, model, test, s),
         )
         for s, system in enumerate(systems)
-        if system.facts is not None
         for run, model in enumerate(system.models)
         for t, test in enumerate(tests)
     }
@@ -82,16 +79,15 @@ def _translations(
 
 def _forced_lengths(system: System, model: SystemModel, test: ReadTest, s: int) -> Sequence[int]:
     """With decode.length=forced and no column that says them: the lengths of the references."""
-    if model.settings.decode.length != "forced" or LENGTH in test.columns[s] or not system.facts:
+    if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
-    segmenter = system.facts.target_segmenter
-    return [len(pieces_of(segmenter, line)) for line in test.test.references]
+    assert system.facts is not None, "a model has facts"
+    return [len(pieces_of(system.facts.target_segmenter, line)) for line in test.test.references]
 
 
 def with_losses(
     scored: ScoredTest,
     read_test: ReadTest,
-    test: TranslatedTest,
     systems: Sequence[System],
     bootstrap: Bootstrap,
     options: EvaluationOptions,
@@ -99,15 +95,12 @@ def with_losses(
     """The scored test with why its systems lose what they lose beyond their trained lengths."""
     if not options.lost:
         return scored
-    forced_lines = with_forced_lengths(read_test, test, systems, options)
-    return replace(scored, losses=loss_parts(test, forced_lines, bootstrap))
+    forced_lines = with_forced_lengths(read_test, systems, options)
+    return replace(scored, losses=loss_parts(read_test.test, forced_lines, bootstrap))
 
 
 def with_forced_lengths(
-    read_test: ReadTest,
-    test: TranslatedTest,
-    systems: Sequence[System],
-    options: EvaluationOptions,
+    read_test: ReadTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
@@ -116,13 +109,12 @@ def with_forced_lengths(
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
     for s, system in enumerate(systems):
-        if reason := _why_not_divided(system, test, s):
-            log.warning(
-                "%s: --lost does not say why %s loses text: %s", *(test.name, system.label, reason)
-            )
-            forced_systems.append(system._replace(facts=None))
-            continue
-        models = [m._replace(settings=with_decode(m.settings, lengths)) for m in system.models]
+        models = system.models
+        if reason := _why_not_divided(system, read_test.test, s):
+            message = "%s: --lost does not say why %s loses text: %s"
+            log.warning(message, read_test.test.name, system.label, reason)
+            models = []
+        models = [m._replace(settings=with_decode(m.settings, lengths)) for m in models]
         forced_systems.append(system._replace(models=models))
     columns: dict[int, Mapping[str, Path]] = {
         s: {name: path for name, path in files.items() if name != LENGTH}
@@ -159,11 +151,10 @@ def scored_references(
     read_test: ReadTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[list[list[GivenTranslation | None]]]:
     """How likely each model finds the references: system, run -> lines; no run of a file."""
-    columns = read_test.columns
     return [
         [
-            _scored_references(system.label, model, read_test, columns[s], options)
-            for model in (system.models if s in columns else ())
+            _scored_references(system.label, model, read_test, read_test.columns[s], options)
+            for model in system.models
         ]
         for s, system in enumerate(systems)
     ]
@@ -207,7 +198,6 @@ def with_attention(
     report: Report,
     systems: Sequence[System],
     read_tests: Sequence[ReadTest],
-    translations: Sequence[TranslatedTest],
     options: EvaluationOptions,
 ) -> Report:
     """The report with attention statistics of each system's first model.
@@ -221,8 +211,10 @@ def with_attention(
             continue
         log.info("observing the attention of %s", system.label)
         trained = _single(system.models[0], options)
-        for t, test in enumerate(translations):
-            columns = _columns(trained, read_tests[t].columns[s])
-            tests[t], profile = attention.observe(trained, tests[t], test, s, columns, options.seed)
+        for t, read in enumerate(read_tests):
+            columns = _columns(trained, read.columns[s])
+            tests[t], profile = attention.observe(
+                trained, tests[t], read.test, s, columns, options.seed
+            )
             profiles += profile
     return replace(report, tests=tests, profiles=profiles)

@@ -25,7 +25,7 @@ from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.corpus import file_of, read_parallel, read_text
 from nmt.data.languages import languages_of
-from nmt.data.segmenter import pieces_of
+from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
 from nmt.exchange.settings import UNNAMED
@@ -50,7 +50,7 @@ class ReadTest(NamedTuple):
     """A test set in memory."""
 
     files: ParallelFiles
-    columns: dict[int, Mapping[str, Path]]  # by system: files of integers parallel to the source
+    columns: dict[int, Mapping[str, Path]]  # by system: the files of those that it reads
     test: TranslatedTest  # with the translations that are read from files
 
 
@@ -83,8 +83,8 @@ def read(
             hypotheses[s] = [read_parallel(system.file, references, files.reference)]
         elif system.facts is not None:
             columns[s] = _columns(system.models[0], system.facts, sources, options)
-            for name in system.facts.columns.intersection(columns[s]):
-                read_parallel(columns[s][name], references, files.reference)
+            for path in columns[s].values():
+                read_parallel(path, references, files.reference)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     language = options.target_language or _language(files, systems)
@@ -112,15 +112,17 @@ def _measured(
 ) -> TranslatedTest:
     """The test with the lengths of one side, and what of them its systems were trained on."""
     texts = test.references if side == REFERENCE else test.sources
-    lengths, unit, counted = _lengths(texts, systems, options, side)
+    unit, segmenter = _counted(systems, options, side)
     apart = options.lengths == BOTH and side == REFERENCE  # from the same test by source length
-    return test._replace(
+    test = test._replace(
         name=f"{test.name}-by-reference" if apart else test.name,
-        lengths=lengths,
-        unit=unit,
         side=side,
-        longest_trained=[_longest(system, side, counted) for system in systems],
+        longest_trained=[_longest(system, side, segmenter) for system in systems],
     )
+    if texts is None:
+        return test
+    lengths = [len(pieces_of(segmenter, line) if segmenter else line.split()) for line in texts]
+    return test._replace(lengths=lengths, unit=unit)
 
 
 def _metrics(
@@ -140,7 +142,7 @@ def _columns(
     sources: Sequence[str] | None,
     options: EvaluationOptions,
 ) -> Mapping[str, Path]:
-    """The files of integers parallel to the source; UserError where a model wants others."""
+    """The files of integers that a model reads; UserError where it wants others."""
     data, columns = model.settings.data, dict(options.columns)
     if not columns and isinstance(data, Files) and data.columns and sources is not None:
         known = Path(data.test_source) if data.test_source else None
@@ -153,7 +155,7 @@ def _columns(
             f"{model.place}: reads {', '.join(absent)} beside the text, which its config names for "
             f"its own test set only; add --columns {absent[0]}=FILE"
         )
-    return columns
+    return {name: path for name, path in columns.items() if name in facts.columns}
 
 
 def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
@@ -175,29 +177,25 @@ def _parts(files: ParallelFiles) -> JoinedParts | None:
         return None
 
 
-def _lengths(
-    texts: list[str] | None, systems: Sequence[System], options: EvaluationOptions, side: str
-) -> tuple[list[int] | None, str | None, Any]:
-    """Lengths of one side, what they count, and the segmenter that counts: of the first model."""
-    if texts is None:
-        return None, None, None
-    counters = [(system.label, system.facts.of(side)[0]) for system in systems if system.facts]
+def _counted(
+    systems: Sequence[System], options: EvaluationOptions, side: str
+) -> tuple[str, Segmenter | None]:
+    """What lengths of a side count: pieces of the model that is named, or the first; or words."""
     if options.lengths and options.lengths not in (REFERENCE, BOTH):
-        counters = [(Path(options.lengths).name, facts_at(Path(options.lengths)).of(side)[0])]
-    if not counters:
-        unit = OF_REFERENCE if side == REFERENCE else WORDS
-        return [len(line.split()) for line in texts], unit, None
-    label, segmenter = counters[0]
-    lengths = [len(pieces_of(segmenter, line)) for line in texts]
-    return lengths, PIECES.format(label), segmenter.to_json()
+        model = Path(options.lengths)
+        return PIECES.format(model.name), facts_at(model).of(side)[0]
+    for system in systems:
+        if system.facts:
+            return PIECES.format(system.label), system.facts.of(side)[0]
+    return OF_REFERENCE if side == REFERENCE else WORDS, None
 
 
-def _longest(system: System, side: str, counted: Any) -> int | None:
-    """The longest text of a side in training; None where other pieces are `counted`."""
-    if system.facts is None:
+def _longest(system: System, side: str, counted: Segmenter | None) -> int | None:
+    """The longest text of a side in training; None where other pieces are `counted`, or words."""
+    if system.facts is None or counted is None:
         return None
     segmenter, longest = system.facts.of(side)
-    return longest if segmenter.to_json() == counted else None
+    return longest if segmenter.to_json() == counted.to_json() else None
 
 
 def with_lines(scored: ScoredTest, test: TranslatedTest) -> ScoredTest:

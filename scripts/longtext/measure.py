@@ -69,7 +69,8 @@ def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict
     """The tables of one test text, as `records` describes them."""
     assert system.facts is not None, "a run is a model"
     (read,) = reading.read(files, [system], (), OPTIONS)
-    (test,) = models.translated([read], [system], OPTIONS)
+    (read,) = models.translated([read], [system], OPTIONS)
+    test = read.test
     ((outputs,),) = test.hypotheses
     real = isinstance(system.models[0].settings.data, Files)
     metrics = METRICS if real and test.parts is None else WITHOUT_TER
@@ -86,8 +87,8 @@ def tables_of(system: System, files: ParallelFiles, longest: int | None) -> dict
     if files.name != WHOLE:
         tables["parts"] = table_of_parts(outputs, test)
     elif longest is not None:
-        test = test._replace(longest_trained=[longest])
-        ((forced,),) = models.with_forced_lengths(read, test, [system], OPTIONS)
+        read = read._replace(test=test._replace(longest_trained=[longest]))
+        ((forced,),) = models.with_forced_lengths(read, [system], OPTIONS)
         lengths = test.lengths or []
         tables["losses"] = loss_counts(test.references, lengths, longest, outputs, forced)
     return tables
