@@ -51,7 +51,8 @@ def sampled_share(counts: Floats, samples: int, seed: int) -> Floats:
 
     [1 + samples]. A draw of nothing tells nothing, and has the share of all lines.
     """
-    sums = np.concatenate([counts.sum(axis=0, keepdims=True), resampled(counts, samples, seed)])
+    (drawn,) = resampled([counts], samples, seed)
+    sums = np.concatenate([counts.sum(axis=0, keepdims=True), drawn])
     shares = sums[:, 0] / np.maximum(sums[:, 1], 1)
     return np.where(sums[:, 1] > 0, shares, shares[0])
 

@@ -5,10 +5,10 @@ about other seeds: each bootstrap draw of lines scores the runs of all seeds, an
 makes a sample of their mean. With one seed each this is the usual test of two systems.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import lru_cache, partial
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,6 @@ from nmt.compare.seeds import over_seeds
 from nmt.compare.significance import interval, p_value, resampled
 from nmt.machine.pool import executor, in_order
 
-BLOCK = 2**24  # numbers that are resampled at once (128 MiB); more columns mean more blocks
 JOBS = "--jobs", "choose fewer jobs"  # for an error of the pool
 LINES = 2_000  # of all runs together, from which counting in other processes pays
 BLEU = "BLEU"  # its tokens make the length ratio
@@ -43,7 +42,8 @@ JoinedParts = Sequence[tuple[list[str], list[str]]]
 CountTable = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
 RunCounts = Mapping[str, CountTable]  # of one run, by metric
 ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
-Task = tuple[ScorerKey, tuple[str, ...], tuple[str, ...]]  # metrics, and translations of one run
+Systems = tuple[tuple[tuple[str, ...], ...], ...]  # system, run -> lines
+T = TypeVar("T")
 
 
 class TranslatedTest(NamedTuple):
@@ -92,27 +92,33 @@ def count(
     test by reference length after one by source length needs again.
     """
     names = tuple(dict.fromkeys([*metrics, BLEU]))
-    key, runs = _key(test, bootstrap), sum(map(len, test.hypotheses))
-    tasks = tuple(tuple((key, names, tuple(run)) for run in system) for system in test.hypotheses)
-    return _counted(tasks, process_count(runs, len(test.references), bootstrap.jobs))
+    systems = tuple(tuple(map(tuple, runs)) for runs in test.hypotheses)
+    return _counted(_key(test, bootstrap), names, systems, bootstrap.jobs)
 
 
 @lru_cache(maxsize=1)
-def _counted(systems: tuple[tuple[Task, ...], ...], processes: int) -> list[list[RunCounts]]:
+def _counted(
+    key: ScorerKey, names: tuple[str, ...], systems: Systems, jobs: int
+) -> list[list[RunCounts]]:
+    return by_run(partial(_count, key, names), systems, jobs)
+
+
+def by_run(
+    function: Callable[[Sequence[str]], T], systems: Sequence[Sequence[Sequence[str]]], jobs: int
+) -> list[list[T]]:
+    """The function of the lines of each run (system, run), in up to so many processes.
+
+    In this one for few lines, which are done before a second has started.
+    """
+    runs = [run for system in systems for run in system]
+    processes = max(1, min(jobs, len(runs))) if sum(map(len, runs)) >= LINES else 1
     with executor(processes, *JOBS) as pool:
-        counts = in_order(pool, _count, [task for runs in systems for task in runs])
-        return [[next(counts) for _ in runs] for runs in systems]
-
-
-def process_count(tasks: int, lines: int, jobs: int) -> int:
-    """How many processes: one for few lines, which are done before a second has started."""
-    return max(1, min(jobs, tasks)) if tasks * lines >= LINES else 1
+        results = in_order(pool, function, runs)
+        return [[next(results) for _ in system] for system in systems]
 
 
 def lines_of(row: BucketScores, lengths: Sequence[int]) -> NDArray[np.intp]:
     """Indices of the pairs of a row, in order."""
-    if row.name == ALL:
-        return np.arange(len(lengths))
     return buckets.indices(Bucket(row.low, row.high), lengths)
 
 
@@ -120,11 +126,10 @@ def _key(test: TranslatedTest, bootstrap: Bootstrap) -> ScorerKey:
     return tuple(test.references), test.language, test.tokenize, bootstrap.samples, bootstrap.seed
 
 
-def _count(task: Task) -> RunCounts:
+def _count(key: ScorerKey, names: Sequence[str], hypotheses: Sequence[str]) -> RunCounts:
     """Count one run's translations by some metrics, in any process."""
-    scorers_key, metrics, hypotheses = task
-    by_name = _scorers(*scorers_key)
-    return {name: by_name[name].counts(hypotheses).astype(np.float32) for name in metrics}
+    by_name = _scorers(*key)
+    return {name: by_name[name].counts(hypotheses).astype(np.float32) for name in names}
 
 
 @lru_cache(maxsize=1)  # the runs of one test come one after another
@@ -145,18 +150,14 @@ def score_counts(
     A bucket's score is the corpus score of its pairs, no mean over sentences. The first system
     is the baseline of the paired tests.
     """
-    groups: list[tuple[Bucket | None, NDArray[np.intp]]] = []
-    if test.lengths is not None:
-        ranges = buckets.from_bounds(bootstrap.bounds)
-        groups = [(bucket, buckets.indices(bucket, test.lengths)) for bucket in ranges]
-    groups.append((None, np.arange(len(test.references))))
+    ranges = [] if test.lengths is None else buckets.from_bounds(bootstrap.bounds)
     limits = test.longest_trained or [None] * len(test.hypotheses)
     rows = []
-    for bucket, lines in groups:
-        beyond = [bucket is not None and bucket.beyond(longest) for longest in limits]
+    for name, bucket in [*((b.name, b) for b in ranges), (ALL, Bucket(0, None))]:
+        lines = buckets.indices(bucket, test.lengths or [0] * len(test.references))
+        beyond = [bucket.beyond(longest) for longest in limits]
         cells = _cells(bootstrap, used, counts, beyond, lines)
-        name, low, high = (bucket.name, *bucket) if bucket else (ALL, 0, None)
-        rows.append(BucketScores(name, low, high, len(lines), 0 < len(lines) < FEW, cells))
+        rows.append(BucketScores(name, *bucket, len(lines), 0 < len(lines) < FEW, cells))
     return ScoredTest(
         name=test.name,
         about=test.about,
@@ -179,35 +180,45 @@ def _cells(
     """All systems on some lines; an empty bucket is never scored."""
     if not len(lines):
         return [SystemScores({}, None, far) for far in beyond]
-    samples = {
-        metric: over_seeds(systems, bootstrap.seed)
-        for metric, systems in sampled_runs(bootstrap, used, counts, lines).items()
+    samples = sampled_runs(bootstrap, used, counts, lines)
+    scores = {
+        scorer.name: _scores(
+            scorer,
+            [[_sum(run[scorer.name][lines]) for run in runs] for runs in counts],
+            over_seeds(samples[scorer.name], bootstrap.seed),
+            is_tested=len(lines) >= TESTED,
+        )
+        for scorer in used
     }
-    ranks = {
-        scorer.name: rank_intervals(samples[scorer.name], scorer.higher_is_better)
-        for scorer in (used if len(counts) > 1 else ())
-    }
-    baseline: dict[str, tuple[float, NDArray[np.float64]]] = {}  # by metric, of the first
     cells = []
     for s, (runs, far) in enumerate(zip(counts, beyond, strict=True)):
-        scores: dict[str, Score] = {}
-        for scorer in used:
-            seeds = [scorer.score(_sum(run[scorer.name][lines])) for run in runs]
-            mean = fmean(seeds)
-            sampled, p = samples[scorer.name][s], None
-            if scorer.name not in baseline:
-                baseline[scorer.name] = mean, sampled
-            elif len(lines) >= TESTED:
-                base, base_sampled = baseline[scorer.name]
-                p = p_value(base_sampled, sampled, mean - base)
-            deviation = stdev(seeds) if len(seeds) > 1 else None
-            most = 100.0 if scorer.higher_is_better else None
-            ends = interval(np.clip(sampled, 0.0, most))  # a deviation of seeds knows no bounds
-            of_rank = list(ranks[scorer.name][s]) if ranks else None
-            scores[scorer.name] = Score(mean, deviation, seeds, *ends, p, ranks=of_rank)
         ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
-        cells.append(SystemScores(scores, ratio, far))
+        cells.append(SystemScores({name: scores[name][s] for name in scores}, ratio, far))
     return cells
+
+
+def _scores(
+    scorer: Scorer,
+    sums: Sequence[Sequence[NDArray[np.float64]]],
+    samples: Sequence[NDArray[np.float64]],
+    is_tested: bool,
+) -> list[Score]:
+    """All systems by one metric, from the sums of their runs and samples of their means."""
+    seeds = [[scorer.score(of_run) for of_run in runs] for runs in sums]
+    means = list(map(fmean, seeds))
+    most = 100.0 if scorer.higher_is_better else None  # a deviation of seeds knows no bounds
+    ranks = rank_intervals(samples, scorer.higher_is_better)
+    return [
+        Score(
+            means[s],
+            stdev(seeds[s]) if len(seeds[s]) > 1 else None,
+            seeds[s],
+            *interval(np.clip(sampled, 0.0, most)),
+            p_value(samples[0], sampled, means[s] - means[0]) if s and is_tested else None,
+            ranks=list(ranks[s]) if len(ranks) > 1 else None,
+        )
+        for s, sampled in enumerate(samples)
+    ]
 
 
 def sampled_runs(
@@ -217,10 +228,12 @@ def sampled_runs(
     lines: NDArray[np.intp],
 ) -> dict[str, list[NDArray[np.float64]]]:
     """Scores of each run over the same draws of some lines: metric -> system -> [runs, samples]."""
-    by_run = _sampled(bootstrap, used, [run for runs in counts for run in runs], lines)
-    drawn = [[next(by_run) for _ in runs] for runs in counts]
+    tables = [run[scorer.name][lines] for scorer in used for runs in counts for run in runs]
+    sums = iter(resampled(tables, bootstrap.samples, bootstrap.seed))
     return {
-        scorer.name: [np.array([run[scorer.name] for run in runs]) for runs in drawn]
+        scorer.name: [
+            np.array([[scorer.score(row) for row in next(sums)] for _ in runs]) for runs in counts
+        ]
         for scorer in used
     }
 
@@ -233,21 +246,3 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 
 def _sum(counts: CountTable) -> NDArray[np.float64]:
     return counts.sum(axis=0, dtype=np.float64)
-
-
-def _sampled(
-    bootstrap: Bootstrap, used: Sequence[Scorer], runs: Sequence[RunCounts], lines: NDArray[np.intp]
-) -> Iterator[dict[str, NDArray[np.float64]]]:
-    """Scores of each run, in order, over the same draws: metric -> [samples].
-
-    As many runs are resampled at once as BLOCK allows, since each call draws anew (the same).
-    """
-    columns = [runs[0][scorer.name].shape[1] for scorer in used]
-    together = max(1, BLOCK // (len(lines) * max(1, sum(columns))))
-    for start in range(0, len(runs), together):
-        block = runs[start : start + together]
-        flat = np.concatenate([run[s.name][lines] for run in block for s in used], axis=1)
-        sums = resampled(flat.astype(np.float64), bootstrap.samples, bootstrap.seed)
-        parts = iter(np.split(sums, np.cumsum(columns * len(block))[:-1], axis=1))
-        for _ in block:
-            yield {s.name: np.array([s.score(row) for row in next(parts)]) for s in used}

@@ -4,29 +4,33 @@ Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
+Counts = NDArray[np.floating[Any]]  # of either precision: whole numbers, which both hold
 
 CHUNK = 2**22  # drawn indices held at once (32 MiB): samples x lines need not fit the memory
 
 
-def resampled(counts: Floats, samples: int, seed: int) -> Floats:
-    """Sum the counts [lines, columns] over random draws of as many lines: [samples, columns].
+def resampled(tables: Sequence[Counts], samples: int, seed: int) -> list[Floats]:
+    """Sum tables of counts [lines, columns] over random draws of as many lines: [samples, columns].
 
-    A seed gives the same draws whatever the columns, which is what pairs two systems: put their
-    counts side by side, or call twice. The draws are those of sacrebleu.significance.
+    All tables have the same draws, which is what pairs two systems; so has another call with the
+    same seed and as many lines. The draws are those of sacrebleu.significance.
     """
-    lines = len(counts)
+    lines = len(tables[0])
     rng = np.random.default_rng(seed)
-    sums = np.empty((samples, counts.shape[1]))
+    sums = [np.empty((samples, table.shape[1])) for table in tables]
     step = max(1, CHUNK // lines)
     for start in range(0, samples, step):
         drawn = rng.integers(lines, size=(min(step, samples - start), lines))
         times = np.stack([np.bincount(row, minlength=lines) for row in drawn])  # [step, lines]
-        sums[start : start + step] = times.astype(np.float64) @ counts
+        times = times.astype(np.float64)
+        for summed, table in zip(sums, tables, strict=True):
+            summed[start : start + step] = times @ table
     return sums
 
 

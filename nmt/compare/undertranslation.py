@@ -1,9 +1,9 @@
 """Signs of under-translation that the texts alone show."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 
@@ -17,17 +17,13 @@ from nmt.compare.report import (
     UnderTranslation,
 )
 from nmt.compare.scoring import (
-    JOBS,
     Bootstrap,
     JoinedParts,
     TranslatedTest,
+    by_run,
     lines_of,
     mean_of_known,
-    process_count,
 )
-from nmt.machine.pool import executor, in_order
-
-T = TypeVar("T")
 
 ORDERS = range(1, 7)
 """Character n-grams that tell whether a part was left out: those of chrF (Popović 2015).
@@ -131,7 +127,7 @@ def by_place(test: TranslatedTest, bootstrap: Bootstrap) -> list[PlaceScores]:
     """What arrived of each part of joined lines, by number of parts and place among them."""
     if test.parts is None:
         return []
-    counts = _by_run(part_counts, test, bootstrap.jobs)
+    counts = by_run(partial(part_counts, parts=test.parts), test.hypotheses, bootstrap.jobs)
     sizes = [len(references) for _, references in test.parts]
     places = []
     for size in sorted(set(sizes) - {0, 1}):
@@ -167,20 +163,10 @@ def with_signs(scored: ScoredTest, test: TranslatedTest, bootstrap: Bootstrap) -
     unknown: list[bool | None] = [None] * len(test.references)
     dropped = [[unknown for _ in runs] for runs in test.hypotheses]
     if test.parts is not None:
-        dropped = _by_run(dropped_halves, test, bootstrap.jobs)
+        dropping = partial(dropped_halves, parts=test.parts)
+        dropped = by_run(dropping, test.hypotheses, bootstrap.jobs)
     rows = [_with_signs(row, test, dropped) for row in scored.rows]
     return replace(scored, rows=rows, places=by_place(test, bootstrap))
-
-
-def _by_run(
-    function: Callable[..., list[T]], test: TranslatedTest, jobs: int
-) -> list[list[list[T]]]:
-    """The function of the joined lines of each run (system, run -> line), in several processes."""
-    assert test.parts is not None, "lines were joined"
-    all_runs = [run for runs in test.hypotheses for run in runs]
-    with executor(process_count(len(all_runs), len(test.references), jobs), *JOBS) as pool:
-        results = in_order(pool, partial(function, parts=test.parts), all_runs)
-        return [[next(results) for _ in runs] for runs in test.hypotheses]
 
 
 def _with_signs(

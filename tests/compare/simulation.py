@@ -109,7 +109,7 @@ def draw(people: Population, size: int, trials: int, samples: int, seed: int = 0
         swapped = rng.random(size) < 0.5
         test[swapped] = np.roll(test[swapped], COLUMNS, axis=1)
         scores[trial] = bleu(test.sum(axis=0).reshape(2, COLUMNS))
-        again[trial] = bleu(resampled(test, samples, trial).reshape(samples, 2, COLUMNS))
+        again[trial] = bleu(resampled([test], samples, trial)[0].reshape(samples, 2, COLUMNS))
     return Drawn(people.truth, scores, again)
 
 

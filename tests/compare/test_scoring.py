@@ -205,19 +205,11 @@ def test_few_pairs_are_not_tested_and_empty_buckets_not_scored(three: list[Bucke
     assert [cell.scores["TER"].p for cell in small[0].cells] == [None, None]
 
 
-def test_small_blocks_and_several_processes_give_the_same_numbers(
+def test_few_draws_at_a_time_and_several_processes_give_the_same_numbers(
     monkeypatch: pytest.MonkeyPatch, three: list[BucketScores]
 ) -> None:
-    resampled, shapes = significance.resampled, list[int]()
-
-    def watched(counts: Any, samples: int, seed: int) -> Any:
-        shapes.append(counts.size)
-        return resampled(counts, samples, seed)
-
-    monkeypatch.setattr(scoring, "resampled", watched)
-    monkeypatch.setattr(scoring, "BLOCK", 10_000)
+    monkeypatch.setattr(significance, "CHUNK", 1_000)
     assert scored([GOOD, WORSE, LIKE_GOOD], [20, 30, None]) == three
-    assert max(shapes) <= 10_000 and len(shapes) > 5
     monkeypatch.setattr(scoring, "LINES", 100)
     test, how = translated([GOOD[:1], WORSE[:1]]), Bootstrap(BOUNDS, SAMPLES, SEED, jobs=2)
     alone = used(["BLEU"])[0]

@@ -18,7 +18,7 @@ def test_intervals_cover_the_truth_and_tests_err_as_often_as_they_say(
         seeds = [rng.normal(truth, 3, size=count) for truth in truths]
         lines = rng.normal(0, 9, size=(120, 1))
         scores = lines + rng.normal(0, 6, size=(120, 3 * count)) + np.concatenate(seeds)
-        means = resampled(scores, 200, seed=trial) / 120
+        means = resampled([scores], 200, seed=trial)[0] / 120
         a, same, better = over_seeds(np.split(means.T, 3), trial)
         low, high = interval(a)
         covered += low <= 30 <= high

@@ -20,7 +20,7 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     systems = [("a", noisy(right, 0.3)), ("b", noisy(right, 0.5, seed=2))]
     _, found = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
     scorer = scorers(right, "en", None, 200, 7)[0]
-    sums = resampled(scorer.counts(systems[1][1]), 200, seed=7)
+    (sums,) = resampled([scorer.counts(systems[1][1])], 200, seed=7)
     results: Any = found["BLEU"]
     mean, half = estimate_ci(np.array([scorer.score(row) for row in sums]))
     assert mean == pytest.approx(results[1].mean, abs=1e-4)
@@ -33,7 +33,7 @@ def test_intervals_cover_the_truth_and_tests_err_as_often_as_they_say() -> None:
     for trial in range(trials):
         common = rng.normal(30, 9, size=(120, 1))
         scores = common + rng.normal(0, 6, size=(120, 3)) + [0, 0, 2.5]  # a, as good, better
-        means = resampled(scores, 200, seed=trial) / 120
+        means = resampled([scores], 200, seed=trial)[0] / 120
         low, high = interval(means[:, 0])
         covered += low <= 30 <= high
         a, same, better = scores.mean(axis=0)
@@ -57,9 +57,10 @@ def test_the_sign_of_a_difference_does_not_matter() -> None:
 
 def test_one_seed_one_result() -> None:
     counts = np.arange(20.0).reshape(10, 2)
-    assert (resampled(counts, 50, 3) == resampled(counts, 50, 3)).all()
-    assert (resampled(counts, 50, 3) != resampled(counts, 50, 4)).any()
-    assert (resampled(counts, 50, 3)[:, 1] == resampled(counts[:, 1:], 50, 3)[:, 0]).all()
+    again, part = resampled([counts, counts[:, 1:].astype(np.float32)], 50, 3)
+    assert (resampled([counts], 50, 3)[0] == again).all()
+    assert (resampled([counts], 50, 4)[0] != again).any()
+    assert (again[:, 1:] == part).all()
 
 
 def test_holm_by_hand() -> None:
