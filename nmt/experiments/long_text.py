@@ -4,7 +4,6 @@ Every number is of the user's own lines. The lines beyond the trained length are
 those within it, and a sample of them is translated again with other search settings.
 """
 
-import random
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,14 +16,13 @@ from nmt.config import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
 from nmt.decode import parts
-from nmt.decode.torch_engine import adapted
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.experiments.models import with_search_settings
+from nmt.experiments.models import single, with_search_settings
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, SystemModel
 from nmt.experiments.testsets import single_test
-from nmt.experiments.translate import KeptTranslation, load, translate_all
+from nmt.experiments.translate import KeptTranslation, translate_all
 from nmt.modelfiles import USUAL_LENGTH
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways
@@ -41,7 +39,7 @@ def diagnose(
     Raises UserError: 2 for what is not a single model of this toolkit, or reads columns; 65 for a
     text without words and files that are not parallel; 66 for files that are not there.
     """
-    model = _model_of(system)
+    _check_single(system)
     test = single_test(source, reference or source)
     sources, references = read_text(source), read_text(reference) if reference else None
     if references is not None:
@@ -79,12 +77,12 @@ def diagnose(
             group._replace(unattended=_unattended(model, lines, sources, hypotheses, options))
             for group, lines in zip((within, beyond), groups, strict=True)
         )
-    sample = sorted(random.Random(options.seed).sample(groups[1], min(SAMPLE, len(groups[1]))))
+    sample = sampled(groups[1], sources, options.seed, SAMPLE)
     read = sum(pieces[i] for i in groups[0])
     written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in groups[0])
     usual = written / read if read else 1.0
     shortest = min(SHARE * usual, model.settings.decode.max_length_ratio)
-    remedies, decode = [], with_decode(model.settings, options.decode).decode
+    remedies, decode = [], model.settings.decode
     for name, changes in _remedies(divided_at, shortest, decode).items() if sample else ():
         outputs = [hypotheses[i] for i in sample]
         if changes:
@@ -98,14 +96,13 @@ def diagnose(
     )  # fmt: skip
 
 
-def _model_of(system: System) -> SystemModel:
-    """The one model of a system; UserError (2) where there is none, or several."""
+def _check_single(system: System) -> None:
+    """Raise UserError (2) for a system that is not one model of this toolkit."""
     if len(system.models) != 1 or len(system.models[0].paths) != 1:
         raise UserError(f"{system.label}: --diagnose is of one model; name one run or directory")
     model = system.models[0]
     if ctranslate2_engine.is_exported(model.paths[0]):
         raise UserError(f"{model.place}: --diagnose: name the model that was exported")
-    return model
 
 
 def _remedies(most: int, shortest: float, decode: Decode) -> dict[str, dict[str, object]]:
@@ -139,7 +136,5 @@ def _unattended(
     sample = sampled(lines, sources, options.seed)
     if not sample:
         return None
-    (trained,) = load(model.paths, options).models
-    trained = adapted(trained, with_decode(model.settings, options.decode).decode)
     chosen = [sources[i] for i in sample], [hypotheses[i] for i in sample]
-    return unattended(attention_statistics(trained, *chosen).sentences)
+    return unattended(attention_statistics(single(model, options), *chosen).sentences)

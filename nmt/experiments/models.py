@@ -168,7 +168,7 @@ def _scored_references(
     options: EvaluationOptions,
 ) -> list[GivenTranslation | None]:
     """None where a side is too long for the model."""
-    trained = _single(model, options)
+    trained = single(model, options)
     lines, parallel = read_test.test.sources or [], _columns(trained, columns)
     too_long = Note()
     scored = forced.score(trained, lines, read_test.test.references, parallel, too_long=too_long)
@@ -182,7 +182,7 @@ def _scored_references(
     return references
 
 
-def _single(model: SystemModel, options: EvaluationOptions) -> Trained:
+def single(model: SystemModel, options: EvaluationOptions) -> Trained:
     """A model, which is no ensemble, as its settings have it translate."""
     (trained,) = load(model.paths, options).models
     return adapted(trained, model.settings.decode)
@@ -210,7 +210,7 @@ def with_attention(
         if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
             continue
         log.info("observing the attention of %s", system.label)
-        trained = _single(system.models[0], options)
+        trained = single(system.models[0], options)
         for t, read in enumerate(read_tests):
             columns = _columns(trained, read.columns[s])
             tests[t], profile = attention.observe(

@@ -18,7 +18,7 @@ from nmt.compare.report import (
     ScoredTest,
     trained_run,
 )
-from nmt.compare.scores import DEFAULTS, of_language, refuse_moses
+from nmt.compare.scores import DEFAULTS, of_language
 from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
@@ -42,7 +42,6 @@ log = logging.getLogger(__name__)
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 OF_REFERENCE = "words of the reference (no model to count pieces)"
-UNMARKED = (None, WORDS, OF_REFERENCE)  # units without trained lengths
 BOTH = "both"  # sides, each with lengths of its own
 
 
@@ -88,8 +87,6 @@ def read(
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     language = options.target_language or _language(files, systems)
-    for table in of_tables:
-        refuse_moses(table.name, table.metrics, language)
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,
@@ -213,37 +210,29 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
     compared_systems = []
     for s, system in enumerate(systems):
         facts = system.facts
-        of_source = [test for test in tests if test.side == SOURCE]
-        limit = next(filter(None, (test.longest_trained[s] for test in of_source)), None)
-        if facts:
-            limit = limit if of_source else facts.longest
-            _warn_of_missing_marks(system.label, facts, [(t, t.longest_trained[s]) for t in tests])
+        limits = {test.side: test.longest_trained[s] for test in tests}  # all of a side agree
+        for side, longest in limits.items():
+            if facts and longest is None:
+                _warn_of_missing_marks(system.label, facts, side)
         runs = [
             trained_run(str(model.run), model.settings.seed, _metrics_of(model, model.run))
             for model in system.models
             if model.run
         ]
+        limit = limits.get(SOURCE, facts and facts.longest)
         parameters = facts and facts.parameters
         of_encodings = facts and facts.encoding_parameters
         compared_systems.append(ComparedSystem(system.label, limit, parameters, of_encodings, runs))
     return compared_systems
 
 
-def _warn_of_missing_marks(
-    label: str, model: ModelFacts, limits: Sequence[tuple[TranslatedTest, int | None]]
-) -> None:
-    """Say where the trained length of a model is not marked: in other pieces, or not known."""
-    for side in (SOURCE, REFERENCE):
-        counted = [
-            limit for test, limit in limits if test.side == side and test.unit not in UNMARKED
-        ]
-        if not counted or any(counted):
-            continue
-        if model.of(side)[1] is not None:
-            reason = "segments otherwise than lengths are counted; its trained length is not marked"
-            log.warning("%s: %s", label, reason)
-        elif side == REFERENCE:
-            log.warning("%s: its longest target in training is not known, and not marked", label)
+def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
+    """Say why the trained length of a model is not marked: in other pieces, or not known."""
+    if model.of(side)[1] is not None:
+        reason = "segments otherwise than lengths are counted; its trained length is not marked"
+        log.warning("%s: %s", label, reason)
+    elif side == REFERENCE:
+        log.warning("%s: its longest target in training is not known, and not marked", label)
 
 
 def _metrics_of(model: SystemModel, run: Path) -> list[dict[str, Any]]:

@@ -54,10 +54,12 @@ def observe(
     return scored, list(profiles(statistics, system, scored.name))
 
 
-def sampled(lines: Sequence[int], sources: Sequence[str], seed: int) -> list[int]:
-    """Up to SAMPLE of some lines, drawn by a fixed seed, in order; empty ones are left out."""
+def sampled(
+    lines: Sequence[int], sources: Sequence[str], seed: int, most: int = SAMPLE
+) -> list[int]:
+    """Up to so many of some lines, drawn by a fixed seed, in order; empty ones are left out."""
     filled = [line for line in lines if sources[line].strip()]
-    return sorted(random.Random(seed).sample(filled, min(SAMPLE, len(filled))))
+    return sorted(random.Random(seed).sample(filled, min(most, len(filled))))
 
 
 def with_unattended(
