@@ -67,9 +67,17 @@ def pooled_shares(
     known = [s for s, runs in enumerate(systems) if runs and runs[0][:, 1].sum()]
     values = [np.array([sampled_share(run, samples, seed) for run in systems[s]]) for s in known]
     shares: list[Share | None] = [None] * len(systems)
-    for s, runs, drawn in zip(known, values, over_seeds(values, seed), strict=True):
-        shares[s] = Share(float(runs[:, 0].mean()), *interval(np.clip(drawn[1:], 0, 1)))
+    for s, share in zip(known, means_over_seeds(values, seed), strict=True):
+        shares[s] = share
     return shares
+
+
+def means_over_seeds(values: Sequence[Floats], seed: int, least: int = 0) -> list[Share]:
+    """The mean of each system's runs [runs, 1 + samples], from `least` to 1, and its interval."""
+    return [
+        Share(float(runs[:, 0].mean()), *interval(np.clip(drawn[1:], least, 1)))
+        for runs, drawn in zip(values, over_seeds(values, seed), strict=True)
+    ]
 
 
 def lost_share(

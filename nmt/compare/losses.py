@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.compare.arrival import distinctive_ngrams, lost, ngrams, sampled_share
-from nmt.compare.report import LossParts, Share
+from nmt.compare.arrival import distinctive_ngrams, lost, means_over_seeds, ngrams, sampled_share
+from nmt.compare.report import LossParts
 from nmt.compare.scoring import Bootstrap, TranslatedTest
-from nmt.compare.seeds import over_seeds
-from nmt.compare.significance import Floats, interval
+from nmt.compare.significance import Floats
 
 COLUMNS = 5  # of the counts of a line
 CAUSES = ("end", "place", "content")  # differences of shares
+SHARES = ("within", "beyond", *CAUSES)
 
 
 def loss_parts(
@@ -49,10 +49,18 @@ def loss_parts(
         runs = zip(free, same, strict=True) if same and longest is not None else []
         lengths, most = test.lengths or [], longest or 0
         counts.append([loss_counts(test.references, lengths, most, *pair) for pair in runs])
-    parts: list[LossParts | None] = [None] * len(counts)
     known = [s for s, runs in enumerate(counts) if runs and all(map(divisible, runs))]
-    for s, shares in zip(known, _over_seeds([counts[s] for s in known], bootstrap), strict=True):
-        parts[s] = LossParts(pairs=int(_beyond(counts[s][0]).sum()), **shares)
+    draws = bootstrap.samples, bootstrap.seed
+    by_run = [[parts_of_run(run, *draws) for run in counts[s]] for s in known]
+    shares = {}
+    for name in SHARES:
+        values = [np.array([run[name] for run in runs]) for runs in by_run]
+        least = -1 if name in CAUSES else 0
+        shares[name] = means_over_seeds(values, bootstrap.seed, least)
+    parts: list[LossParts | None] = [None] * len(counts)
+    for n, s in enumerate(known):
+        of_system = {name: shares[name][n] for name in SHARES}
+        parts[s] = LossParts(pairs=int(_beyond(counts[s][0]).sum()), **of_system)
     return parts
 
 
@@ -88,22 +96,6 @@ def divisible(counts: Floats) -> bool:
     """Whether there are lines both within and beyond the trained length, and text to lose."""
     beyond = _beyond(counts)
     return bool(counts[~beyond, 1].sum() and counts[beyond, 4].sum())
-
-
-def _over_seeds(
-    systems: Sequence[Sequence[Floats]], bootstrap: Bootstrap
-) -> list[dict[str, Share]]:
-    """The parts of each system's loss, from the counts of its runs."""
-    draws = bootstrap.samples, bootstrap.seed
-    by_run = [[parts_of_run(counts, *draws) for counts in runs] for runs in systems]
-    shares: list[dict[str, Share]] = [{} for _ in systems]
-    for name in ("within", "beyond", *CAUSES):
-        values = [np.array([run[name] for run in runs]) for runs in by_run]
-        least = -1 if name in CAUSES else 0
-        for s, drawn in enumerate(over_seeds(values, bootstrap.seed)):
-            ends = interval(np.clip(drawn[1:], least, 1))
-            shares[s][name] = Share(float(values[s][:, 0].mean()), *ends)
-    return shares
 
 
 def _beyond(counts: Floats) -> NDArray[np.bool_]:

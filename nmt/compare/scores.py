@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics.base import Metric
+from sacrebleu.metrics.base import Metric, Score
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -45,16 +45,12 @@ class Scorer:
     def counts(self, hypotheses: Sequence[str]) -> Counts:
         """Count matches line by line: [lines, columns], to be summed over any subset."""
         lines = list(hypotheses) if self.prepare is None else list(map(self.prepare, hypotheses))
-        if isinstance(self.metric, ExactMatch):
-            return self.metric.counts(lines)
         # sacreBLEU offers this without the final sum only under a private name; its own
         # significance tests use the same two functions.
         return np.asarray(self.metric._extract_corpus_statistics(lines, None), dtype=np.float64)
 
     def score(self, summed: NDArray[np.float64]) -> float:
         """The corpus score of a set of lines, from the sum of their counts: [columns]."""
-        if isinstance(self.metric, ExactMatch):
-            return self.metric.score(summed)
         return float(self.metric._compute_score_from_stats(summed.tolist()).score)
 
 
@@ -62,7 +58,8 @@ class ExactMatch:
     """The share of lines that equal their reference, in percent (Lake and Baroni 2018).
 
     White space is normalised first: none at the ends, and one space for each run of it inside.
-    Case counts. Raises ValueError if there are not as many lines as references.
+    Case counts. Its two functions bear the names of sacreBLEU's, which `Scorer` calls. They raise
+    ValueError if there are not as many lines as references.
     """
 
     signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}"
@@ -70,14 +67,14 @@ class ExactMatch:
     def __init__(self, references: Sequence[str]) -> None:
         self.references = [" ".join(line.split()) for line in references]
 
-    def counts(self, hypotheses: Sequence[str]) -> Counts:
+    def _extract_corpus_statistics(self, hypotheses: Sequence[str], _: None) -> list[list[int]]:
         """Equal or not, and one line: [lines, 2]."""
         pairs = zip(hypotheses, self.references, strict=True)
-        return np.array([(" ".join(h.split()) == r, 1) for h, r in pairs], dtype=np.float64)
+        return [[" ".join(line.split()) == reference, 1] for line, reference in pairs]
 
-    def score(self, summed: NDArray[np.float64]) -> float:
+    def _compute_score_from_stats(self, summed: list[float]) -> Score:
         """Percent of the lines whose counts were summed: [2]."""
-        return float(100 * summed[0] / summed[1])
+        return Score(EXACT, 100 * summed[0] / summed[1])
 
 
 def scorers(

@@ -114,7 +114,7 @@ def test_without_references_it_goes_by_attention(
     def statistics(model: object, sources: list[str], outputs: list[str]) -> AttentionStatistics:
         pieces = [source.split() for source in sources]
         coverage = [[float(i < KNOWN) for i in range(len(p))] for p in pieces]
-        sentences = [SentenceCoverage(p, 1, c) for p, c in zip(pieces, coverage, strict=True)]
+        sentences = [SentenceCoverage(p, c) for p, c in zip(pieces, coverage, strict=True)]
         return AttentionStatistics(sentences, {})
 
     monkeypatch.setattr(long_text, "attention_statistics", statistics)

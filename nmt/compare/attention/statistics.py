@@ -45,23 +45,15 @@ class SentenceCoverage:
     """How much cross-attention each source piece got from a translation."""
 
     pieces: list[str]  # of the source, without <eos>
-    outputs: int  # pieces of the translation, without <eos>
     coverage: list[float]  # by source piece: summed over the outputs, mean over heads and layers
 
 
-@dataclass(frozen=True)
-class DistanceSums:
+class DistanceSums(NamedTuple):
     """How far heads attend, summed over all sentences of a bucket, at one site."""
 
     weight: Array  # [layer, head] attention from pieces to pieces
     moved: Array  # [layer, head] the same times |key - query|
     histogram: Array  # [layer, head, 2 REACH + 1] the same by key - query, from -REACH to REACH
-
-    def __add__(self, other: "DistanceSums") -> "DistanceSums":
-        """The sums over the sentences of both."""
-        return DistanceSums(
-            self.weight + other.weight, self.moved + other.moved, self.histogram + other.histogram
-        )
 
 
 class AttentionStatistics(NamedTuple):
@@ -101,27 +93,24 @@ def attention_statistics(
         batch = [filled[i] for i in group]
         sums = attention_sums(trained, [pairs[place] for place in batch])
         for place, row in zip(batch, sums.coverage.tolist(), strict=True):
-            row += coverage[
-                place
-            ]  # pieces that were cut off got nothing, nor did <eos> and padding
-            coverage[place] = row[: len(pieces[place])]
+            # pieces that were cut off got nothing, nor did <eos> and padding
+            coverage[place] = (row + coverage[place])[: len(pieces[place])]
         for name, members in inside.items():
             if rows := [i for i, place in enumerate(batch) if place in members]:
                 _accumulate(distances[name], sums, rows)
-    outputs = [len(pair.target) - 1 for pair in pairs]
-    sentences = map(SentenceCoverage, pieces, outputs, coverage)
-    return AttentionStatistics(list(sentences), distances)
+    return AttentionStatistics(list(map(SentenceCoverage, pieces, coverage)), distances)
 
 
 def _accumulate(distances: dict[str, DistanceSums], sums: BatchSums, rows: list[int]) -> None:
     """Add the distances of some sentences of a batch to a bucket's."""
     for site, layers in sums.distances.items():
-        weight, moved, histogram = (
+        sums_of_rows = (
             np.stack([t[rows].double().sum(0).cpu().numpy() for t in parts])
             for parts in zip(*layers, strict=True)
         )
-        new = DistanceSums(weight, moved, histogram)
-        distances[site] = distances[site] + new if site in distances else new
+        new = DistanceSums(*sums_of_rows)
+        known = distances.get(site)
+        distances[site] = new if known is None else DistanceSums(*map(np.add, known, new))
 
 
 def unattended(sentences: Iterable[SentenceCoverage]) -> float | None:
@@ -138,12 +127,12 @@ def profiles(statistics: AttentionStatistics, system: int, test: str) -> Iterato
 
     Distances that no pair of the bucket has are left out at both ends.
     """
-    sums_of = {
-        (bucket, site): sums
+    sums_of = (
+        (bucket, site, sums)
         for bucket, sites in statistics.distances.items()
         for site, sums in sites.items()
-    }
-    for (bucket, site), sums in sums_of.items():
+    )
+    for bucket, site, sums in sums_of:
         present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
         for layer, head in np.argwhere(sums.weight > 0).tolist():
             low, high = int(present[0]), int(present[-1])
