@@ -9,6 +9,7 @@ import pytest
 
 from nmt.compare import examples
 from nmt.compare.attention.observe import SAMPLE, sampled, with_coverage, with_unattended
+from nmt.compare.attention.statistics import SentenceCoverage
 from nmt.compare.diagnosis import diagnose
 from nmt.compare.published import with_published
 from nmt.compare.report import PaperTable, ScoredTest, trained_run
@@ -155,8 +156,9 @@ def test_what_was_seen_is_put_in_its_place(two: ScoredTest) -> None:
     shares = [[c.signs and c.signs.unattended for c in row.cells] for row in found.rows]
     assert shares == [[None, None], [None, 0.25], [None, None], [None, None], [None, None]]
     some = replace(two, examples=two.examples[:2])
-    once = with_coverage(some, 0, [["a", "b"], ["c"]], [[0.5, 1.5], [1.0]])
-    twice = with_coverage(once, 1, [["a", "b"], ["other"]], [[1.0, 2.0], [3.0]])
+    seen = [SentenceCoverage(["a", "b"], [0.5, 1.5]), SentenceCoverage(["c"], [1.0])]
+    others = [SentenceCoverage(["a", "b"], [1.0, 2.0]), SentenceCoverage(["other"], [3.0])]
+    twice = with_coverage(with_coverage(some, 0, seen), 1, others)
     assert [example.pieces for example in twice.examples] == [["a", "b"], ["c"]]
     coverage = [[h.coverage for h in example.hypotheses] for example in twice.examples]
     assert coverage == [[[0.5, 1.5], [1.0, 2.0]], [[1.0], None]]  # other pieces are not comparable

@@ -4,7 +4,12 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from nmt.compare.attention.statistics import attention_statistics, profiles, unattended
+from nmt.compare.attention.statistics import (
+    SentenceCoverage,
+    attention_statistics,
+    profiles,
+    unattended,
+)
 from nmt.compare.report import AttentionProfile, ScoredTest
 from nmt.compare.scoring import TranslatedTest, lines_of
 from nmt.modeldir import Trained
@@ -47,10 +52,8 @@ def observe(
         for name, sample in by_bucket.items()
     }
     scored = with_unattended(scored, system, shares)
-    examples_seen = [statistics.sentences[place[line]] for line in examples]
-    scored = with_coverage(
-        scored, system, [s.pieces for s in examples_seen], [s.coverage for s in examples_seen]
-    )
+    seen = [statistics.sentences[place[line]] for line in examples]
+    scored = with_coverage(scored, system, seen)
     return scored, list(profiles(statistics, system, scored.name))
 
 
@@ -78,10 +81,7 @@ def with_unattended(
 
 
 def with_coverage(
-    scored: ScoredTest,
-    system: int,
-    pieces: Sequence[list[str]],
-    coverage: Sequence[list[float]],
+    scored: ScoredTest, system: int, sentences: Sequence[SentenceCoverage]
 ) -> ScoredTest:
     """The test with the coverage of one system's translations, in the order of the examples.
 
@@ -89,10 +89,10 @@ def with_coverage(
     that cuts a source otherwise has no coverage there.
     """
     examples = []
-    for example, cut, values in zip(scored.examples, pieces, coverage, strict=True):
-        if example.pieces is None or example.pieces == cut:
+    for example, seen in zip(scored.examples, sentences, strict=True):
+        if example.pieces is None or example.pieces == seen.pieces:
             hypotheses = list(example.hypotheses)
-            hypotheses[system] = replace(hypotheses[system], coverage=values)
-            example = replace(example, pieces=cut, hypotheses=hypotheses)
+            hypotheses[system] = replace(hypotheses[system], coverage=seen.coverage)
+            example = replace(example, pieces=seen.pieces, hypotheses=hypotheses)
         examples.append(example)
     return replace(scored, examples=examples)

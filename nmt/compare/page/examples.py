@@ -11,7 +11,7 @@ from markupsafe import Markup
 from nmt.compare.page.text import shown
 from nmt.compare.report import AMONG_WORST, MOST_DIFFERENT, UNATTENDED, ExamplePair, Report
 
-WHYS = (MOST_DIFFERENT, AMONG_WORST)  # in this order; others behind them
+WHYS = (MOST_DIFFERENT, AMONG_WORST)  # in this order
 LEVELS = (UNATTENDED / 2, UNATTENDED, 0.5, 1.0)  # attention from which a piece is darker
 CARET = "\u2038"  # words of the reference are missing here
 
@@ -19,7 +19,7 @@ CARET = "\u2038"  # words of the reference are missing here
 def chosen(report: Report) -> list[tuple[str, ExamplePair]]:
     """All examples behind the names of their tests, the most different first."""
     pairs = [(test.name, example) for test in report.tests for example in test.examples]
-    return sorted(pairs, key=lambda p: WHYS.index(p[1].why) if p[1].why in WHYS else len(WHYS))
+    return sorted(pairs, key=lambda pair: WHYS.index(pair[1].why))
 
 
 def differing(text: str, reference: str) -> Markup:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import isfinite
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from nmt.compare.notation import OF_PARTS, SIGNS, of_part, reference_sign, sign
@@ -11,10 +12,11 @@ from nmt.compare.page.svg import Chart
 from nmt.compare.report import (
     UNATTENDED,
     BucketScores,
-    PartShares,
     PlaceScores,
     Report,
+    Score,
     ScoredTest,
+    Share,
     SystemScores,
 )
 
@@ -51,11 +53,11 @@ def score_charts(report: Report, test: ScoredTest) -> list[Chart]:
     for metric in test.metrics:
         name = f"{metric.name} {by} with 95 % intervals, {test.name}"
         caption = f"{metric.name}, {'higher' if metric.higher_is_better else 'lower'} is better"
-        charts.append(_chart(report, bands, name, caption, partial(_score_point, metric.name)))
+        charts.append(_chart(report, bands, name, caption, partial(_score, metric.name)))
     name, caption = f"Length ratio {by}, {test.name}", "Length ratio, hypotheses over references"
-    charts.append(_chart(report, bands, name, caption, lambda cell: _point(cell.ratio), level=1.0))
+    charts.append(_chart(report, bands, name, caption, attrgetter("ratio"), level=1.0))
     name, caption = f"Perplexity {by}, {test.name}", "Perplexity of the references, lower is better"
-    charts.append(_chart(report, bands, name, caption, lambda cell: _point(cell.perplexity)))
+    charts.append(_chart(report, bands, name, caption, attrgetter("perplexity")))
     return list(filter(None, charts))
 
 
@@ -64,12 +66,12 @@ def _chart(
     bands: Bands,
     name: str,
     caption: str,
-    point: Callable[[Any], Point | None],
+    value: Callable[[Any], Score | Share | float | None],
     **drawing: Any,
 ) -> Chart | None:
-    """A chart of the points of all cells; None where none has one."""
+    """A chart of the values of all cells; None where none has one that can be drawn."""
     series = [
-        Series(s, system.label, [point(row.cells[s]) for row in bands.rows])
+        Series(s, system.label, [_point(value(row.cells[s])) for row in bands.rows])
         for s, system in enumerate(report.systems)
     ]
     if not any(point for line in series for point in line.points):
@@ -77,21 +79,14 @@ def _chart(
     return by_length(name, bands, series, **drawing)._replace(caption=caption)
 
 
-def _score_point(metric: str, cell: SystemScores) -> Point | None:
-    score = cell.scores.get(metric)
-    return None if score is None else Point(score.mean, score.low, score.high)
+def _score(metric: str, cell: SystemScores) -> Score | None:
+    return cell.scores.get(metric)
 
 
-def _sign_point(name: str, cell: SystemScores) -> Point | None:
-    return _point(sign(cell, name))
-
-
-def _arrived_point(cell: PartShares) -> Point | None:
-    share = cell.arrived
-    return None if share is None else Point(share.mean, share.low, share.high)
-
-
-def _point(value: float | None) -> Point | None:
+def _point(value: Score | Share | float | None) -> Point | None:
+    """A value with its interval, if it has one; None for what cannot be drawn."""
+    if isinstance(value, Score | Share):
+        return Point(value.mean, value.low, value.high)
     return None if value is None or not isfinite(value) else Point(value)
 
 
@@ -109,7 +104,7 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
             caption += "; grey bars: references" if any(drawing["reference"]) else ""
         chart = _chart(
             *(report, bands, f"{title} by {test.side} length, {test.name}", caption),
-            partial(_sign_point, name),
+            partial(sign, name=name),
             **drawing,
         )
         if chart:
@@ -121,7 +116,7 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
         if name == "arrived":
             caption = f"{title}, by place and number of parts"
             named = f"{title}, {test.name}"
-            chart = _chart(report, bands, named, caption, _arrived_point, percent=True)
+            chart = _chart(report, bands, named, caption, attrgetter("arrived"), percent=True)
         values = [[of_part(row.cells[s], name) for row in test.places] for s in systems]
         signs.append(Sign(title, chart, test.places, values))
     return signs
