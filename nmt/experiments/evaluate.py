@@ -9,10 +9,12 @@ from datetime import date
 from nmt.compare import buckets, published, scores
 from nmt.compare.diagnosis import diagnose
 from nmt.compare.likelihood import with_perplexities
+from nmt.compare.losses import loss_parts
 from nmt.compare.report import PaperTable, Report, ScoredTest
 from nmt.compare.scoring import Bootstrap, TranslatedTest, scorers_of
 from nmt.decode.forced import GivenTranslation
 from nmt.errors import UserError
+from nmt.exchange import ctranslate2_engine
 from nmt.experiments import models, reading, testsets
 from nmt.experiments.options import DEFAULTS, LEAST_SAMPLES, TOKENIZERS, EvaluationOptions
 from nmt.experiments.systems import System
@@ -59,7 +61,10 @@ def evaluate(
             if is_first:
                 references = models.scored_references(read, systems, options)
             scored_test = with_perplexities(scored_test, test.lengths or [], references)
-        scored.append(models.with_losses(scored_test, read, systems, bootstrap, options))
+        if options.lost:
+            forced = models.with_forced_lengths(read, systems, options)
+            scored_test = replace(scored_test, losses=loss_parts(test, forced, bootstrap))
+        scored.append(scored_test)
     report = Report(
         systems=reading.compared(systems, [read.test for read in read_tests]),
         tests=scored,
@@ -81,7 +86,7 @@ def evaluate(
 def check(
     systems: Sequence[System], tests: Sequence[ParallelFiles], options: EvaluationOptions
 ) -> None:
-    """Raise UserError for what does not fit together; reads nothing."""
+    """Raise UserError for what does not fit together; reads no text and no model."""
     if not systems:
         raise UserError("no system: give models or files")
     buckets.check_bounds(options.bounds, "bounds=")
@@ -109,8 +114,14 @@ def check(
         raise UserError("--lost: none of the systems is a model; leave it out")
     if options.lost and options.decode.get("length") == "forced":
         raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
-    if options.perplexity and (ensemble := next((m for m in models if len(m.paths) > 1), None)):
-        raise UserError(f"{ensemble.place}: --perplexity: of single models only; leave it out")
+    for model in models if options.perplexity else ():
+        if len(model.paths) > 1:
+            raise UserError(f"{model.place}: --perplexity: of single models only; leave it out")
+        if ctranslate2_engine.is_exported(model.paths[0]):
+            raise UserError(
+                f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model that "
+                "was exported, or leave it out"
+            )
     if options.by_sentence and not (models or options.lengths):
         raise UserError("--by-sentence: no model reads the text; give one, or --lengths MODEL")
     if len(tests) > 1 and (file := next((s.file for s in systems if s.file), None)):

@@ -6,9 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.compare import attention
-from nmt.compare.losses import loss_parts
-from nmt.compare.report import AttentionProfile, Report, ScoredTest
-from nmt.compare.scoring import Bootstrap, TranslatedTest
+from nmt.compare.report import AttentionProfile, Report
+from nmt.compare.scoring import TranslatedTest
 from nmt.config import with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
@@ -17,7 +16,6 @@ from nmt.decode.forced import GivenTranslation
 from nmt.decode.notes import Note
 from nmt.decode.sources import LENGTH
 from nmt.decode.torch_engine import adapted
-from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.facts import facts_of
 from nmt.experiments.options import EvaluationOptions
@@ -40,13 +38,6 @@ def translated(
     tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
 ) -> list[ReadTest]:
     """The tests with all translations; raises what `translate_all` does."""
-    for system in systems if options.perplexity else ():
-        for model in system.models:
-            if ctranslate2_engine.is_exported(model.paths[0]):
-                raise UserError(
-                    f"{model.place}: --perplexity: CTranslate2 scores otherwise; name the model "
-                    "that was exported, or leave it out"
-                )
     complete = []
     for read, by_system in zip(tests, _translations(tests, systems, options), strict=True):
         both = zip(read.test.hypotheses, by_system, strict=True)
@@ -83,20 +74,6 @@ def _forced_lengths(system: System, model: SystemModel, test: ReadTest, s: int) 
         return ()
     assert system.facts is not None, "a model has facts"
     return [len(pieces_of(system.facts.target_segmenter, line)) for line in test.test.references]
-
-
-def with_losses(
-    scored: ScoredTest,
-    read_test: ReadTest,
-    systems: Sequence[System],
-    bootstrap: Bootstrap,
-    options: EvaluationOptions,
-) -> ScoredTest:
-    """The scored test with why its systems lose what they lose beyond their trained lengths."""
-    if not options.lost:
-        return scored
-    forced_lines = with_forced_lengths(read_test, systems, options)
-    return replace(scored, losses=loss_parts(read_test.test, forced_lines, bootstrap))
 
 
 def with_forced_lengths(

@@ -1,19 +1,15 @@
 """The files of a comparison: their places checked before the work, written whole after it."""
 
 import json
-import platform
-from collections.abc import Callable, Iterable, Mapping
-from importlib.metadata import version
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, figure
-from nmt.data.corpus import file_of
+from nmt import figure
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
+from nmt.storage import atomic
 
 Writer = Callable[[Path], object]  # writes a file at a path
-PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 
 
 def check_writable(
@@ -77,16 +73,3 @@ def text_writer(render: Callable[[], str]) -> Writer:
 def as_json(plain: dict[str, Any]) -> str:
     """The text of a JSON file."""
     return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
-
-
-def provenance(files: Mapping[str, Path | None]) -> dict[str, Any]:
-    """Versions of all that computes scores, and place and SHA-256 of the files that were read."""
-    return {
-        "versions": {"nmt": __version__, "python": platform.python_version()}
-        | {name: version(name) for name in PACKAGES},
-        "files": {
-            name: {"path": str(path), "sha256": manifest.sha256_of(file_of(path))}
-            for name, path in files.items()
-            if path
-        },
-    }

@@ -1,12 +1,14 @@
 """The texts of an evaluation in memory, and what its report says of systems and tests."""
 
 import logging
+import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modelfiles
+from nmt import __version__, modelfiles
 from nmt.compare.attention import SAMPLE
 from nmt.compare.report import (
     REFERENCE,
@@ -29,12 +31,12 @@ from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
 from nmt.exchange.settings import UNNAMED
-from nmt.experiments import outputs
 from nmt.experiments.columns import columns_of_test
 from nmt.experiments.facts import facts_at, search_notes, training_notes
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import ModelFacts, System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
+from nmt.storage import manifest
 from nmt.training.metrics import METRICS, read_metrics
 
 log = logging.getLogger(__name__)
@@ -42,6 +44,7 @@ log = logging.getLogger(__name__)
 PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 OF_REFERENCE = "words of the reference (no model to count pieces)"
+PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 BOTH = "both"  # sides, each with lengths of its own
 
 
@@ -247,10 +250,14 @@ def _metrics_of(model: SystemModel, run: Path) -> list[dict[str, Any]]:
 
 
 def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
-    """Versions, files, and the places and settings of systems."""
-    files: dict[str, Path | None] = {}
-    for test in tests:
-        files |= {f"{test.name} source": test.source, f"{test.name} reference": test.reference}
+    """Versions of all that computes scores, the files that were read, and systems."""
+    versions = {"nmt": __version__, "python": platform.python_version()}
+    files = {
+        f"{test.name} {side}": path
+        for test in tests
+        for side, path in ((SOURCE, test.source), (REFERENCE, test.reference))
+        if path
+    }
     described = {
         system.label: {
             "places": system.places,
@@ -258,8 +265,15 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
         }
         for system in systems
     }
-    read_apart = {"by_sentence": [test.name for test in tests if test.by_sentence]}
-    return {**outputs.provenance(files), **read_apart, "systems": described}
+    return {
+        "versions": versions | {name: version(name) for name in PACKAGES},
+        "files": {
+            name: {"path": str(path), "sha256": manifest.sha256_of(file_of(path))}
+            for name, path in files.items()
+        },
+        "by_sentence": [test.name for test in tests if test.by_sentence],
+        "systems": described,
+    }
 
 
 def notes(

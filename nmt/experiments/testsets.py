@@ -126,20 +126,14 @@ def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 
 
-def joined_pairs(test: ParallelFiles, languages: Sequence[str], directory: Path) -> ParallelFiles:
+def joined_pairs(test: ParallelFiles, languages: tuple[str, str], directory: Path) -> ParallelFiles:
     """Make a test set whose lines are two consecutive ones of another."""
     sources, references = test.read()
     assert test.source is not None and sources is not None, "there is something to join"
-    source_language, target_language = languages
-    paths = joined.write(
-        directory,
-        f"{test.name}-joined",
-        source_language,
-        target_language,
-        joined.join(sources, references),
-        joined.described([test.source, test.reference], 2),
-    )
-    return ParallelFiles(f"{test.name}-joined", f"consecutive pairs of {test.name}, joined", *paths)
+    name, lines = f"{test.name}-joined", joined.join(sources, references)
+    record = joined.described([test.source, test.reference], 2)
+    paths = joined.write(directory, name, *languages, lines, record)
+    return ParallelFiles(name, f"consecutive pairs of {test.name}, joined", *paths)
 
 
 def table_tests(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:

@@ -26,7 +26,7 @@ from nmt.errors import UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments import models, reading, systems, testsets
 from nmt.experiments import translate as translations
-from nmt.experiments.evaluate import evaluate
+from nmt.experiments.evaluate import check, evaluate
 from nmt.experiments.facts import facts_at, facts_of
 from nmt.experiments.options import EvaluationOptions
 from nmt.experiments.systems import System, systems_of
@@ -381,6 +381,8 @@ def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch)
     assert models._why_not_divided(short, test, 0) == reason
     monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
     assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
+    with pytest.raises(UserError, match="--perplexity: CTranslate2 scores otherwise"):
+        check([system], [files], EvaluationOptions(perplexity=True))
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:
