@@ -8,14 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.compare.arrival import arrived, distinctive_ngrams, ngrams, pooled_shares
-from nmt.compare.report import (
-    FEW,
-    BucketScores,
-    PartShares,
-    PlaceScores,
-    ScoredTest,
-    UnderTranslation,
-)
+from nmt.compare.report import FEW, PartShares, PlaceScores, ScoredTest, UnderTranslation
 from nmt.compare.scoring import (
     Bootstrap,
     JoinedParts,
@@ -165,24 +158,18 @@ def with_signs(scored: ScoredTest, test: TranslatedTest, bootstrap: Bootstrap) -
     if test.parts is not None:
         dropping = partial(dropped_halves, parts=test.parts)
         dropped = by_run(dropping, test.hypotheses, bootstrap.jobs)
-    rows = [_with_signs(row, test, dropped) for row in scored.rows]
+    rows = []
+    for row in scored.rows:
+        lines = lines_of(row, test.lengths or [0] * len(test.references))
+        references = repetition([test.references[i] for i in lines])
+        cells = []
+        for cell, runs, halves in zip(row.cells, test.hypotheses, dropped, strict=True):
+            signs = UnderTranslation(
+                repeated=mean_of_known(repetition([run[i] for i in lines]) for run in runs),
+                repeated_reference=references,
+                unattended=None,
+                dropped_half=mean_of_known(mean_of_known(run[i] for i in lines) for run in halves),
+            )
+            cells.append(replace(cell, signs=signs if row.pairs else None))
+        rows.append(replace(row, cells=cells))
     return replace(scored, rows=rows, places=by_place(test, bootstrap))
-
-
-def _with_signs(
-    row: BucketScores, test: TranslatedTest, dropped: list[list[list[bool | None]]]
-) -> BucketScores:
-    lines = lines_of(row, test.lengths or [0] * len(test.references))
-    if not len(lines):
-        return row
-    references = repetition([test.references[i] for i in lines])
-    cells = []
-    for cell, runs, halves in zip(row.cells, test.hypotheses, dropped, strict=True):
-        signs = UnderTranslation(
-            repeated=mean_of_known(repetition([run[i] for i in lines]) for run in runs),
-            repeated_reference=references,
-            unattended=None,
-            dropped_half=mean_of_known(mean_of_known(run[i] for i in lines) for run in halves),
-        )
-        cells.append(replace(cell, signs=signs))
-    return replace(row, cells=cells)

@@ -62,11 +62,8 @@ def make_table(
     The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = table.runs
-    tests = testsets.table_tests([run.experiment for run in runs], table.report.table.test)
-    if table.report.by_sentence:
-        tests = {name: test._replace(by_sentence=True) for name, test in tests.items()}
-        for test in tests.values():
-            test.read()  # says what is wrong before anything is trained
+    experiments, kind = [run.experiment for run in runs], table.report.table.test
+    tests = testsets.table_tests(experiments, kind, table.report.by_sentence)
     corpora = prepare_corpora(runs)
     failed = train_all(runs, corpora, table.at_once, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]

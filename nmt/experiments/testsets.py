@@ -136,11 +136,13 @@ def joined_pairs(test: ParallelFiles, languages: tuple[str, str], directory: Pat
     return ParallelFiles(name, f"consecutive pairs of {test.name}, joined", *paths)
 
 
-def table_tests(experiments: Sequence[Experiment], kind: str) -> dict[str, ParallelFiles]:
+def table_tests(
+    experiments: Sequence[Experiment], kind: str, by_sentence: bool
+) -> dict[str, ParallelFiles]:
     """The test set of a kind of the scale for each corpus, by the name of the corpus.
 
-    Raises UserError: 66 for a missing file, 65 for one that cannot be read or sides of unequal
-    lines.
+    Raises UserError: 66 for a missing file, or no record of joined lines where these are read by
+    sentence; 65 for a file that cannot be read or sides of unequal lines.
     """
     by_corpus: dict[str, ParallelFiles] = {}
     for experiment in experiments:
@@ -150,9 +152,10 @@ def table_tests(experiments: Sequence[Experiment], kind: str) -> dict[str, Paral
         tests = experiment.scale.tests
         name: str = getattr(tests, kind)
         if tests.root is not None:
-            by_corpus[dataset] = _test_on_disk(Path(tests.root), name, tests, experiment.settings)
+            test = _test_on_disk(Path(tests.root), name, tests, experiment.settings)
         else:
-            by_corpus[dataset] = _derived_test(experiment, name, kind)
+            test = _derived_test(experiment, name, kind)
+        by_corpus[dataset] = test._replace(by_sentence=by_sentence)
         by_corpus[dataset].read()  # says what is wrong before anything is trained
     return by_corpus
 
