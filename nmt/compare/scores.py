@@ -8,7 +8,6 @@ is done once for each system.
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,11 +39,11 @@ class Scorer:
     higher_is_better: bool
     metric: "Metric | ExactMatch"
     signature: str
-    prepare: Callable[[str], str] | None = None  # what is done to a line before the metric
+    prepare: Callable[[str], str] = str  # what is done to a line before the metric
 
     def counts(self, hypotheses: Sequence[str]) -> Counts:
         """Count matches line by line: [lines, columns], to be summed over any subset."""
-        lines = list(hypotheses) if self.prepare is None else list(map(self.prepare, hypotheses))
+        lines = list(map(self.prepare, hypotheses))
         # sacreBLEU offers this without the final sum only under a private name; its own
         # significance tests use the same two functions.
         return np.asarray(self.metric._extract_corpus_statistics(lines, None), dtype=np.float64)
@@ -89,16 +88,17 @@ def scorers(
     """
     unspaced = language in WHOLE_FOR_MOSES
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
-    moses = None if unspaced else _moses(language)
 
     def make(
-        name: str, title: str, build: Callable[..., Metric], better: bool = True, **more: Any
+        name: str,
+        title: str,
+        build: Callable[..., Metric],
+        better: bool = True,
+        prepare: Callable[[str], str] = str,
     ) -> Scorer:
-        prepare = more.get("prepare")
-        texts = list(references) if prepare is None else list(map(prepare, references))
-        metric = build(references=[texts])
+        metric = build(references=[list(map(prepare, references))])
         metric.n_bootstrap, metric.seed = samples, seed
-        return Scorer(name, title, better, metric, str(metric.get_signature()), **more)
+        return Scorer(name, title, better, metric, str(metric.get_signature()), prepare)
 
     try:
         available = [
@@ -118,8 +118,8 @@ def scorers(
     available.append(
         Scorer("exact", title, True, exact, f"{exact.signature}|bs:{samples}|seed:{seed}")
     )
-    if moses is not None:
-        title = f"cased, on text tokenised by Moses ({language})"
+    if not unspaced:
+        moses, title = _moses(language), f"cased, on text tokenised by Moses ({language})"
         available.insert(1, make("BLEU-moses", title, _bleu("none"), prepare=moses))
         title = f"lower is better; case ignored, on text tokenised by Moses ({language})"
         available.append(make("TER-moses", title, TER, better=False, prepare=moses))
