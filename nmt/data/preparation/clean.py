@@ -3,30 +3,42 @@
 The words go to files between the passes, so that the slow tokenizer runs once.
 """
 
+import json
 from collections import Counter
 from collections.abc import Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from nmt.data.corpus import RawLine, decoded, raw_lines
+from nmt import config
+from nmt.data.corpus import decoded, raw_lines
 from nmt.data.preparation.scan import Chunk
 from nmt.data.protection import Protection
 from nmt.data.report import HELD, INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
-from nmt.data.store import LINES, SIDES
+from nmt.data.store import SIDES
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 
-RAW = "raw"  # the source text, before it is tokenised: columns go by its words
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class CleanedChunk(NamedTuple):
-    """A cleaned chunk, whose words are in files. Sequences are in the order of SIDES."""
+class CleanedText(NamedTuple):
+    """The pairs of a chunk, as the second pass reads them."""
 
-    path: Path  # directory with files source, target, lines and the columns, see `read_words`
+    words: list[list[str]]  # [side, pair] separated by single spaces
+    lines: list[int]  # [pair] their numbers
+    raw: list[str]  # [pair] sources before they are tokenised: columns go by their words
+    columns: list[list[str]]  # [pair, column]
+
+    @classmethod
+    def read(cls, path: Path) -> "CleanedText":
+        """Read what `Cleaning.clean` wrote."""
+        return cls(*json.loads(path.read_bytes()))
+
+
+class CleanedChunk(NamedTuple):
+    """A cleaned chunk, whose words are in a file. Sequences are in the order of SIDES."""
+
+    path: Path  # of its CleanedText
     pairs: int
     tally: Tally  # pairs dropped here
     changes: Sequence[Counter[str]]
@@ -35,96 +47,58 @@ class CleanedChunk(NamedTuple):
 
 
 class Cleaning(NamedTuple):
-    """Settings of the first pass: how chunks of parallel files are cleaned. Sides as in SIDES."""
+    """The first pass over the text of a split."""
 
-    names: tuple[str, str]  # what to call the files in messages
-    columns: tuple[str, ...]  # their names
-    tokenizers: tuple[tuple[Any, ...], ...]  # arguments of Tokenizer
-    drop_invalid: bool
-    max_bytes: int
+    data: config.Data
+    tokenizers: Sequence[Tokenizer]  # of source and target
     count_words: bool
     directory: Path  # of the cleaned chunks
-    prefix: str  # of their names
-    corpus: str  # name of one of several, or ""
-    tag: str  # put before each source
-    before: int  # numbers of lines before the first of these files
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
         """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
-        directory = self.directory / f"{self.prefix}-{chunk.number:06d}"
-        directory.mkdir()
-        tally, kept = no_tally(), list[int]()
+        text, tally = chunk.text, no_tally()
         changes: list[Counter[str]] = [Counter(), Counter()]
-        texts: list[list[str]] = [[], []]
-        names = [*map(column_file, self.columns), RAW] if self.columns else []
-        columns: dict[str, list[bytes]] = {name: [] for name in names}
-        protection = Protection(_tokenizer(*self.tokenizers[0]))
+        pairs, numbers, columns = list[tuple[str, str]](), list[int](), list[list[str]]()
+        protection = Protection(self.tokenizers[0])
         files = [raw_lines(lines, first=chunk.numbers[0] == 1) for lines in chunk.lines]
         for number, source, target, *integers in zip(chunk.numbers, *files, strict=True):
             if number in chunk.held:
                 tally[NOT_SEGMENTED, HELD, 0] += 1
                 continue
-            pair = (source, target)
-            for line, noted in zip(pair, changes, strict=True):
-                _note(line, noted)
-            if max(len(line.raw) for line in pair) > self.max_bytes:
+            for line, noted in zip((source, target), changes, strict=True):
+                if line.crlf:
+                    noted["crlf_lines"] += 1
+                if line.bom:
+                    noted["byte_order_mark_lines"] += 1
+            if max(len(source.raw), len(target.raw)) > self.data.max_line_bytes:
                 tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
                 continue
             try:
-                text = [
-                    decoded(line.raw, f"{name}:{number}", DROP_HINT)
-                    for line, name in zip(pair, self.names, strict=True)
-                ]
+                pair = (
+                    decoded(source.raw, f"{text.source.path}:{number}", DROP_HINT),
+                    decoded(target.raw, f"{text.target.path}:{number}", DROP_HINT),
+                )
             except UserError:
-                if not self.drop_invalid:
+                if self.data.invalid_utf8 == "fail":
                     raise
                 tally[NOT_SEGMENTED, INVALID, 0] += 1
                 continue
-            kept.append(self.before + number)
-            text = list(protection.pair(*text))
-            source = source._replace(raw=text[0].encode())
-            for name, line in zip(columns, (*integers, source), strict=bool(columns)):
-                columns[name].append(line.raw)
-            for lines, line_of_side in zip(texts, text, strict=True):
-                lines.append(line_of_side)
-        tokenised = [
-            _tokenizer(*arguments).lines(lines, noted)
-            for arguments, lines, noted in zip(self.tokenizers, texts, changes, strict=True)
-        ]
-        words = _count_words(tokenised) if self.count_words else [Counter(), Counter()]
-        if self.tag:
-            tokenised[0] = [f"{self.tag} {line}" if line else line for line in tokenised[0]]
-        for name, lines in zip(SIDES, tokenised, strict=True):
-            (directory / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
-        for name, raw in columns.items():
-            (directory / name).write_bytes(b"".join(line + b"\n" for line in raw))
-        (directory / "lines").write_bytes(np.array(kept, LINES).tobytes())
-        return CleanedChunk(directory, len(kept), tally, changes, words, self.corpus)
-
-
-def column_file(name: str) -> str:
-    """Return the name of the file that has the lines of a column in a cleaned chunk."""
-    return f"column.{name}"
-
-
-def read_words(chunk: Path, name: str) -> list[str]:
-    """Read the words of one side of a cleaned chunk (or a column, or RAW), one string a line."""
-    return (chunk / name).read_bytes().decode(errors="replace").split("\n")[:-1]
-
-
-def _count_words(tokenised: list[list[str]]) -> list[Counter[str]]:
-    """Count the words of both sides, in pairs that have words on both."""
-    pairs = [pair for pair in zip(*tokenised, strict=True) if all(pair)]
-    return [Counter(" ".join(pair[side] for pair in pairs).split()) for side in range(len(SIDES))]
-
-
-def _note(line: RawLine, changes: Counter[str]) -> None:
-    if line.crlf:
-        changes["crlf_lines"] += 1
-    if line.bom:
-        changes["byte_order_mark_lines"] += 1
-
-
-@lru_cache(maxsize=4)
-def _tokenizer(*arguments: Any) -> Tokenizer:
-    return Tokenizer(*arguments)
+            pairs.append(protection.pair(*pair))
+            numbers.append(text.before + number)
+            columns.append([line.raw.decode(errors="replace") for line in integers])
+        sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
+        sources, targets = (
+            tokenizer.lines(lines, noted)
+            for tokenizer, lines, noted in zip(self.tokenizers, sides, changes, strict=True)
+        )
+        words: list[Counter[str]] = [Counter(), Counter()]
+        if self.count_words:  # in pairs that have words on both sides
+            full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+            words = [Counter(" ".join(pair[side] for pair in full).split()) for side in (0, 1)]
+        if text.tag:
+            sources = [f"{text.tag} {line}" if line else line for line in sources]
+        raw = sides[0] if text.columns else []
+        path = self.directory / str(text.before + chunk.numbers[0])
+        cleaned = [sources, targets], numbers, raw, columns
+        path.write_bytes(json.dumps(cleaned, ensure_ascii=False).encode())
+        return CleanedChunk(path, len(pairs), tally, changes, words, text.corpus)

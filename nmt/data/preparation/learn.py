@@ -13,8 +13,8 @@ from nmt import config
 from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
 from nmt.data.bpe.symbols import END
-from nmt.data.preparation import wordids
-from nmt.data.preparation.clean import read_words
+from nmt.data.preparation.clean import CleanedText
+from nmt.data.preparation.number import WordIds
 from nmt.data.progress import shown
 from nmt.data.side import Side
 from nmt.data.store import SIDES
@@ -22,6 +22,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
 
 log = logging.getLogger(__name__)
+FREQUENT = 2**18  # words of a side whose ids are kept
 
 Words = dict[str, list[str]]  # word -> pieces
 
@@ -30,11 +31,10 @@ def learn_bpe_sides(
     choice: config.BpeLearning,
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
-    directory: Path,
-) -> list[Side]:
+) -> tuple[list[Side], list[WordIds]]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 
-    Writes the ids of each side's frequent words into the directory, for `WordIds`.
+    Returns the sides, and the ids of the frequent words of each, whose pieces are known by now.
     """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
         for of_words in words:
@@ -51,9 +51,15 @@ def learn_bpe_sides(
         # numbers do not depend on the order in which processes finished
         pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
         sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
-    for name, of_words, side in zip(SIDES, words, sides, strict=True):
-        wordids.write(directory / f"{name}.words", of_words, pieces_of, side.vocabulary)
-    return sides
+    known: list[WordIds] = [
+        {
+            word: side.vocabulary.ids(pieces_of[word])[:-1]
+            for word, _ in of_words.most_common(FREQUENT)
+            if word in pieces_of
+        }
+        for of_words, side in zip(words, sides, strict=True)
+    ]
+    return sides, known
 
 
 def learn_unigram_sides(
@@ -62,7 +68,7 @@ def learn_unigram_sides(
     """Learn a SentencePiece model for each side, or one for both."""
     texts = [
         map(tokenizer.without_symbols, _chosen(chunks, side, choice.training_lines))
-        for side, tokenizer in zip(SIDES, tokenizers, strict=True)
+        for side, tokenizer in enumerate(tokenizers)
     ]
     corpora = [chain(*texts)] if choice.shared_vocabulary else texts
     models = []
@@ -76,22 +82,18 @@ def learn_unigram_sides(
     return [Side.of(segmenter, segmenter.pieces) for segmenter in segmenters]
 
 
-def _chosen(chunks: Sequence[Path], side: str, limit: int) -> Iterator[str]:
+def _chosen(chunks: Sequence[Path], side: int, limit: int) -> Iterator[str]:
     """Yield the lines to learn from: of pairs with two sides, all or an even sample of `limit`."""
-    usable = [np.array([bool(a and b) for a, b in _both(chunk)], bool) for chunk in chunks]
-    total = sum(int(flags.sum()) for flags in usable)
+    total = sum(1 for _ in _full_pairs(chunks))
     chosen = min(limit, total) if limit else total
-    seen = 0
-    for chunk, flags in zip(chunks, usable, strict=True):
-        for line, use in zip(read_words(chunk, side), flags, strict=True):
-            if use:
-                if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
-                    yield line
-                seen += 1
+    for seen, pair in enumerate(_full_pairs(chunks)):
+        if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
+            yield pair[side]
 
 
-def _both(chunk: Path) -> Iterator[tuple[str, str]]:
-    return zip(*(read_words(chunk, side) for side in SIDES), strict=True)
+def _full_pairs(chunks: Sequence[Path]) -> Iterator[tuple[str, str]]:
+    for path in chunks:
+        yield from filter(all, zip(*CleanedText.read(path).words, strict=True))
 
 
 def learn_merges(

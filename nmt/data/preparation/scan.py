@@ -53,7 +53,7 @@ def check_parallel(source: Scan, target: Scan) -> None:
 class Chunk(NamedTuple):
     """Lines of parallel files."""
 
-    number: int
+    text: "ParallelText"  # that they are of, but without what is held out or read instead
     numbers: Sequence[int]  # of its lines in their files, from 1
     lines: tuple[list[bytes], ...]  # of each file, with their line ends
     held: frozenset[int] = frozenset()  # numbers of those that are empty, since they are held out
@@ -89,11 +89,12 @@ class ParallelText(NamedTuple):
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the files again, CHUNK lines at a time; UserError (65) if they have changed."""
+        text = self._replace(held=frozenset(), only=None)
         if self.only is not None:
             rows = iter(self.only.items())
-            for number, size in enumerate(self.sizes()):
+            for size in self.sizes():
                 numbers, pairs = zip(*islice(rows, size), strict=True)
-                yield Chunk(number, numbers, _as_lines(pairs))
+                yield Chunk(text, numbers, _as_lines(pairs))
             return
         with ExitStack() as stack:
             streams = [stack.enter_context(opened(path)) for path in self.paths]
@@ -106,7 +107,7 @@ class ParallelText(NamedTuple):
                         Exit.DATA,
                     )
                 first = number * CHUNK + 1
-                chunk = Chunk(number, range(first, first + size), lines)
+                chunk = Chunk(text, range(first, first + size), lines)
                 if self.held:
                     read = dict(zip(chunk.numbers, chunk.pairs(), strict=True))
                     held = frozenset(row for row, pair in read.items() if pair in self.held)

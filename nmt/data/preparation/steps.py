@@ -3,7 +3,7 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, TypeAlias
@@ -13,7 +13,7 @@ import numpy as np
 from nmt import config
 from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.data.preparation.number import Numbering
+from nmt.data.preparation.number import Numbering, WordIds
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.protection import tokenizers_of
@@ -51,7 +51,7 @@ class Preparation:
         # BPE is learned from counts of words, and then the ids of the frequent ones are known
         self.counts_words = sides is None and isinstance(segmenter, config.BpeLearning)
         self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
-        self.directory = self.work = Path()
+        self.directory, self.workers = Path(), 1
 
     def write(self, directory: Path) -> dict[str, Any]:
         """Fill a directory; returns a report of each split, and the sizes of the vocabularies."""
@@ -62,29 +62,29 @@ class Preparation:
         tokenizers = self._tokenizers()
         sizes = [size for text in self.texts["train"] for size in text.sizes()]
         few = sum(sizes) < FEW_LINES
-        count = self.data.workers or (1 if few else min(cores(), len(sizes)))
-        several = f" with {count} processes" if count > 1 else ""
+        self.workers = self.data.workers or (1 if few else min(cores(), len(sizes)))
+        several = f" with {self.workers} processes" if self.workers > 1 else ""
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
-        pool = executor(count, "data.workers", f"set data.workers below {count}")
-        with TemporaryDirectory(dir=directory) as work, pool:
-            self.work = Path(work)
-            # the dev text has few lines, and each worker would have to segment all their words
-            pools: dict[str, InProcess | WorkerPool] = {"train": pool, "dev": InProcess()}
-            cleaned = {split: self._clean(split, tokenizers, pools[split]) for split in SPLITS}
-            paths = [chunk.path for chunk in cleaned["train"]]
-            sides = self.sides or self._learn(tokenizers, paths)
+        with TemporaryDirectory(dir=directory) as work:
+            cleaned = {split: self._clean(split, tokenizers, Path(work, split)) for split in SPLITS}
+            sides, known = self._learn(tokenizers, [chunk.path for chunk in cleaned["train"]])
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
-            vocabulary = {
-                name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)
-            }
             counted: dict[str, Any] = {
-                split: self._number(split, vocabulary, cleaned[split], pools[split])
-                for split in SPLITS
+                split: self._number(split, sides, known, cleaned[split]) for split in SPLITS
             }
         log.info("prepared in %.0f s", time.monotonic() - started)
-        return counted | {"vocabulary": vocabulary}
+        sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
+        return counted | {"vocabulary": sizes_of}
+
+    def _pool(self, split: str, function: Callable[..., Any]) -> InProcess | WorkerPool:
+        """Return workers that have a function, and what it needs, by the fork.
+
+        The development text has few lines, and each worker would have to segment all their words.
+        """
+        count = self.workers if split == "train" else 1
+        return executor(count, "data.workers", f"set data.workers below {count}", [function])
 
     def _write_toy(self, data: config.Toy) -> None:
         """Write the text of the embedded grammar into the directory."""
@@ -110,63 +110,43 @@ class Preparation:
         return tokenizers_of(self.data, choice.tokenizer)
 
     def _clean(
-        self,
-        split: str,
-        tokenizers: Sequence[Tokenizer],
-        pool: InProcess | WorkerPool,
+        self, split: str, tokenizers: Sequence[Tokenizer], directory: Path
     ) -> list[CleanedChunk]:
         """Clean a split; returns its chunks, without the words, which are counted."""
+        directory.mkdir()
+        counts = self.counts_words and split == "train"
+        clean = Cleaning(self.data, tokenizers, counts, directory).clean
         cleaned: list[CleanedChunk] = []
-        for text in self.texts[split]:
-            cleaning = Cleaning(
-                names=(str(text.source.path), str(text.target.path)),
-                columns=tuple(text.columns),
-                tokenizers=tuple(
-                    (t.normalize, t.kind, t.language, t.symbols, t.protected) for t in tokenizers
-                ),
-                drop_invalid=self.data.invalid_utf8 == "drop",
-                max_bytes=self.data.max_line_bytes,
-                count_words=self.counts_words and split == "train",
-                directory=self.work,
-                prefix=f"{split}-{text.before}",
-                corpus=text.corpus,
-                tag=text.tag,
-                before=text.before,
-            )
-            chunks = in_order(pool, cleaning.clean, text.chunks())
-            for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
-                for total, counts in zip(self.words, chunk.words, strict=True):
-                    total.update(counts)
-                cleaned.append(chunk._replace(words=(Counter(), Counter())))
+        with self._pool(split, clean) as pool:
+            for text in self.texts[split]:
+                chunks = in_order(pool, clean, text.chunks())
+                for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
+                    for total, words in zip(self.words, chunk.words, strict=True):
+                        total.update(words)
+                    cleaned.append(chunk._replace(words=(Counter(), Counter())))
         return cleaned
 
-    def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]) -> Sides:
+    def _learn(
+        self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
+    ) -> tuple[Sides, Sequence[WordIds]]:
+        """Return the sides, and where words are segmented alone, ids of those that are known."""
+        if self.sides is not None:
+            return self.sides, ()
         if isinstance(self.segmenter, config.BpeLearning):
-            return learn_bpe_sides(self.segmenter, tokenizers, self.words, self.work)
+            return learn_bpe_sides(self.segmenter, tokenizers, self.words)
         assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
-        return learn_unigram_sides(self.segmenter, tokenizers, chunks)
+        return learn_unigram_sides(self.segmenter, tokenizers, chunks), ()
 
     def _number(
-        self,
-        split: str,
-        vocabulary: dict[str, int],
-        cleaned: Sequence[CleanedChunk],
-        pool: InProcess | WorkerPool,
+        self, split: str, sides: Sides, known: Sequence[WordIds], cleaned: Sequence[CleanedChunk]
     ) -> dict[str, Any]:
-        """Write the store of a split; returns its report. `vocabulary`: sizes by side."""
+        """Write the store of a split; returns its report."""
         texts = self.texts[split]
         tallies = {text.corpus: no_tally() for text in texts}
         first, tagged = [text.before + 1 for text in texts], [bool(text.tag) for text in texts]
         corpora = Corpora(list(tallies), first, tagged) if texts[0].corpus else None
-        numbering = Numbering(
-            sides=self.directory,
-            words=self.work if self.counts_words else None,
-            dtype=id_type(*vocabulary.values()),
-            max_length=self.data.max_length if split == "train" else None,
-            max_ratio=self.data.max_ratio if split == "train" else None,
-            columns={name: file.path for name, file in texts[0].columns.items()},
-            per=config.columns_of(self.data),
-        )
+        columns = {name: file.path for name, file in texts[0].columns.items()}
+        number = Numbering(self.data, sides, known, columns, limited=split == "train").number
         unknown = np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
@@ -174,12 +154,15 @@ class Preparation:
             tallies[chunk.corpus] += chunk.tally
             for side, counts in zip(SIDES, chunk.changes, strict=True):
                 changes[side].update(counts)
-        with Writer(self.directory / split, numbering.dtype, numbering.per, corpora) as writer:
-            parts = in_order(pool, numbering.number, [chunk.path for chunk in cleaned])
-            pairs_of = [chunk.pairs for chunk in cleaned]
-            for chunk, part in zip(
-                cleaned, shown(parts, f"segmenting {split}", pairs_of), strict=True
-            ):
+        dtype = id_type(*(len(side.vocabulary) for side in sides))
+        per = config.columns_of(self.data)
+        with (
+            self._pool(split, number) as pool,  # first, so that workers have no file to write
+            Writer(self.directory / split, dtype, per, corpora) as writer,
+        ):
+            numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
+            parts = shown(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
+            for chunk, part in zip(cleaned, parts, strict=True):
                 for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
                     writer.add(side, ids, lengths)
                 for name, values in part.columns.items():

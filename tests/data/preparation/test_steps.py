@@ -1,6 +1,7 @@
 """A preparation that is stopped, wherever, leaves nothing, and begins again."""
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -8,15 +9,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from nmt.data import prepare as prepared
-from nmt.data.preparation import scan, steps
+from nmt.data.preparation import learn, scan, steps
 from nmt.data.preparation.clean import Cleaning
 from nmt.data.preparation.number import Numbering
 from nmt.data.prepare import prepare
 from nmt.storage import atomic
-from tests.data.test_prepare import BPE, cached, contents, corpus
+from tests.data.test_prepare import BPE, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
 
 
@@ -46,6 +48,35 @@ def test_it_leaves_nothing_where_it_was_stopped(
     assert cached(data) == []
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
     assert contents(prepare(data, BPE)) == contents(whole)
+
+
+@pytest.mark.parametrize("frequent", [0, 2])
+def test_ids_that_are_known_beforehand_are_those_of_the_pieces(
+    frequent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path)
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
+    monkeypatch.setattr(learn, "FREQUENT", frequent)
+    made = prepare(data, BPE)
+    assert contents(made) == contents(whole)
+    for number in range(len(made.train)):
+        source, target = made.train.pair(number)
+        assert made.source.ids(made.source.text(source)) == source.tolist()
+        assert made.target.ids(made.target.text(target)) == target.tolist()
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) -> None:
+    """As on macOS: what they need must survive pickle."""
+    data = corpus(tmp_path)
+    prepared = prepare(data, replace(segmenter, tokenizer="moses"))
+    sides = prepared.source, prepared.target
+    texts = scan.scan_files(data)["train"]
+    cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
+    numbering = Numbering(data, sides, (), {}, limited=True)
+    copy = pickle.loads(pickle.dumps((cleaning, numbering)))
+    ids = [copy[1].number(copy[0].clean(chunk).path).ids[0] for chunk in texts[0].chunks()]
+    assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 
 KILLED = """
