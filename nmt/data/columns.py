@@ -15,6 +15,7 @@ whole sentence:
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
 from nmt.config import HEADS, WORDS
@@ -138,21 +139,15 @@ def _integers(text: str, count: int | None, where: str) -> list[int]:
 
 def _check_tree(heads: Sequence[int], where: str) -> None:
     """Raise UserError (65) unless every word leads to a root."""
-    n = len(heads)
     for word, head in enumerate(heads, start=1):
-        if not 0 <= head <= n:
-            raise _no_tree(where, f"word {word} has the head {head}, outside of 0..{n}")
-    state = [0] * n  # 1: on the current path, 2: leads to a root
-    for start in range(n):
-        path, word = list[int](), start
-        while word >= 0 and not state[word]:
-            state[word] = 1
-            path.append(word)
-            word = heads[word] - 1
-        if word >= 0 and state[word] == 1:
-            raise _no_tree(where, f"word {word + 1} hangs on itself, in a circle")
-        for word in path:
-            state[word] = 2
+        if not 0 <= head <= len(heads):
+            problem = f"word {word} has the head {head}, outside of 0..{len(heads)}"
+            raise _no_tree(where, problem)
+    try:
+        TopologicalSorter({word: [head] for word, head in enumerate(heads, start=1)}).prepare()
+    except CycleError as error:
+        problem = f"word {min(error.args[1])} hangs on itself, in a circle"
+        raise _no_tree(where, problem) from None
 
 
 def _no_tree(where: str, problem: str) -> UserError:

@@ -60,7 +60,7 @@ def prepare(
     """
     _check_sides(data, sides)
     texts = scan.scan_files(data)
-    digest = _fingerprint(data, segmenter, sides, texts)
+    digest = fingerprint(data, segmenter, sides, texts)
     # an older directory of the same text, which its runs are tied to, lacks the column of labels
     place = cache.fingerprint([digest, config.LABELS]) if isinstance(data, config.Toy) else digest
     final = Path(data.cache) / f"{data.name}-{place[:12]}"
@@ -100,22 +100,19 @@ def _check_sides(data: config.Data, sides: Sides | None) -> None:
 
 
 def fingerprint(
-    data: config.Data, segmenter: "SegmenterSettings", sides: Sides | None = None
+    data: config.Data,
+    segmenter: "SegmenterSettings",
+    sides: Sides | None = None,
+    texts: dict[str, list[ParallelText]] | None = None,
 ) -> str:
     """Return a hash of the content of a corpus's files and each setting that matters.
 
-    All text is read for it, prepared or not: only that shows that none of it has changed.
-    Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
+    All text is read for it, prepared or not: only that shows that none of it has changed. `texts`:
+    as `scan_files` returned them, if that was done. Raises UserError: 66 if a file is missing, 65
+    if its content cannot be used.
     """
-    return _fingerprint(data, segmenter, sides, scan.scan_files(data))
-
-
-def _fingerprint(
-    data: config.Data,
-    segmenter: "SegmenterSettings",
-    sides: Sides | None,
-    texts: dict[str, list[ParallelText]],
-) -> str:
+    if texts is None:
+        texts = scan.scan_files(data)
     per = config.columns_of(data)
     corpora = {
         split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()

@@ -135,17 +135,9 @@ def _words(text: str) -> list[list[str]]:
 
 
 def _verb(row: list[str]) -> Verb:
-    particle, *forms, accusative, dative, complement = row
-    kinds = tuple(accusative.split(",")) if accusative != "-" else ()
-    third, plural, participle, perfect, *english = forms
-    return Verb(
-        particle.strip("-"),
-        *(third, plural, participle, perfect),
-        *(english[0], english[1], english[2]),
-        accusative=kinds,
-        dative=dative != "-",
-        complement=complement != "-",
-    )
+    particle, *forms, accusative, dative, complement = [cell.strip("-") for cell in row]
+    kinds = tuple(accusative.split(",")) if accusative else ()
+    return Verb._make([particle, *forms, kinds, bool(dative), bool(complement)])
 
 
 NOUNS = [Noun(*row) for row in _words(_NOUNS)]
