@@ -1,10 +1,10 @@
 """Batches of pairs of like length; a function of seed and epoch alone, so that a run can resume."""
 
 import logging
-from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from heapq import heapify, heappop, heappush
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -112,8 +112,7 @@ class Batches:
             self._blocks *= self._concurrent
         self._epochs: dict[int, _Epoch] = {}
         self._in_use: dict[tuple[int, int], _Block] = {}
-        self._started: dict[tuple[int, int], SampledBlock] = {}
-        self._next: tuple[int, Future[_Block]] | None = None  # an epoch that a thread plans
+        self._ahead: dict[tuple[int, int], Callable[[], _Block]] = {}  # wait for blocks begun
         self._size = 0  # batches of a block
         first = self._shuffled_epoch(0, 0)
         expected = first.examples if sampled is None else sampled.expected(first.examples)
@@ -155,7 +154,7 @@ class Batches:
 
     def workers(self) -> AbstractContextManager[object]:
         """Return the context in which workers, if there are any, segment text ahead."""
-        return nullcontext() if self._sampled is None else self._sampled.workers()
+        return nullcontext() if self._sampled is None else self._sampled.pool
 
     def examples(self, epoch: int) -> Examples:
         """Return the examples of an epoch, in the order and segmentation of the prepared text."""
@@ -181,12 +180,13 @@ class Batches:
             row = block // self._concurrent
             current = {(epoch, row * self._concurrent + n) for n in range(self._concurrent)}
             self._in_use = {at: kept for at, kept in self._in_use.items() if at in current}
-            self._in_use[epoch, block] = self._plan_of(epoch, block)
+            planned = self._ahead.pop((epoch, block), None) or self._begin(epoch, block)
+            self._in_use[epoch, block] = planned()
             if self._sampled is not None:
                 epochs, number = divmod(block + self._concurrent, self._blocks)
                 following = epoch + epochs, number
-                self._started = {at: b for at, b in self._started.items() if at >= min(current)}
-                self._started[following] = self._sample(*following)
+                self._ahead = {at: b for at, b in self._ahead.items() if at >= min(current)}
+                self._ahead[following] = self._begin(*following)
         return self._in_use[epoch, block]
 
     def plan_ahead(self, epoch: int) -> None:
@@ -194,25 +194,27 @@ class Batches:
 
         Text that is segmented at random is planned by block, as it is segmented.
         """
-        if self._sampled is None and (self._next is None or self._next[0] != epoch):
+        if self._sampled is None and (epoch, 0) not in self._ahead:
             thread = ThreadPoolExecutor(1)
-            self._next = epoch, thread.submit(self._planned, epoch, 0)
+            self._ahead = {(epoch, 0): thread.submit(self._planned, epoch, 0).result}
             thread.shutdown(wait=False)  # it ends when the plan is made
 
-    def _plan_of(self, epoch: int, block: int) -> _Block:
-        """Return the plan of a block, which may have been begun by `plan_ahead`."""
-        if self._next is not None and self._next[0] == epoch:
-            (_, planned), self._next = self._next, None
-            return planned.result()
-        return self._planned(epoch, block)
+    def _begin(self, epoch: int, block: int) -> Callable[[], _Block]:
+        """Begin to segment a block, if that is done at random; returns what makes its plan."""
+        if self._sampled is None:
+            return partial(self._planned, epoch, block)
+        drawn = self._epoch(epoch)
+        rows = drawn.blocks[block]
+        first, counts = drawn.examples.first[rows].astype(np.int64), drawn.examples.counts[rows]
+        sampled = self._sampled.block(epoch, spans(first, counts), counts)
+        return partial(self._planned, epoch, block, sampled)
 
-    def _planned(self, epoch: int, block: int) -> _Block:
+    def _planned(self, epoch: int, block: int, sampled: SampledBlock | None = None) -> _Block:
         """Sort the examples of a block by length, and cut them into batches."""
         drawn = self._epoch(epoch)
         examples = drawn.examples
         rows: NDArray[np.integer[Any]] = drawn.blocks[block]
-        if self._sampled is not None:
-            sampled = self._started.pop((epoch, block), None) or self._sample(epoch, block)
+        if sampled is not None:
             examples = self._fitting(sampled)
             rows = np.arange(len(sampled.counts))
         key, _ = _lengths(examples, self._count, rows)
@@ -233,14 +235,6 @@ class Batches:
             if kept == len(rows) or len(self._cut(examples, rows)) <= self._size:
                 return examples
             kept = min(len(rows), 2 * kept + 1 + len(rows) // 16)
-
-    def _sample(self, epoch: int, block: int) -> SampledBlock:
-        """Begin to segment a block at random."""
-        assert self._sampled is not None
-        drawn = self._epoch(epoch)
-        rows = drawn.blocks[block]
-        first, counts = drawn.examples.first[rows].astype(np.int64), drawn.examples.counts[rows]
-        return self._sampled.block(epoch, spans(first, counts), counts)
 
     def _epoch(self, epoch: int) -> _Epoch:
         """Return the examples of an epoch in random order; those of an epoch or two are kept."""

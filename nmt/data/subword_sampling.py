@@ -9,9 +9,9 @@ epoch.
 
 import logging
 import random
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property, partial
+from collections.abc import Sequence
+from concurrent.futures import Future
+from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,15 +28,13 @@ from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
 from nmt.machine.cpus import cores
-from nmt.machine.pool import WorkerPool
+from nmt.machine.pool import InProcess, executor
 
 log = logging.getLogger(__name__)
 BLOCK = 2**14  # lines of a block
 TOGETHER = 2**11  # lines that a worker segments at a time
 Sampler: TypeAlias = BpeDropout | UnigramSampling | NBest
 SAMPLE = 2000  # lines that show by how much sampling lengthens the text
-
-
 BPE = ("bpe", "codes")  # kinds of segmenters that have merges
 
 
@@ -124,7 +122,7 @@ class RandomSegmentation(NamedTuple):
 
 
 class SampledText:
-    """The training text, segmented at random.
+    """The training text, segmented at random, ahead of training within `with text.pool`.
 
     A line's segmentation is a function of seed, epoch and its number in the file alone. Where it
     would have more than `data.max_length` pieces, the line keeps the prepared one, and where an
@@ -142,10 +140,12 @@ class SampledText:
     ) -> None:
         """`limits`: pieces of a line, and of an example of several lines."""
         self._store, self._segmentation, self._limits = store, segmentation, limits
-        self._pool: WorkerPool | None = None
+        advice = f"set data.workers below {workers}"
+        self.pool = executor(workers, "data.workers", advice, [segmentation.segment])
         rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
         pairs = store.select(rows)
-        sample = SampledBlock(pairs, np.ones_like(rows), self._begin(pairs, 0), limits)
+        drawn = InProcess().submit(segmentation.segment, pairs, 0)
+        sample = SampledBlock(pairs, np.ones_like(rows), [drawn], limits)
         text = sample.text()
         before, after = (
             np.stack([lines.source_lengths, lines.target_lengths]) for lines in (pairs, text)
@@ -153,13 +153,6 @@ class SampledText:
         self._growth = np.maximum(after / np.maximum(before, 1), 1.0)  # [side, line of the sample]
         self._means = after.sum(axis=1) / before.sum(axis=1)  # [side]
         self._kept = sample.kept / (2 * len(rows))
-        if workers > 1:
-            advice = f"set data.workers below {workers}"
-            self._pool = WorkerPool(workers, "data.workers", advice, [segmentation.segment])
-
-    def workers(self) -> AbstractContextManager[object]:
-        """Return the context in which workers, if there are any, segment text ahead."""
-        return nullcontext() if self._pool is None else self._pool
 
     def expected(self, examples: Examples) -> Examples:
         """Return examples with lengths as they may become: as the lines of the sample grew."""
@@ -175,16 +168,10 @@ class SampledText:
         self, epoch: int, rows: NDArray[np.int64], counts: NDArray[np.int64]
     ) -> "SampledBlock":
         """Begin to segment some pairs, so many of each example [example]."""
-        pairs = self._store.select(rows)
-        return SampledBlock(pairs, counts, self._begin(pairs, epoch), self._limits)
-
-    def _begin(self, pairs: Pairs, epoch: int) -> list[Callable[[], Pairs]]:
-        """Begin to segment pairs, TOGETHER at a time; without workers that waits for the calls."""
-        segment = self._segmentation.segment
+        pairs, segment = self._store.select(rows), self._segmentation.segment
         parts = np.array_split(np.arange(len(pairs)), -(-len(pairs) // TOGETHER))
-        if self._pool is None:
-            return [partial(segment, pairs.select(part), epoch) for part in parts]
-        return [self._pool.submit(segment, pairs.select(part), epoch).result for part in parts]
+        drawn = [self.pool.submit(segment, pairs.select(part), epoch) for part in parts]
+        return SampledBlock(pairs, counts, drawn, self._limits)
 
     def report(self) -> None:
         """Log what sampling makes of the text."""
@@ -203,12 +190,12 @@ class SampledBlock:
         self,
         prepared: Pairs,
         counts: NDArray[np.int64],
-        parts: Sequence[Callable[[], Pairs]],
+        drawn: Sequence[Future[Pairs]],
         limits: tuple[int, int],
     ) -> None:
-        """`prepared`: the lines as they are; `parts`: wait for the new ones, in their order."""
+        """`prepared`: the lines as they are; `drawn`: the new ones, in their order."""
         self.counts = counts  # [example] lines
-        self._prepared, self._parts, self._limits = prepared, parts, limits
+        self._prepared, self._futures, self._limits = prepared, drawn, limits
         self.kept = 0  # lines of either side that keep their prepared pieces
 
     def text(self, kept: int = 0) -> Pairs:
@@ -234,8 +221,8 @@ class SampledBlock:
     @cached_property
     def _drawn(self) -> Pairs:
         """All lines, segmented at random; waits for the workers."""
-        parts, self._parts = self._parts, []
-        return concatenated([part() for part in parts])
+        futures, self._futures = self._futures, []
+        return concatenated([future.result() for future in futures])
 
 
 def concatenated(parts: Sequence[Pairs]) -> Pairs:

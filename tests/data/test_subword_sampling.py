@@ -303,7 +303,7 @@ def test_workers_segment_as_this_process(
     monkeypatch.setattr("nmt.data.subword_sampling.TOGETHER", 70)
     segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
     text = SampledText(store, segmentation, (100, 100), workers)
-    with text.workers():
+    with text.pool:
         assert rows(text, 2, len(store)) == alone
 
 
