@@ -202,33 +202,31 @@ def differs_from_sentences(lines: Sequence[Sequence[str]], language: str) -> lis
 
 
 def _record(source: Path) -> tuple[Path, dict[str, Any] | None]:
-    """Return where the record of a source text lies, and the record if there is one."""
+    """Return where the record of a source text lies, and the record if there is one.
+
+    Raises UserError (65) for a record that is damaged, or of another format.
+    """
     where = uncompressed(source).with_suffix(".json")
-    return where, _read(where) if where.is_file() else None
-
-
-def _any_format(where: Path) -> dict[str, Any] | None:
-    """Read a record; None for other JSON. UserError (65): damaged."""
-    record = manifest.parse(where.read_bytes(), where)
-    return record if isinstance(record, dict) and record.get("kind") == KIND else None
-
-
-def _read(where: Path) -> dict[str, Any] | None:
-    """Read a record; None for other JSON. UserError (65): damaged, or of another format."""
-    record = _any_format(where)
+    record = _read(where) if where.is_file() else None
     if record is not None and record.get("format") != FORMAT:
         raise UserError(
             f"{where}: format {record.get('format')!r}, written by nmt {record.get('nmt')}; "
             f"this version reads {FORMAT}; make the set again",
             Exit.DATA,
         )
-    return record
+    return where, record
+
+
+def _read(where: Path) -> dict[str, Any] | None:
+    """Read a record of whatever format; None for other JSON. UserError (65): damaged."""
+    record = manifest.parse(where.read_bytes(), where)
+    return record if isinstance(record, dict) and record.get("kind") == KIND else None
 
 
 def _is_record(where: Path) -> bool:
     """Whether a file is a record, of whatever format: any may be made again."""
     try:
-        return _any_format(where) is not None
+        return _read(where) is not None
     except UserError:
         return False
 

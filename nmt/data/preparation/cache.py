@@ -8,8 +8,8 @@ import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ def damage(final: Path) -> str | None:
     try:
         if not final.is_dir():
             return f"{final}: is not there"
-    except PermissionError as error:  # as for writing, of which `_locked` says more
+    except PermissionError as error:  # as for writing, of which `ensure` says more
         return f"{final}: {error.strerror}"
     try:
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
@@ -49,43 +49,39 @@ def ensure(final: Path, make: Callable[[Path], None]) -> bool:
     """
     if (problem := damage(final)) is None:
         return False
-    with _locked(final, problem):
-        if (problem := damage(final)) is None:  # another process has made it meanwhile
-            return False
-        if final.exists():
-            log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", problem, final.name)
-        try:
-            _sweep(final)
-            with manifest.directory(final) as directory:
-                make(directory)
-                if final.exists():
-                    renamed = final.with_name(f"corrupt.{final.name}")
-                    if renamed.exists():  # damaged again
-                        atomic.discard(renamed)
-                    final.rename(renamed)
-        except OSError as error:
-            raise UserError(
-                f"{error.filename or final}: {error.strerror or error}; make room or mend the "
-                "disk, then start again",
-                Exit.IO,
-            ) from None
-    return True
-
-
-@contextmanager
-def _locked(final: Path, problem: str) -> Iterator[None]:
-    """Hold the lock of a directory, waiting for a process that makes it now.
-
-    Raises UserError (73) if nothing can be written there, with what is wrong with the directory.
-    """
     try:
-        with atomic.locked(_lock_of(final), f"{final}: another run is preparing it; waiting"):
-            yield
+        waiting = f"{final}: another run is preparing it; waiting"
+        with atomic.locked(_lock_of(final), waiting):
+            if (problem := damage(final)) is None:  # another process has made it meanwhile
+                return False
+            _make_anew(final, problem, make)
     except OSError as error:
         raise UserError(
             f"data.cache={final.parent}: cannot be written ({error.strerror}), but {problem}; "
             "choose another",
             Exit.CANT_CREATE,
+        ) from None
+    return True
+
+
+def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
+    """Make a directory whose lock is held, in the place of one that is damaged, if there is one."""
+    if final.exists():
+        log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", problem, final.name)
+    try:
+        _sweep(final)
+        with manifest.directory(final) as directory:
+            make(directory)
+            if final.exists():
+                renamed = final.with_name(f"corrupt.{final.name}")
+                if renamed.exists():  # damaged again
+                    atomic.discard(renamed)
+                final.rename(renamed)
+    except OSError as error:
+        raise UserError(
+            f"{error.filename or final}: {error.strerror or error}; make room or mend the "
+            "disk, then start again",
+            Exit.IO,
         ) from None
 
 
