@@ -135,11 +135,11 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
         if number == 1:
-            refuse_wide(line.raw[:HEAD], label)
+            refuse_wide(line[:HEAD], label)
         try:
-            text = line.raw.decode()
+            text = line.decode()
         except UnicodeDecodeError:
-            text = line.raw.decode(errors="replace")
+            text = line.decode(errors="replace")
             invalid, first = invalid + 1, first or number
         yield text
     if invalid:

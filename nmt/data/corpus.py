@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from nmt.errors import Exit, UserError
 
@@ -27,22 +27,15 @@ TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
 COLUMN = re.compile(rf"({TABLE}):([1-9]\d*)", re.DOTALL)
 
 
-class RawLine(NamedTuple):
-    """One line as it stood in its file."""
+def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[bytes]:
+    """Yield lines without their ends, LF or CR LF, and without the byte order mark of a file.
 
-    raw: bytes  # without line end and byte order mark
-    crlf: bool  # the line ended in CR LF
-    bom: bool  # the file began with a byte order mark, and this is its first line
-
-
-def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[RawLine]:
-    """Yield lines; `first`: the stream is at the start of its file."""
-    for number, raw in enumerate(stream):
-        bom = first and number == 0 and raw.startswith(BOM)
-        raw = raw[len(BOM) :] if bom else raw
-        raw = raw.removesuffix(b"\n")
-        crlf = raw.endswith(b"\r")
-        yield RawLine(raw[:-1] if crlf else raw, crlf, bom)
+    `first`: the stream is at the start of its file.
+    """
+    for number, line in enumerate(stream):
+        if first and number == 0:
+            line = line.removeprefix(BOM)
+        yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
 def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
@@ -179,7 +172,7 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
     """Read all lines of a file as text; UserError if it is missing, damaged or not UTF-8."""
     with opened(path, hint) as stream:
         return [
-            decoded(line.raw, f"{path}:{number}")
+            decoded(line, f"{path}:{number}")
             for number, line in enumerate(raw_lines(stream), start=1)
         ]
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import config
-from nmt.data.corpus import decoded, raw_lines
+from nmt.data.corpus import BOM, decoded
 from nmt.data.preparation.scan import Chunk
 from nmt.data.protection import Protection
 from nmt.data.report import HELD, INVALID, NOT_SEGMENTED, TOO_MANY_BYTES, Tally, no_tally
@@ -60,23 +60,23 @@ class Cleaning(NamedTuple):
         changes: list[Counter[str]] = [Counter(), Counter()]
         pairs, numbers, columns = list[tuple[str, str]](), list[int](), list[list[str]]()
         protection = Protection(self.tokenizers[0])
-        files = [raw_lines(lines, first=chunk.numbers[0] == 1) for lines in chunk.lines]
-        for number, source, target, *integers in zip(chunk.numbers, *files, strict=True):
+        rows = zip(chunk.numbers, zip(*chunk.lines, strict=True), chunk.rows(), strict=True)
+        for number, whole, (source, target, *integers) in rows:
             if number in chunk.held:
                 tally[NOT_SEGMENTED, HELD, 0] += 1
                 continue
-            for line, noted in zip((source, target), changes, strict=True):
-                if line.crlf:
+            for line, noted in zip(whole, changes, strict=False):
+                if line.removesuffix(b"\n").endswith(b"\r"):
                     noted["crlf_lines"] += 1
-                if line.bom:
+                if number == 1 and line.startswith(BOM):
                     noted["byte_order_mark_lines"] += 1
-            if max(len(source.raw), len(target.raw)) > self.data.max_line_bytes:
+            if max(len(source), len(target)) > self.data.max_line_bytes:
                 tally[NOT_SEGMENTED, TOO_MANY_BYTES, 0] += 1
                 continue
             try:
                 pair = (
-                    decoded(source.raw, f"{text.source.path}:{number}", DROP_HINT),
-                    decoded(target.raw, f"{text.target.path}:{number}", DROP_HINT),
+                    decoded(source, f"{text.source.path}:{number}", DROP_HINT),
+                    decoded(target, f"{text.target.path}:{number}", DROP_HINT),
                 )
             except UserError:
                 if self.data.invalid_utf8 == "fail":
@@ -85,7 +85,7 @@ class Cleaning(NamedTuple):
                 continue
             pairs.append(protection.pair(*pair))
             numbers.append(text.before + number)
-            columns.append([line.raw.decode(errors="replace") for line in integers])
+            columns.append([line.decode(errors="replace") for line in integers])
         sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
         sources, targets = (
             tokenizer.lines(lines, noted)

@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
-Pair: TypeAlias = tuple[bytes, bytes]  # a source and its target, without line ends
+Row: TypeAlias = tuple[bytes, ...]  # a line of each file, without line ends
 
 
 class Scan(NamedTuple):
@@ -58,11 +58,10 @@ class Chunk(NamedTuple):
     lines: tuple[list[bytes], ...]  # of each file, with their line ends
     held: frozenset[int] = frozenset()  # numbers of those that are empty, since they are held out
 
-    def pairs(self) -> Iterator[Pair]:
-        """Yield the pairs as they are compared: without line ends and byte order marks."""
-        sides = (raw_lines(lines, first=self.numbers[0] == 1) for lines in self.lines[: len(SIDES)])
-        for source, target in zip(*sides, strict=True):
-            yield source.raw, target.raw
+    def rows(self) -> Iterator[Row]:
+        """Yield the lines of all files at once, without line ends and byte order marks."""
+        first = self.numbers[0] == 1
+        return zip(*(raw_lines(lines, first) for lines in self.lines), strict=True)
 
 
 class ParallelText(NamedTuple):
@@ -74,8 +73,8 @@ class ParallelText(NamedTuple):
     corpus: str = ""  # its name, if there are several
     tag: str = ""  # put before each source
     before: int = 0  # numbers of lines that are taken by corpora before it
-    held: frozenset[Pair] = frozenset()  # each is an empty line, wherever it is in the files
-    only: dict[int, Pair] | None = None  # what is read instead of the files, by numbers of lines
+    held: frozenset[Row] = frozenset()  # each is an empty line, wherever it is in the files
+    only: dict[int, Row] | None = None  # what is read instead of the files, by numbers of lines
 
     @property
     def paths(self) -> list[Path]:
@@ -109,20 +108,16 @@ class ParallelText(NamedTuple):
                 first = number * CHUNK + 1
                 chunk = Chunk(text, range(first, first + size), lines)
                 if self.held:
-                    read = dict(zip(chunk.numbers, chunk.pairs(), strict=True))
+                    read = dict(zip(chunk.numbers, chunk.rows(), strict=True))
                     held = frozenset(row for row, pair in read.items() if pair in self.held)
                     lines = _as_lines((read | dict.fromkeys(held, (b"", b""))).values())
                     chunk = chunk._replace(lines=lines, held=held)
                 yield chunk
 
 
-def _as_lines(pairs: Iterable[Pair]) -> tuple[list[bytes], list[bytes]]:
-    """Return the lines of both sides."""
-    sources, targets = list[bytes](), list[bytes]()
-    for source, target in pairs:
-        sources.append(source + b"\n")
-        targets.append(target + b"\n")
-    return sources, targets
+def _as_lines(rows: Iterable[Row]) -> tuple[list[bytes], ...]:
+    """Return the lines of each file."""
+    return tuple([line + b"\n" for line in lines] for lines in zip(*rows, strict=True))
 
 
 def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
@@ -177,7 +172,7 @@ def _divided(text: ParallelText, number: int) -> tuple[ParallelText, ParallelTex
     only = {
         row: pair
         for chunk in text.chunks()
-        for row, pair in zip(chunk.numbers, chunk.pairs(), strict=True)
+        for row, pair in zip(chunk.numbers, chunk.rows(), strict=True)
         if row in chosen
     }
     return _hashed(text._replace(held=frozenset(only.values()))), _hashed(text._replace(only=only))
