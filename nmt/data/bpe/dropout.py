@@ -8,7 +8,7 @@ from subword_nmt.apply_bpe import check_vocab_and_split
 
 from nmt.data.bpe import SEPARATOR, Bpe, parts
 from nmt.data.bpe.symbols import END
-from nmt.data.vocab import UNK, Vocabulary
+from nmt.data.vocab import SPECIALS, UNK, Vocabulary
 
 CACHED = 2**16  # words and their states; they take some 50 MB
 
@@ -29,9 +29,8 @@ class BpeDropout:
         pieces = vocabulary.to_json()
         self._pieces = set(pieces)
         self._vocabulary, self._symbols = vocabulary, segmenter.tokenizer.symbols
-        first = len(vocabulary) - len(pieces)
-        self._texts = [""] * first + pieces
-        self._ends = [False] * first + [not piece.endswith(SEPARATOR) for piece in pieces]
+        self._texts = [""] * SPECIALS + pieces
+        self._ends = [False] * SPECIALS + [not piece.endswith(SEPARATOR) for piece in pieces]
         self._words: dict[tuple[int, ...], _State | None] = {}
         self._states: dict[tuple[str, ...], _State] = {}
 

@@ -7,6 +7,7 @@ English: subject, verb, object, then place, manner, time. A fronted adverbial is
 Every word knows its role in a node of the tree, so that German and English words are aligned.
 """
 
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 from nmt.data.toy.lexicon import (
@@ -88,8 +89,9 @@ def german(parts: list[LinkedClause]) -> list[str]:
     """Tokens of a German sentence, punctuation apart; the first begins with a capital letter."""
     tokens: list[str] = []
     for part in parts:
-        links = [link if link == "," else _word(link, part, link) for link in part.links]
-        _join(tokens, [*links, *german_clause(part.clause, part.order)])
+        tokens += [link if link == "," else _word(link, part, link) for link in part.links]
+        tokens += german_clause(part.clause, part.order)
+    tokens = _merged(tokens)
     if tokens[-1] == ",":  # the full stop ends a relative clause, too
         tokens.pop()
     return [*_capitalised(tokens), "."]
@@ -107,22 +109,22 @@ def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]
         perfect = clause.auxiliary in ("hat", "ist")
         tail = _words(verb.participle if perfect else verb.infinitive, clause, "verb")
         if order == "final":
-            return _chain(subject, field, [*tail, finite])
+            return _merged([*subject, *field, *tail, finite])
     else:
         form = verb.plural if plural else verb.singular
         if order == "final":
-            return _chain(subject, field, _words(verb.particle + form, clause, "verb"))
+            return _merged([*subject, *field, *_words(verb.particle + form, clause, "verb")])
         finite, tail = _word(form, clause, "verb"), _words(verb.particle, clause, "particle")
     if order == "first":
-        return _chain([finite], subject, field, tail)
+        return _merged([finite, *subject, *field, *tail])
     if clause.front:
         front = german_adverbial(clause, clause.front)
-        return _chain(front, [finite], subject, field, tail)
-    return _chain(subject, [finite], field, tail)
+        return _merged([*front, finite, *subject, *field, *tail])
+    return _merged([*subject, finite, *field, *tail])
 
 
 def german_phrase(phrase: Phrase, case: int) -> list[str]:
-    """Tokens of a noun phrase; an open relative clause gets its second comma from `_join`."""
+    """Tokens of a noun phrase; a relative clause ends in a comma, see `_merged`."""
     gender = "p" if phrase.many else phrase.noun.gender
     tokens: list[str] = []
     if phrase.determiner:
@@ -156,7 +158,7 @@ def _middle_field(clause: Clause) -> list[str]:
     adverbials = [
         german_adverbial(clause, role) for role in clause.adverbials if role != clause.front
     ]
-    return _chain(*early, *adverbials, *late)
+    return [*chain.from_iterable([*early, *adverbials, *late])]
 
 
 def german_adverbial(clause: Clause, role: str) -> list[str]:
@@ -170,18 +172,9 @@ def german_adverbial(clause: Clause, role: str) -> list[str]:
     return [*_words(adverbial.preposition.german, adverbial, "preposition"), *tokens]
 
 
-def _chain(*pieces: list[str]) -> list[str]:
-    tokens: list[str] = []
-    for piece in pieces:
-        _join(tokens, piece)
-    return tokens
-
-
-def _join(tokens: list[str], more: list[str]) -> None:
-    """Append, merging the comma that ends a relative clause with one that begins `more`."""
-    if tokens and tokens[-1] == "," and more and more[0] == ",":
-        more = more[1:]
-    tokens += more
+def _merged(tokens: list[str]) -> list[str]:
+    """Return the tokens with one comma where one that ends a relative clause meets another."""
+    return [token for before, token in pairwise(["", *tokens]) if not before == token == ","]
 
 
 def _capitalised(tokens: list[str]) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from nmt.data.unigram import SPACE, Unigram
-from nmt.data.vocab import UNK, Vocabulary
+from nmt.data.vocab import SPECIALS, UNK, Vocabulary
 
 CACHED = 2**16  # words whose lattices are kept
 SHORT = 40  # characters of such a word
@@ -31,12 +31,11 @@ class UnigramSampling:
         if across := next((piece for piece in probable if SPACE in piece[1:]), None):
             raise ValueError(f"the piece {across!r} goes beyond a space; choose subword_nbest=64")
         pieces = vocabulary.to_json()
-        first = len(vocabulary) - len(pieces)
-        self._texts = [""] * first + pieces
-        self._begins = [False] * first + [piece.startswith(SPACE) for piece in pieces]
+        self._texts = [""] * SPECIALS + pieces
+        self._begins = [False] * SPECIALS + [piece.startswith(SPACE) for piece in pieces]
         self._known = {
             piece: (number, alpha * probable[piece])
-            for number, piece in enumerate(pieces, start=first)
+            for number, piece in enumerate(pieces, start=SPECIALS)
             if piece in probable
         }
         self._longest = max(map(len, self._known), default=1)
