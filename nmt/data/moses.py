@@ -58,16 +58,10 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         for words, line in zip(rows, lines, strict=True):
             if None in words:
                 split = line.split(" ")
-                for i, tokens in enumerate(words):
-                    if tokens is None:
-                        key = self._key(split, i)
-                        words[i] = known.get(key)
-                        if words[i] is None:
-                            later.append((words, i, key))
-        if later:
-            known.update(self._tokenised(dict.fromkeys(key for _, _, key in later)))
-            for words, i, key in later:
-                words[i] = known[key]
+                later += [(words, i, self._key(split, i)) for i, t in enumerate(words) if t is None]
+        known.update(self._tokenised(dict.fromkeys(k for _, _, k in later if k not in known)))
+        for words, i, key in later:
+            words[i] = known[key]
         for word in long:
             known.pop(word, None)
         return [

@@ -7,8 +7,6 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-import numpy as np
-
 from nmt import config
 from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
@@ -121,15 +119,12 @@ def count_pieces(
     counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
 ) -> Counter[str]:
     """Count the pieces of one side's words by the merges; `words` has those that are known."""
-    segmenter = Bpe(Tokenizer("none", "none", ""), merges)
-    known = words or {}
-    pieces = [known.get(word) or segmenter.segment(word) for word in counts]
-    tokens = list(chain.from_iterable(pieces))
-    numbers = {piece: number for number, piece in enumerate(dict.fromkeys(tokens))}
-    which = np.fromiter(map(numbers.__getitem__, tokens), np.int64, len(tokens))
-    times = np.fromiter(counts.values(), np.int64, len(counts))
-    sums = np.bincount(which, times.repeat(list(map(len, pieces))))  # exact below 2^53
-    return Counter(dict(zip(numbers, sums.astype(np.int64).tolist(), strict=True)))
+    segmenter, known = Bpe(Tokenizer("none", "none", ""), merges), words or {}
+    counted: Counter[str] = Counter()
+    for word, count in counts.items():
+        for piece in known.get(word) or segmenter.segment(word):
+            counted[piece] += count
+    return counted
 
 
 def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
