@@ -11,7 +11,6 @@ import logging
 import random
 from collections.abc import Sequence
 from concurrent.futures import Future
-from functools import cached_property
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -28,7 +27,7 @@ from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import EOS
 from nmt.errors import UserError
 from nmt.machine.cpus import cores
-from nmt.machine.pool import InProcess, executor
+from nmt.machine.pool import executor
 
 log = logging.getLogger(__name__)
 BLOCK = 2**14  # lines of a block
@@ -144,15 +143,15 @@ class SampledText:
         self.pool = executor(workers, "data.workers", advice, [segmentation.segment])
         rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
         pairs = store.select(rows)
-        drawn = InProcess().submit(segmentation.segment, pairs, 0)
-        sample = SampledBlock(pairs, np.ones_like(rows), [drawn], limits)
-        text = sample.text()
-        before, after = (
-            np.stack([lines.source_lengths, lines.target_lengths]) for lines in (pairs, text)
+        before, drawn = (
+            np.stack([text.source_lengths, text.target_lengths])
+            for text in (pairs, segmentation.segment(pairs, 0))
         )
+        keeps = drawn > limits[0]
+        after = np.where(keeps, before, drawn)
         self._growth = np.maximum(after / np.maximum(before, 1), 1.0)  # [side, line of the sample]
         self._means = after.sum(axis=1) / before.sum(axis=1)  # [side]
-        self._kept = sample.kept / (2 * len(rows))
+        self._kept = keeps.mean()
 
     def expected(self, examples: Examples) -> Examples:
         """Return examples with lengths as they may become: as the lines of the sample grew."""
@@ -183,53 +182,30 @@ class SampledText:
         )
 
 
-class SampledBlock:
+class SampledBlock(NamedTuple):
     """Some lines of the text that are being segmented at random."""
 
-    def __init__(
-        self,
-        prepared: Pairs,
-        counts: NDArray[np.int64],
-        drawn: Sequence[Future[Pairs]],
-        limits: tuple[int, int],
-    ) -> None:
-        """`prepared`: the lines as they are; `drawn`: the new ones, in their order."""
-        self.counts = counts  # [example] lines
-        self._prepared, self._futures, self._limits = prepared, drawn, limits
-        self.kept = 0  # lines of either side that keep their prepared pieces
+    prepared: Pairs  # the lines as they are
+    counts: NDArray[np.int64]  # [example] lines
+    drawn: Sequence[Future[Pairs]]  # parts of the new ones, in their order
+    limits: tuple[int, int]  # as of SampledText
 
     def text(self, kept: int = 0) -> Pairs:
-        """Return the lines, segmented at random but for those of the first `kept` examples."""
-        prepared, drawn, self.kept = self._prepared, self._drawn, 0
+        """Wait for the lines, segmented at random but for those of the first `kept` examples."""
+        prepared, drawn = self.prepared, [future.result() for future in self.drawn]
         ids, offsets = {}, {}
         example = np.repeat(np.arange(len(self.counts)), self.counts)  # [line]
-        max_pieces, max_joined = self._limits
+        max_pieces, max_joined = self.limits
         for side in SIDES:
-            before, lengths = (np.diff(text.offsets[side]) for text in (prepared, drawn))
+            before = np.diff(prepared.offsets[side])
+            lengths = np.concatenate([np.diff(part.offsets[side]) for part in drawn])
+            after = np.cumsum(lengths) - lengths + len(prepared.ids[side])
             keeps = (lengths - 1 > max_pieces) | (example < kept)
             pieces = np.bincount(example, np.where(keeps, before, lengths) - 1)
             keeps |= ((self.counts > 1) & (pieces > max_joined))[example]
             lengths = np.where(keeps, before, lengths)
-            after = drawn.offsets[side][:-1] + len(prepared.ids[side])
             starts = np.where(keeps, prepared.offsets[side][:-1], after)
-            candidates = np.concatenate([prepared.ids[side], drawn.ids[side]])
+            candidates = np.concatenate([prepared.ids[side], *(part.ids[side] for part in drawn)])
             ids[side] = candidates[spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
-            self.kept += int(keeps.sum())
         return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns, prepared.corpora)
-
-    @cached_property
-    def _drawn(self) -> Pairs:
-        """All lines, segmented at random; waits for the workers."""
-        futures, self._futures = self._futures, []
-        return concatenated([future.result() for future in futures])
-
-
-def concatenated(parts: Sequence[Pairs]) -> Pairs:
-    """Concatenate pairs, without columns."""
-    ids = {side: np.concatenate([part.ids[side] for part in parts]) for side in SIDES}
-    lengths = {
-        side: np.concatenate([np.diff(part.offsets[side]) for part in parts]) for side in SIDES
-    }
-    offsets = {side: np.append(0, np.cumsum(lengths[side])) for side in SIDES}
-    return Pairs(np.concatenate([part.lines for part in parts]), ids, offsets)
