@@ -150,10 +150,6 @@ class Preparation:
         unknown = np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-        for chunk in cleaned:
-            tallies[chunk.corpus] += chunk.tally
-            for side, counts in zip(SIDES, chunk.changes, strict=True):
-                changes[side].update(counts)
         dtype = id_type(*(len(side.vocabulary) for side in sides))
         per = config.columns_of(self.data)
         with (
@@ -168,7 +164,9 @@ class Preparation:
                 for name, values in part.columns.items():
                     writer.add_column(name, np.array(values))
                 writer.add_lines(part.lines)
-                tallies[chunk.corpus] += part.tally
+                tallies[chunk.corpus] += chunk.tally + part.tally
+                for side, counts in zip(SIDES, chunk.changes, strict=True):
+                    changes[side].update(counts)
                 unknown += part.unknown
                 hashes.append(part.hashes)
                 longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])

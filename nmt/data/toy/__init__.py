@@ -101,14 +101,12 @@ def write_toy(data: config.Toy, directory: Path) -> dict[str, Path]:
     seen |= {source for source, _ in drawn["dev"]}
     drawn["train"] = pairs(data.train_pairs, *train, f"train {seed}", seen)
     paths: dict[str, Path] = {}
+    endings = languages | {name: name for name in config.TOY_COLUMNS}
     for part, lines in drawn.items():
-        for i, (side, language) in enumerate(languages.items()):
-            path = paths[f"{part}_{side}"] = directory / f"{part}.{language}"
-            path.write_bytes("".join(line[i] + "\n" for line in lines).encode())
-        rows = [columns(source) for source, _ in lines]
-        for name in config.TOY_COLUMNS:
-            path = paths[f"{part}_{name}"] = directory / f"{part}.{name}"
-            path.write_bytes("".join(line[name] + "\n" for line in rows).encode())
+        rows = [{"source": one, "target": other} | columns(one) for one, other in lines]
+        for name, ending in endings.items():
+            path = paths[f"{part}_{name}"] = directory / f"{part}.{ending}"
+            path.write_bytes("".join(row[name] + "\n" for row in rows).encode())
     return paths
 
 
