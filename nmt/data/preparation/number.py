@@ -15,7 +15,7 @@ from nmt.data.preparation.clean import CleanedText
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, UNLIKE, Tally, tally_of
 from nmt.data.side import Sides
 from nmt.data.store import LINES
-from nmt.data.vocab import EOS, UNK
+from nmt.data.vocab import EOS
 
 WordIds = Mapping[str, list[int]]  # word -> ids of its pieces
 
@@ -27,7 +27,6 @@ class NumberedChunk(NamedTuple):
     lengths: list[NDArray[np.int64]]  # [pair], EOS included
     lines: NDArray[np.uint32]  # [pair]
     hashes: NDArray[np.uint64]  # [pair] equal for equal pairs
-    unknown: NDArray[np.int64]  # [side] pieces outside the vocabulary
     tally: Tally
     columns: dict[str, list[int]]  # all integers in a row, one per source id or per sentence
 
@@ -54,13 +53,13 @@ class Numbering(NamedTuple):
             outcome[longer > self.data.max_length] = TOO_LONG
         outcome[np.minimum(source, target) == 0] = EMPTY
         kept = np.flatnonzero(outcome == KEPT)
-        rows = [np.fromiter(chain.from_iterable(side[i] for i in kept), np.uint32) for side in ids]
         return NumberedChunk(
-            ids=rows,
+            ids=[
+                np.fromiter(chain.from_iterable(side[i] for i in kept), np.uint32) for side in ids
+            ],
             lengths=[source[kept] + 1, target[kept] + 1],
             lines=np.array(text.lines, LINES)[kept],
             hashes=np.array([_hash(*(side[i] for side in text.words)) for i in kept], np.uint64),
-            unknown=np.array([np.count_nonzero(row == UNK) for row in rows]),
             tally=tally_of(source, target, outcome),
             columns=self._columns(text, kept) if self.columns else {},
         )

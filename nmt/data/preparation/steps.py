@@ -21,6 +21,7 @@ from nmt.data.report import KEPT, no_tally, split_report
 from nmt.data.side import Sides
 from nmt.data.store import SIDES, Corpora, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
@@ -167,7 +168,7 @@ class Preparation:
                 tallies[chunk.corpus] += chunk.tally + part.tally
                 for side, counts in zip(SIDES, chunk.changes, strict=True):
                     changes[side].update(counts)
-                unknown += part.unknown
+                unknown += [np.count_nonzero(ids == UNK) for ids in part.ids]
                 hashes.append(part.hashes)
                 longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
         for name, tally in tallies.items():

@@ -8,6 +8,7 @@ once per thread, so that a line's segmentation would depend on the lines before 
 import math
 from bisect import bisect
 from collections.abc import Callable
+from itertools import accumulate
 from typing import NamedTuple
 
 from nmt.data.unigram import SPACE, Unigram
@@ -91,10 +92,7 @@ class UnigramSampling:
             ]
             weight = _log_sum([path[0] for path in paths])
             weights.append(weight)
-            total, shares = 0.0, []
-            for path in paths:
-                total += math.exp(path[0] - weight)
-                shares.append(total)
+            shares = [*accumulate(math.exp(path[0] - weight) for path in paths)]
             if shares:
                 shares[-1] = 1.0  # despite rounding
             choices.append(
