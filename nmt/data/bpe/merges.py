@@ -26,7 +26,7 @@ def learn(
 ) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:
     """Learn merges from words and their frequencies: one for each of the numbers 0, 1, ...
 
-    No pair rarer than `min_frequency`, 1 or more, is merged. ValueError if there is no pair.
+    No pair rarer than `min_frequency`, 1 or more, is merged.
     Returns merges, two symbols each with a space between, and each word with its symbols by these
     merges: the words of `counts`, except a few whose segmentation is not known.
     """
@@ -34,7 +34,7 @@ def learn(
     pairs = PairCounts(int, symbols.pairs())
     frequent = pairs.copy()
     queue = _Queue(frequent)
-    limit = max(pairs.values()) / 10
+    limit = max(pairs.values(), default=0) / 10
     learned: list[str] = []
     for number in numbers:
         best = queue.greatest()

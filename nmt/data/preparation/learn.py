@@ -101,8 +101,6 @@ def learn_merges(
 
     Returns them, and the pieces of most of the words by these merges.
     """
-    if not merges or all(len(word) < 2 for word in counts):
-        return [], {}  # there is no pair to count
     numbers = shown(range(merges), "learning", [1] * merges, "merges")
     learned, symbols = learn(_dictionary(counts), numbers, min_frequency)
     head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
