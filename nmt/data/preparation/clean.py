@@ -40,6 +40,7 @@ class CleanedChunk(NamedTuple):
 
     path: Path  # of its CleanedText
     pairs: int
+    full: int  # of the pairs: those with words on both sides
     tally: Tally  # pairs dropped here
     changes: Sequence[Counter[str]]
     words: Sequence[Counter[str]]
@@ -91,9 +92,9 @@ class Cleaning(NamedTuple):
             tokenizer.lines(lines, noted)
             for tokenizer, lines, noted in zip(self.tokenizers, sides, changes, strict=True)
         )
+        full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
         words: list[Counter[str]] = [Counter(), Counter()]
-        if self.count_words:  # in pairs that have words on both sides
-            full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+        if self.count_words:
             words = [Counter(" ".join(pair[side] for pair in full).split()) for side in (0, 1)]
         if text.tag:
             sources = [f"{text.tag} {line}" if line else line for line in sources]
@@ -101,4 +102,4 @@ class Cleaning(NamedTuple):
         path = self.directory / str(text.before + chunk.numbers[0])
         cleaned = [sources, targets], numbers, raw, columns
         path.write_bytes(json.dumps(cleaned, ensure_ascii=False).encode())
-        return CleanedChunk(path, len(pairs), tally, changes, words, text.corpus)
+        return CleanedChunk(path, len(pairs), len(full), tally, changes, words, text.corpus)

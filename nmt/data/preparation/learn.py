@@ -5,13 +5,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
-from pathlib import Path
 
 from nmt import config
 from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
 from nmt.data.bpe.symbols import END
-from nmt.data.preparation.clean import CleanedText
+from nmt.data.preparation.clean import CleanedChunk, CleanedText
 from nmt.data.preparation.number import WordIds
 from nmt.data.progress import shown
 from nmt.data.side import Side
@@ -61,7 +60,7 @@ def learn_bpe_sides(
 
 
 def learn_unigram_sides(
-    choice: config.UnigramLearning, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
+    choice: config.UnigramLearning, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
 ) -> list[Side]:
     """Learn a SentencePiece model for each side, or one for both."""
     texts = [
@@ -80,18 +79,15 @@ def learn_unigram_sides(
     return [Side.of(segmenter, segmenter.pieces) for segmenter in segmenters]
 
 
-def _chosen(chunks: Sequence[Path], side: int, limit: int) -> Iterator[str]:
+def _chosen(chunks: Sequence[CleanedChunk], side: int, limit: int) -> Iterator[str]:
     """Yield the lines to learn from: of pairs with two sides, all or an even sample of `limit`."""
-    total = sum(1 for _ in _full_pairs(chunks))
+    total = sum(chunk.full for chunk in chunks)
     chosen = min(limit, total) if limit else total
-    for seen, pair in enumerate(_full_pairs(chunks)):
+    texts = (CleanedText.read(chunk.path) for chunk in chunks)
+    pairs = chain.from_iterable(zip(*text.words, strict=True) for text in texts)
+    for seen, pair in enumerate(filter(all, pairs)):
         if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
             yield pair[side]
-
-
-def _full_pairs(chunks: Sequence[Path]) -> Iterator[tuple[str, str]]:
-    for path in chunks:
-        yield from filter(all, zip(*CleanedText.read(path).words, strict=True))
 
 
 def learn_merges(

@@ -68,7 +68,7 @@ class Preparation:
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
         with TemporaryDirectory(dir=directory) as work:
             cleaned = {split: self._clean(split, tokenizers, Path(work, split)) for split in SPLITS}
-            sides, known = self._learn(tokenizers, [chunk.path for chunk in cleaned["train"]])
+            sides, known = self._learn(tokenizers, cleaned["train"])
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
@@ -128,7 +128,7 @@ class Preparation:
         return cleaned
 
     def _learn(
-        self, tokenizers: Sequence[Tokenizer], chunks: Sequence[Path]
+        self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
     ) -> tuple[Sides, Sequence[WordIds]]:
         """Return the sides, and where words are segmented alone, ids of those that are known."""
         if self.sides is not None:
