@@ -4,12 +4,38 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from torch import Tensor
+
+from nmt import build, modeldir, preflight
+from nmt.config import Settings
+from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained
 
 Segmenter = TypeVar("Segmenter", bound=Unigram)
+
+
+def trained_of(
+    where: Path,
+    settings: Settings,
+    tensors: dict[str, Tensor],
+    sides: Sequence[Side],
+    longest: int | None,
+) -> Trained:
+    """The model that has these tensors, which are under our names.
+
+    `longest`: pieces of the longest source in training, None: unknown. Raises UserError for
+    tensors that do not fit (65), and what `preflight.check` does.
+    """
+    preflight.check(settings)
+    source, target = sides
+    with build.Uninitialised():
+        model = build.model(settings, source.vocabulary, target.vocabulary).eval()
+    modeldir.set_weights(model, tensors, where)
+    return Trained(settings, model, source, target, {"longest_source": longest})
 
 
 def read_bytes(where: Path) -> bytes:

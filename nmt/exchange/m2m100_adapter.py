@@ -24,6 +24,7 @@ class M2M100Adapter(MarianAdapter):
     title = "Hugging Face transformers (M2M100, NLLB)"
     engine = "M2M100"
     has_languages = True
+    has_bias = False
     required: Mapping[str, object] = {**MarianAdapter.required, "norm": "pre", "tie": "all"}
     SINUSOIDS, table = M2M100Config.SINUSOIDS, 1024
     numberings = staticmethod(m2m100_tokens.numberings)

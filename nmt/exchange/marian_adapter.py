@@ -16,6 +16,7 @@ from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import card_code, marian_ids, marian_weights, transformers_config, unshared
 from nmt.exchange.adapter import TRANSFORMERS, Adapter, EngineScorer
+from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
 from nmt.exchange.settings import UNNAMED, sinusoids
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.exchange.transformers_scorer import MarianScorer
@@ -33,6 +34,7 @@ class MarianAdapter(Adapter):
     required: Mapping[str, object] = {"norm": "post", "source_eos": True, "target_bos": True}
     SINUSOIDS = MarianConfig.SINUSOIDS
     table = 512  # positions, as those of OPUS-MT; more where training had more
+    has_bias = True  # of the output
     numberings = staticmethod(marian_ids.numberings)
     config = staticmethod(transformers_config.to_config)
 
@@ -102,14 +104,20 @@ class MarianAdapter(Adapter):
         for name, segmenter in zip(("source", "target"), self.segmenters, strict=True):
             yield f"{name}.spm", segmenter.model
 
-    def tensors(self) -> dict[str, Tensor]:
-        """The weights as Hugging Face names them."""
+    def tensors(self, family: int) -> dict[str, Tensor]:
+        """The weights as a family names them."""
         model, shape = self.trained.model, self.trained.settings.model
-        return marian_weights.to_theirs(model, shape, self.order, self.source, self.target)
+        both = self.source, self.target
+        return marian_weights.to_theirs(model, shape, self.order, *both, family)
 
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
-        write_tensors(self.tensors(), directory / "model.safetensors", {"format": "pt"})
+        tensors = self.tensors(HUGGING_FACE)
+        bias = tensors.pop(BIAS)
+        tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
+        if self.has_bias:
+            tensors[BIAS] = bias[None]
+        write_tensors(tensors, directory / "model.safetensors", {"format": "pt"})
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""

@@ -1,7 +1,7 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +9,12 @@ import torch
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
-from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
+from nmt.data.vocab import BOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
 from nmt.storage import manifest
 
+ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
 _ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))")
@@ -26,48 +27,54 @@ class MarianIds(NamedTuple):
 
     vocabulary: Vocabulary
     order: list[int]  # of each of our ids but PAD and BOS: theirs
-    start: int  # their id that the decoder starts with
-    pad: int | None = None  # that of padding, where it is another
+    start: int  # their id that the decoder starts with, or ABSENT
+    pad: int = ABSENT  # that of padding, where it is another
 
     @property
     def theirs(self) -> list[int]:
-        """Their id of each of ours from BOS on, which is their start."""
-        return [self.start, *self.order]
+        """Their id of each of ours; BOS is their start."""
+        return [self.pad, self.start, *self.order]
+
+    @property
+    def size(self) -> int:
+        """How many ids they have."""
+        return max(self.theirs) + 1
+
+    @property
+    def absent(self) -> list[int]:
+        """Our special ids that they do not have, or for which they take that of eos."""
+        return [i for i in (PAD, BOS) if self.theirs[i] in (ABSENT, self.order[0])]
 
     def of(self, ids: Iterable[int]) -> list[int]:
-        """Their ids of ours from BOS on."""
+        """Their ids of ours."""
         theirs = self.theirs
-        return [theirs[i - BOS] for i in ids]
+        return [theirs[i] for i in ids]
 
     def never(self, ids: Iterable[int]) -> list[int]:
         """Their ids of forbidden ones of ours; what starts the decoder may also be their eos."""
-        if self.pad is None:
-            return self.of(i for i in ids if i != PAD)
-        return [self.pad if i == PAD else self.order[i - EOS] for i in ids if i != BOS]
+        return self.of(i for i in ids if i not in self.absent)
 
     def ours(self, ids: Iterable[int]) -> list[int]:
         """Our ids of theirs; their start becomes BOS."""
-        numbers = {number: place for place, number in enumerate(self.theirs, start=BOS)}
+        numbers = {number: place for place, number in enumerate(self.theirs)}
         return [numbers[number] for number in ids]
 
     def rows(self, table: Tensor) -> Tensor:
-        """The rows of their table [ids, ...] in our order; that of BOS is their start's."""
-        first = torch.zeros_like(table[:1]) if self.pad is None else table[[self.pad]]
-        return torch.cat([first, table[self.theirs]])
+        """The rows of their table [ids, ...] in our order; of ids that they do not have, zeros."""
+        return torch.cat([table, torch.zeros_like(table[:1])])[self.theirs]
 
     def their_rows(self, table: Tensor) -> Tensor:
-        """Our rows in the order of their ids; that of our padding has no place there."""
-        rows = torch.zeros_like(table[BOS:])
-        rows[self.theirs] = table[BOS:]
-        if self.pad is not None:
-            rows[self.pad] = table[PAD]
-        return rows
+        """Our rows in the order of their ids; those that they do not have are left out."""
+        rows = table.new_zeros(self.size + 1, *table.shape[1:])
+        rows[self.theirs] = table
+        return rows[:-1]
 
-    def to_json(self, padding: bool = True) -> dict[str, int]:
-        """The contents of vocab.json, in the order of the ids; without that of padding if so."""
+    def to_json(self) -> dict[str, int]:
+        """The contents of vocab.json, in the order of the ids."""
         eos, unk, *others = self.order
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
-        ids |= {EOS_PIECE: eos, UNK_PIECE: unk, **({PAD_PIECE: self.start} if padding else {})}
+        ids |= {EOS_PIECE: eos, UNK_PIECE: unk}
+        ids |= {} if self.start == ABSENT else {PAD_PIECE: self.start}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
@@ -76,21 +83,20 @@ def read(where: Path) -> MarianIds:
     return of(where, manifest.read(where, None))
 
 
-def of(where: Path, ids: dict[str, Any], start: int | None = None) -> MarianIds:
-    """The pieces of a side by their ids, of which `start` may be one that they do not name."""
+def of(where: Path, ids: dict[str, Any], needed: Set[str] = SPECIAL) -> MarianIds:
+    """The pieces of a side by their ids; `needed`: those that are special there."""
     pieces = in_order(where, ids)
-    needed = SPECIAL if start is None else SPECIAL - {PAD_PIECE}
     if missing := needed - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
     pieces = [piece for piece in pieces if piece not in needed]
     order = [ids[piece] for piece in (EOS_PIECE, UNK_PIECE, *pieces)]
-    return MarianIds(vocabulary(where, pieces), order, ids[PAD_PIECE] if start is None else start)
+    start = ids[PAD_PIECE] if PAD_PIECE in needed else ABSENT
+    return MarianIds(vocabulary(where, pieces), order, start)
 
 
 def without_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
-    """Ids as Marian itself gives them: </s>, <unk>, the pieces; that of padding is one beyond."""
-    sizes = [2 + len(vocabulary) - SPECIALS for vocabulary in vocabularies]
-    return [MarianIds(v, [*range(n)], n) for v, n in zip(vocabularies, sizes, strict=True)]
+    """Ids as Marian itself gives them: </s>, <unk>, the pieces."""
+    return [MarianIds(v, [*range(2 + len(v) - SPECIALS)], ABSENT) for v in vocabularies]
 
 
 def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:

@@ -1,7 +1,7 @@
 """Marian's own files: model.npz, the YAML in it and beside it; and the names of its tensors."""
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,15 @@ from torch import Tensor
 from nmt.config import Decode, Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import transformers_config
+from nmt.exchange import marian_weights, transformers_config
 from nmt.exchange.files import read_bytes
-from nmt.exchange.marian_ids import MarianIds
-from nmt.exchange.marian_weights import layer_tensors
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.schema import knob
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
 MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
-LOGIT_BIAS = "decoder_ff_logit_out_b"
 SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "tensor2tensor", 0)  # and their start
-_TABLES = {  # model.tie -> name of each matrix -> the one of Hugging Face
-    "all": {"Wemb": "model.shared.weight"},
-    "target": {
-        "encoder_Wemb": "model.encoder.embed_tokens.weight",
-        "decoder_Wemb": "model.decoder.embed_tokens.weight",
-    },
-}
-_TABLES["none"] = _TABLES["target"] | {"decoder_ff_logit_out_W": "lm_head.weight"}
-_ROWS = {*_TABLES["all"], *_TABLES["none"], LOGIT_BIAS}  # a row, or here a column, for each piece
 SHAPE = {  # option -> keys of config.json of Hugging Face
     "dim-emb": ("d_model",),
     "enc-depth": ("encoder_layers",),
@@ -82,7 +70,7 @@ def dump(values: Mapping[str, Any]) -> bytes:
 
 
 def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """The tensors, in float32, and the options of the model; UserError (65) for other files."""
+    """The tensors, laid out as in torch, and the model's options; UserError (65) for others."""
     data = read_bytes(where)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
@@ -102,19 +90,27 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "fewer bits cannot be read: take the one that they were made of",
                 Exit.DATA,
             )
-        if not np.isfinite(array).all():
-            raise UserError(f"{where}: {name} holds numbers that are not finite", Exit.DATA)
     options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")
-    return {name: torch.from_numpy(array) for name, array in arrays.items()}, options
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
+    checked = marian_weights.checked(where, tensors)
+    return {name: _turned(name, tensor).squeeze() for name, tensor in checked.items()}, options
 
 
 def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
     """The bytes of a model.npz, always the same for the same model."""
     text = dump(options) + b"\0"
-    arrays: dict[str, Any] = {name: tensor.numpy() for name, tensor in tensors.items()}
+    arrays: dict[str, Any] = {
+        name: _turned(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
+        for name, t in tensors.items()
+    }
     stream = io.BytesIO()
     np.savez(stream, **arrays | {CONFIG: np.frombuffer(text, np.int8)})
     return stream.getvalue()
+
+
+def _turned(name: str, tensor: Tensor) -> Tensor:
+    """From Marian's layout of a matrix to that of torch, and back; vectors are [1, n] there."""
+    return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 
 
 def positions(count: int, dim: int) -> Tensor:
@@ -124,58 +120,6 @@ def positions(count: int, dim: int) -> Tensor:
     frequencies are others.
     """
     return sinusoids(torch.arange(count), dim, *SINUSOIDS[:2])
-
-
-def names(shape: Model) -> Iterator[tuple[str, str]]:
-    """Name of each tensor but the bias of the output, and the one that Hugging Face gives it."""
-    yield from _TABLES[shape.tie].items()
-    yield from ((ours, f"model.{theirs}") for *_, theirs, ours in layer_tensors(shape))
-
-
-def to_hugging_face(
-    where: Path, tensors: dict[str, Tensor], shape: Model, source: MarianIds, target: MarianIds
-) -> dict[str, Tensor]:
-    """The tensors as a directory of Hugging Face has them, with zeros for the id of padding.
-
-    UserError (65) for one that is missing, or has no place.
-    """
-    if (output := tensors.pop("decoder_ff_logit_out_Wt", None)) is not None:
-        tensors["decoder_ff_logit_out_W"] = output.T
-    expected = {**dict(names(shape)), LOGIT_BIAS: "final_logits_bias"}
-    if rest := tensors.keys() - expected.keys():
-        name = min(rest)
-        raise UserError(
-            f"{where}: the tensor {name}, {list(tensors[name].shape)}, has no place in the model "
-            f"that its {CONFIG} describes",
-            Exit.DATA,
-        )
-    theirs = {}
-    for name, other in expected.items():
-        if (tensor := tensors.get(name)) is None:
-            raise UserError(f"{where}: has no {name}; it is incomplete", Exit.DATA)
-        turned = tensor if name.endswith("Wemb") or tensor.ndim == 1 else tensor.T
-        if name in _ROWS:
-            side = source if name == "encoder_Wemb" else target
-            if turned.shape[:1] != (len(side.order),):
-                raise UserError(
-                    f"{where}: the vocabulary has {len(side.order)} pieces, but {name} is "
-                    f"{list(tensor.shape)}",
-                    Exit.DATA,
-                )
-            turned = torch.cat([turned, torch.zeros_like(turned[:1])])
-        theirs[other] = turned.squeeze().contiguous()
-    return theirs
-
-
-def from_hugging_face(theirs: Mapping[str, Tensor], shape: Model) -> dict[str, Tensor]:
-    """The way back of `to_hugging_face`."""
-    tensors = {}
-    for name, other in [*names(shape), (LOGIT_BIAS, "final_logits_bias")]:
-        tensor = theirs[other] if theirs[other].ndim > 1 else theirs[other][:, None]
-        tensor = tensor.T if name == LOGIT_BIAS else tensor
-        tensor = tensor[:-1] if name in _ROWS else tensor
-        tensors[name] = (tensor if name.endswith("Wemb") else tensor.T).contiguous()
-    return tensors
 
 
 @dataclass

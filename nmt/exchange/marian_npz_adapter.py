@@ -8,6 +8,7 @@ from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
+from nmt.exchange.marian_weights import MARIAN
 from nmt.modeldir import Trained
 
 NAME = "model.npz"  # of the file
@@ -35,7 +36,7 @@ class MarianNpzAdapter(MarianAdapter):
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory, but for the weights."""
         models = [segmenter.model for segmenter in self.segmenters]
-        ids = [side.to_json(padding=False) for side in (self.source, self.target)]
+        ids = [side.to_json() for side in (self.source, self.target)]
         kind, vocabularies = "spm", models
         if ids != [*map(marian_ids.of_sentencepiece, models)]:
             kind, vocabularies = "yml", [*map(marian_ids.dump_lines, ids)]
@@ -50,9 +51,8 @@ class MarianNpzAdapter(MarianAdapter):
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
         shape = self.trained.settings.model
-        options = marian_npz.to_options(shape, [len(self.source.order), len(self.target.order)])
-        tensors = marian_npz.from_hugging_face(self.tensors(), shape)
-        (directory / NAME).write_bytes(marian_npz.write(tensors, options))
+        options = marian_npz.to_options(shape, [self.source.size, self.target.size])
+        (directory / NAME).write_bytes(marian_npz.write(self.tensors(MARIAN), options))
 
     def code(self, place: str) -> None:
         """None: Marian is a program."""

@@ -11,12 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
-from nmt.exchange.files import read_bytes, sentencepiece
-from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.files import read_bytes, sentencepiece, trained_of
+from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
+from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 
 SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
@@ -44,13 +46,13 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         )
         for side, v in zip(SIDES, vocabularies, strict=True)
     ]
-    source, target = (_ids(v) for v in vocabularies)
+    source, target = both = [_ids(v) for v in vocabularies]
     overrides = [
         *sinusoids(*marian_npz.SINUSOIDS),
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
     ]
     shape = config.shape() | {"target_bos": False}
-    shared = source.to_json(padding=False) == target.to_json(padding=False)
+    shared = source.to_json() == target.to_json()
     if shape["tie"] == "all" and not shared:
         raise UserError(
             f"{where}: tied-embeddings-all, but {found[0].name} and {found[-1].name} number pieces "
@@ -60,10 +62,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     settings = settings_of(overrides, shape, trained_length, shared)
     unknown = "allow" if search.allow_unk else "forbid"
     settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
-    theirs = marian_npz.to_hugging_face(where, tensors, settings.model, source, target)
-    trained = marian_weights.trained_of(
-        where, settings, theirs, segmenters, (source, target), trained_length
-    )
+    ours = marian_weights.to_ours(where, tensors, settings.model, source, target, MARIAN)
+    sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, both, strict=True)]
+    trained = trained_of(where, settings, ours, sides, trained_length)
     scorer = partial(MarianNpzScorer, where, settings.decode, source, target)
     return Imported(trained, CTRANSLATE2, scorer)
 
@@ -120,4 +121,4 @@ def _ids(where: Path) -> MarianIds:
     data = read_bytes(where)
     is_model = where.suffix == ".spm"
     ids = marian_ids.of_sentencepiece(data) if is_model else marian_ids.parse_lines(data, where)
-    return marian_ids.of(where, ids, start=len(ids))
+    return marian_ids.of(where, ids, {EOS_PIECE, UNK_PIECE})

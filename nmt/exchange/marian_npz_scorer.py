@@ -1,13 +1,12 @@
 """A model.npz as the proof asks it: what CTranslate2's own converter of Marian makes of it."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
 
 from nmt.config import Decode
-from nmt.data.vocab import BOS, PAD
+from nmt.data.vocab import BOS
 from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
@@ -22,8 +21,6 @@ class MarianNpzScorer(CTranslate2Scorer):
     The converter is given the sinusoids that Marian computes, since its own are others, and names
     for the pieces, since it does not read every YAML.
     """
-
-    absent: Sequence[int] = (PAD, BOS)
 
     def __init__(self, npz: Path, decode: Decode, source: MarianIds, target: MarianIds) -> None:
         from ctranslate2.converters import MarianConverter
@@ -41,6 +38,7 @@ class MarianNpzScorer(CTranslate2Scorer):
             converter.convert(f"{work}/converted")
             both = Naming(naming[0], naming[1], None, None)  # Marian's positions have no end
             super().__init__(Path(work) / "converted", both, decode)
+        self.absent = target.absent
         self.options = {}  # Marian translates with the directory, not CTranslate2
 
 

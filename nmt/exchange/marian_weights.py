@@ -1,6 +1,6 @@
 """The tensors of a Marian model and ours: names, and the order of their rows and columns."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,15 +9,10 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt import build, modeldir, preflight
-from nmt.config import Model, Settings
-from nmt.data.segmenter import Segmenter
-from nmt.data.side import Side
-from nmt.data.vocab import BOS, PAD
+from nmt.config import Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
-from nmt.modeldir import Trained
 
 # The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
@@ -27,18 +22,21 @@ FILES = (  # those of the first pattern that there are
     *("model.safetensors", "model-*-of-*.safetensors"),
     *("pytorch_model-*-of-*.bin", "pytorch_model.bin"),
 )
-_SHARED = "shared.weight"
+HUGGING_FACE, MARIAN = 0, 1  # families of files
+OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-_OUTPUT = "lm_head.weight"
 _MATRICES: dict[
-    str, dict[str, tuple[str, ...]]
-] = {  # model.tie -> our name of each matrix -> under which of theirs it may stand
-    "all": {"source_embedding": (_SHARED, _SOURCE, _TARGET, _OUTPUT)},
-    "target": {"source_embedding": (_SOURCE,), "target_embedding": (_TARGET, _OUTPUT)},
+    str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
+] = {  # model.tie -> our name of each matrix -> under which of theirs it may stand, by family
+    "all": {"source_embedding": (("shared.weight", _SOURCE, _TARGET, OUTPUT), ("Wemb",))},
+    "target": {
+        "source_embedding": ((_SOURCE,), ("encoder_Wemb",)),
+        "target_embedding": ((_TARGET, OUTPUT), ("decoder_Wemb",)),
+    },
     "none": {
-        "source_embedding": (_SOURCE,),
-        "target_embedding": (_TARGET,),
-        "output": (_OUTPUT,),
+        "source_embedding": ((_SOURCE,), ("encoder_Wemb",)),
+        "target_embedding": ((_TARGET,), ("decoder_Wemb",)),
+        "output": ((OUTPUT,), ("decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt")),
     },
 }
 _LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Marian itself
@@ -58,18 +56,24 @@ _LAYER = {  # our module -> that of Hugging Face, and the weight and bias of Mar
 }
 
 
-def layer_tensors(shape: Model) -> Iterator[tuple[str, int, str, str, str]]:
-    """Each parameter of the layers: stack, number of the layer from 0, and its three names.
+def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Our name of each tensor, and the names that it may have in a family.
 
-    Ours within the layer, that of Hugging Face without "model.", and that of Marian itself.
+    Those of Hugging Face are without "model."; a layer that is shared comes once for each pass.
     """
+    for ours, theirs in _MATRICES[shape.tie].items():
+        yield f"{ours}.weight", theirs[family]
+    yield "output.bias", ((BIAS,), ("decoder_ff_logit_out_b",))[family]
     for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
         for n in range(count):
-            for module, (theirs, *marian) in _LAYER.items():
+            layer = f"{stack}.layers.{0 if shape.share_layers else n}"
+            for module, (place, *marian) in _LAYER.items():
                 if stack == "decoder" or "cross" not in module:
                     for kind, name in zip(("weight", "bias"), marian, strict=True):
-                        place = f"{stack}.layers.{n}.{theirs}.{kind}"
-                        yield stack, n, f"{module}.{kind}", place, f"{stack}_l{n + 1}_{name}"
+                        both = f"{stack}.layers.{n}.{place}.{kind}", f"{stack}_l{n + 1}_{name}"
+                        yield f"{layer}.{module}.{kind}", (both[family],)
+        for kind in ("weight", "bias") if shape.norm == "pre" else ():
+            yield f"{stack}.norm.{kind}", (f"{stack}.layer_norm.{kind}",)
 
 
 def read(directory: Path) -> dict[str, Tensor]:
@@ -86,7 +90,7 @@ def read(directory: Path) -> dict[str, Tensor]:
             "float16",
             Exit.DATA,
         )
-    return {name: tensor.float() for name, tensor in tensors.items()}
+    return {name.removeprefix("model."): tensor.float() for name, tensor in tensors.items()}
 
 
 def _read_file(where: Path) -> dict[str, Tensor]:
@@ -103,6 +107,11 @@ def _read_file(where: Path) -> dict[str, Tensor]:
         if not isinstance(error, SafetensorError) and is_safe:
             raise
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
+    return checked(where, tensors)
+
+
+def checked(where: Path, tensors: Any) -> dict[str, Tensor]:
+    """What a file holds, if these are names of tensors; UserError (65) for anything else."""
     if not isinstance(tensors, dict) or not all(
         isinstance(t, Tensor) and t.ndim and t.numel() for t in tensors.values()
     ):
@@ -122,7 +131,7 @@ def take_positions(
 ) -> None:
     """Take the tables of positions away; UserError (65) unless they are these sinusoids."""
     for side in ("encoder", "decoder"):
-        name = f"model.{side}.embed_positions.weight{'s' if start else ''}"
+        name = f"{side}.embed_positions.weight{'s' if start else ''}"
         if (table := tensors.pop(name, None)) is None:
             continue
         usual = sinusoids(torch.arange(len(table)), dim, layout, denominator)
@@ -133,117 +142,74 @@ def take_positions(
 
 
 def to_ours(
-    where: Path, tensors: Mapping[str, Tensor], shape: Model, source: MarianIds, target: MarianIds
+    where: Path,
+    tensors: Mapping[str, Tensor],
+    shape: Model,
+    source: MarianIds,
+    target: MarianIds,
+    family: int = HUGGING_FACE,
 ) -> dict[str, Tensor]:
-    """The tensors under our names; UserError (65) for one that has no place, or is missing."""
-    names = {
-        theirs: f"{stack}.layers.{number}.{ours}"
-        for stack, number, ours, theirs, _ in layer_tensors(shape)
-    }
-    if shape.norm == "pre":
-        names |= {
-            f"{stack}.layer_norm.{kind}": f"{stack}.norm.{kind}"
-            for stack in ("encoder", "decoder")
-            for kind in ("weight", "bias")
-        }
-    matrices: dict[str, Tensor] = {}
-    ours: dict[str, Tensor] = {}
-    bias = torch.zeros(len(target.theirs))
-    for name, tensor in tensors.items():
-        short = name.removeprefix("model.")
-        if short in names:
-            ours[names[short]] = tensor
-        elif short in (_SHARED, _SOURCE, _TARGET, _OUTPUT):
-            matrices[short] = tensor
-        elif name == "final_logits_bias":
-            bias = tensor.flatten()
-        else:
+    """The tensors under our names; UserError (65) for one that has no place, or is missing.
+
+    Each is laid out as in torch: a row for each piece, a linear map [out, in].
+    """
+    left, ours = {**tensors}, dict[str, Tensor]()
+    for name, theirs in names(shape, family):
+        found = {one: left.pop(one) for one in theirs if one in left}
+        if not found:
+            raise UserError(f"{where}: has no {theirs[0]}; it is incomplete", Exit.DATA)
+        tensor, *others = found.values()
+        if not all(torch.equal(tensor, other) for other in others):
             raise UserError(
-                f"{where}: the tensor {name}, {list(tensor.shape)}, has no place in the model "
-                "that config.json describes",
-                Exit.DATA,
+                f"{where}: {', '.join(found)} differ, and should be one matrix", Exit.DATA
             )
-    for name, theirs in _MATRICES[shape.tie].items():
-        side = source if name == "source_embedding" else target
-        table = _matrix(where, matrices, theirs)
-        _check_rows(where, theirs[0], len(table), side)
-        ours[f"{name}.weight"] = side.rows(table)
-    _check_rows(where, "final_logits_bias", len(bias), target)
-    ours["output.bias"] = target.rows(bias)
-    ours["output.bias"][PAD if target.pad is None else BOS] = NEVER
-    if not shape.target_bos:
-        ours["output.bias"][BOS] = NEVER
+        if side := _side(name, source, target):
+            if len(tensor) != side.size:
+                raise UserError(
+                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(found))} "
+                    f"{len(tensor)} rows",
+                    Exit.DATA,
+                )
+            tensor = side.rows(tensor)
+        ours[name] = tensor
+    if left:
+        name = min(left)
+        raise UserError(
+            f"{where}: the tensor {name}, {list(left[name].shape)}, has no place in the model "
+            "that its config describes",
+            Exit.DATA,
+        )
+    ours["output.bias"][target.absent] = NEVER
     return ours
 
 
-def trained_of(
-    where: Path,
-    settings: Settings,
-    tensors: Mapping[str, Tensor],
-    segmenters: Sequence[Segmenter],
-    ids: Sequence[MarianIds],
-    longest: int | None,
-) -> Trained:
-    """The model that has their tensors; segmenters and ids are those of source and target.
-
-    `longest`: pieces of the longest source in training, None: unknown. Raises what `to_ours` and
-    `preflight.check` do.
-    """
-    preflight.check(settings)
-    source, target = map(Side, segmenters, [side.vocabulary for side in ids])
-    with build.Uninitialised():
-        model = build.model(settings, source.vocabulary, target.vocabulary).eval()
-    modeldir.set_weights(model, to_ours(where, tensors, settings.model, *ids), where)
-    return Trained(settings, model, source, target, {"longest_source": longest})
-
-
-def _check_rows(directory: Path, name: str, rows: int, side: MarianIds) -> None:
-    if rows != len(side.theirs):
-        raise UserError(
-            f"{directory}: the vocabulary has {len(side.theirs)} pieces, but {name} {rows} rows",
-            Exit.DATA,
-        )
-
-
-def _matrix(directory: Path, matrices: Mapping[str, Tensor], names: tuple[str, ...]) -> Tensor:
-    """One matrix, which may stand under several names."""
-    present = [name for name in names if name in matrices]
-    if not present:
-        raise UserError(f"{directory}: has no {names[0]}; it is incomplete", Exit.DATA)
-    if not all(torch.equal(matrices[present[0]], matrices[other]) for other in present[1:]):
-        raise UserError(
-            f"{directory}: {', '.join(present)} differ, and should be one matrix", Exit.DATA
-        )
-    return matrices[present[0]]
-
-
 def to_theirs(
-    model: Any, shape: Model, order: Tensor, source: MarianIds, target: MarianIds
+    model: Any,
+    shape: Model,
+    order: Tensor,
+    source: MarianIds,
+    target: MarianIds,
+    family: int = HUGGING_FACE,
 ) -> dict[str, Tensor]:
-    """Our weights under their names; those of a layer that is shared once for each pass.
+    """The way back of `to_ours`; a tensor of several names has the first.
 
     `order` [dim]: which of our components each of theirs is.
     """
     tensors: dict[str, Tensor] = {}
-    for ours, (name, *_) in _MATRICES[shape.tie].items():
-        side = source if ours == "source_embedding" else target
-        table = model.get_submodule(ours).weight
-        tensors[name if name == _OUTPUT else f"model.{name}"] = side.their_rows(table[:, order])
-    if target.pad is None:
-        tensors["final_logits_bias"] = target.their_rows(model.output.bias)[None]
-    for stack in ("encoder", "decoder"):
-        for kind, values in model.get_submodule(stack).norm.named_parameters():
-            tensors[f"model.{stack}.layer_norm.{kind}"] = values[order]
-    for stack, number, name, theirs, _ in layer_tensors(shape):
-        layers = model.get_submodule(stack).layers
-        values = layers[number % len(layers)].get_parameter(name)
-        tensors[f"model.{theirs}"] = _ordered(values, name, order)
-    return {name: t.detach().float().cpu().contiguous() for name, t in tensors.items()}
+    for name, theirs in names(shape, family):
+        values, side = model.get_parameter(name), _side(name, source, target)
+        module, kind = name.split(".")[-2:]
+        if side is None and module not in ("query", "key", "value", "inner"):
+            values = values[order]  # of what writes them, or of a norm
+        elif kind == "weight":
+            values = values[:, order]  # of what reads them, and of embeddings
+        values = side.their_rows(values) if side else values.clone()  # a layer may be shared
+        tensors[theirs[0]] = values.detach().float().cpu().contiguous()
+    return tensors
 
 
-def _ordered(values: Tensor, name: str, order: Tensor) -> Tensor:
-    """A parameter with the components that go between layers in their order."""
-    module, kind = name.split(".")[-2:]
-    if module in ("query", "key", "value", "inner"):  # read them
-        return values[:, order] if kind == "weight" else values.clone()  # a layer may be shared
-    return values[order]  # write them, or are a norm
+def _side(name: str, source: MarianIds, target: MarianIds) -> MarianIds | None:
+    """The side whose ids number the rows of a tensor of ours; None: no ids do."""
+    if name.startswith("source_embedding."):
+        return source
+    return target if name.startswith(("target_embedding.", "output.")) else None

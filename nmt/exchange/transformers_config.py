@@ -11,7 +11,7 @@ from nmt.config import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
-from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.schema import keys_in, knob
 from nmt.storage import manifest
 
@@ -136,8 +136,8 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
         "share_encoder_decoder_embeddings": shape.tie == "all",
         "tie_word_embeddings": shape.tie != "none",
-        "vocab_size": len(source.theirs),
-        "decoder_vocab_size": len(target.theirs),
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
         "max_position_embeddings": positions,
         **_special(target),
     }
@@ -183,7 +183,7 @@ def warn_of_length_penalty(decode: Decode, engine: str) -> None:
 
 def _special(target: MarianIds) -> dict[str, int]:
     """The ids that both files name."""
-    pad = target.start if target.pad is None else target.pad
+    pad = target.start if target.pad == ABSENT else target.pad
     ids = {"decoder_start_token_id": target.start, "pad_token_id": pad}
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 

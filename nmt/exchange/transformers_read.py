@@ -12,13 +12,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt.data.marian import MarianSegmenter
+from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
-from nmt.exchange.files import sentencepiece
+from nmt.exchange.files import sentencepiece, trained_of
 from nmt.exchange.marian_ids import PAD_PIECE, MarianIds
+from nmt.exchange.marian_weights import BIAS
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
@@ -98,7 +102,11 @@ def _trained(
     settings = replace(settings, decode=replace(settings.decode, **decode))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model, *config.SINUSOIDS)
-    return marian_weights.trained_of(directory, settings, tensors, segmenters, ids, longest)
+    source, target = ids
+    tensors[BIAS] = tensors.get(BIAS, torch.zeros(target.size)).flatten()  # M2M100 has none
+    ours = marian_weights.to_ours(directory, tensors, settings.model, source, target)
+    sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
+    return trained_of(directory, settings, ours, sides, longest)
 
 
 def _tokenizer(directory: Path) -> tuple[list[str], bool]:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.config import Decode
 from nmt.data.languages import language_id
-from nmt.data.vocab import BOS, EOS, PAD
+from nmt.data.vocab import BOS, EOS
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import TRANSFORMERS, Output
 from nmt.exchange.marian_ids import MarianIds
@@ -22,8 +22,6 @@ class MarianScorer:
     library = TRANSFORMERS
     computed_in = "float32"
     options: Mapping[str, Any] = {}  # those of generation_config.json
-    absent: Sequence[int] = (PAD,)
-    barred: Sequence[int] = (PAD,)
     classes = ("MarianMTModel", "MarianTokenizer")  # of transformers
     languages: Sequence[list[int]] = ([], [])  # their ids before source and target
     longest_source: int | None
@@ -42,6 +40,8 @@ class MarianScorer:
         )
         self.model: Any = model.float().eval()
         self.source, self.target = source, target
+        self.absent: Sequence[int] = target.absent
+        self.barred: Sequence[int] = target.absent
         self.longest_source = self.longest_target = model.config.max_position_embeddings
         self._never = [[number] for number in target.never(FORBIDDEN[decode.unknown])]
 
@@ -50,16 +50,15 @@ class MarianScorer:
         return self.source.ours(self.tokenizer(line)["input_ids"])
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
-        """Those of all ids but PAD, which it does not have."""
+        """Those of all ids but PAD."""
         for source, target in pairs:
             with torch.inference_mode():
                 before = torch.tensor([[*self._start, *self.target.of(target)]])
                 logits = self.model(**self._inputs(source), decoder_input_ids=before).logits[0]
-            yield self.of_ours(logits[len(self._start) - 1 :])
-
-    def of_ours(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of our ids but PAD."""
-        return logits[:, self.target.theirs].log_softmax(-1)
+            rows = logits[len(self._start) - 1 :].log_softmax(-1)[:, self.target.theirs[BOS:]]
+            if BOS in self.absent:
+                rows[:, 0] = IMPOSSIBLE
+            yield rows
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -93,9 +92,6 @@ class MarianScorer:
 class M2M100Scorer(MarianScorer):
     """A directory that M2M100ForConditionalGeneration and a tokenizer read; an EngineScorer."""
 
-    absent: Sequence[int] = (BOS,)  # its decoder starts with eos
-    barred: Sequence[int] = (BOS,)
-
     def __init__(self, directory: Path, decode: Decode, ids: MarianIds, tokenizer: str) -> None:
         """`tokenizer`: its class in transformers."""
         self.classes = ("M2M100ForConditionalGeneration", tokenizer)
@@ -111,9 +107,3 @@ class M2M100Scorer(MarianScorer):
         """The ids of a line, eos included."""
         ids = self.tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"]
         return [*self.source.ours(ids), EOS]
-
-    def of_ours(self, logits: Tensor) -> Tensor:
-        """Log-probabilities of our ids but PAD; BOS has none."""
-        rows = logits.log_softmax(-1)[:, self.target.theirs]
-        rows[:, 0] = IMPOSSIBLE
-        return rows

@@ -235,7 +235,7 @@ class Touching:
         ("tie_word_embeddings", False, "tie_word_embeddings=false: where both sides share"),
         ("d_model", "wide", "d_model=wide: expected integer"),
         ("d_model", 18, "config.json asks for"),
-        ("encoder_layers", 3, "the tensor encoder.layers.2"),
+        ("encoder_layers", 3, "has no encoder.layers.2.self_attn.q_proj.weight"),
         ("decoder_start_token_id", 0, "starts the decoder with id 0, but <pad> is"),
     ],
 )
@@ -254,7 +254,7 @@ def test_a_config_that_means_another_model_is_refused(
     [
         (lambda t: t.update(extra=torch.ones(2)), r"the tensor extra, \[2\], has no place"),
         (lambda t: t.pop("model.shared.weight"), "has no shared.weight"),
-        (lambda t: t.pop("model.encoder.layers.0.fc1.bias"), "feedforward.inner.bias is missing"),
+        (lambda t: t.pop("model.encoder.layers.0.fc1.bias"), "has no encoder.layers.0.fc1.bias"),
         (lambda t: t["model.shared.weight"].fill_(torch.nan), "numbers that are not finite"),
         (
             lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1}),
