@@ -74,7 +74,7 @@ class CTranslate2Files:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of a tensor that stays to be taken; UserError (65) where it is missing."""
-        if name not in self._left:
+        if name not in self._left or not self._left[name].ndim:
             raise self.wrong(f"has no {name}")
         return self._left[name].shape
 

@@ -3,14 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
 
 from nmt.config import Decode, Model
 from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
-
-if TYPE_CHECKING:  # exported models are translated without torch
-    from torch import nn
 
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
 ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation
@@ -80,17 +76,16 @@ def prefixes(decode: Decode, source: Vocabulary, target: Vocabulary) -> tuple[li
     return source.pieces(filter(None, [before])), target.pieces(filter(None, [after]))
 
 
-def weights(model: Any, shape: Model) -> "Iterator[tuple[str, list[nn.Module]]]":
-    """The norms and linear maps of a model's stacks, by name; a shared layer once for each pass."""
-    from torch import nn
+def modules(shape: Model) -> Iterator[tuple[str, list[str]]]:
+    """The norms and linear maps of the stacks by name there, and ours of those that each holds.
 
-    passes = {"encoder": shape.encoder_layers, "decoder": shape.decoder_layers}
-    for name, count in passes.items():
-        stack = model.get_submodule(name)
-        if isinstance(stack.norm, nn.LayerNorm):
-            yield f"{name}/layer_norm", [stack.norm]
+    A layer that is shared comes once for each pass.
+    """
+    for stack, count in (("encoder", shape.encoder_layers), ("decoder", shape.decoder_layers)):
+        if shape.norm == "pre":
+            yield f"{stack}/layer_norm", [f"{stack}.norm"]
         for number in range(count):
-            layer = stack.layers[number % len(stack.layers)]
+            layer = f"{stack}.layers.{0 if shape.share_layers else number}"
             for part, ours in LAYER.items():
-                if name == "decoder" or not part.startswith("attention/"):
-                    yield f"{name}/layer_{number}/{part}", [*map(layer.get_submodule, ours)]
+                if stack == "decoder" or not part.startswith("attention/"):
+                    yield f"{stack}/layer_{number}/{part}", [f"{layer}.{name}" for name in ours]

@@ -7,11 +7,8 @@ silence: a variable that has no place here is refused by name.
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-import torch
-
-from nmt import build, foreign, preflight
+from nmt import foreign
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS
@@ -21,10 +18,10 @@ from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, fill, model_of
-from nmt.exchange.files import sentencepiece, vocabulary
+from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, model_of, tensors_of
+from nmt.exchange.files import sentencepiece, trained_of, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
-from nmt.modeldir import Trained
+from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.storage import manifest
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
@@ -54,13 +51,10 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         for name, pieces in zip(("source", "target"), named, strict=True)
     ]
     settings = settings_of(encoding, model_of(files), trained_length, files.shared)
-    preflight.check(settings)
-    model: Any = build.transformer(settings, *map(len, orders)).eval()
-    with torch.no_grad():
-        fill(files, model, settings.model, *orders)
+    tensors = tensors_of(files, settings, *orders)
     files.refuse_rest()
-    trained = Trained(settings, model, sides[0], sides[1], {"longest_source": trained_length})
-    limits = model.limits(training=False)
+    trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
+    limits = trained.model.limits(training=False)
     naming = Naming(named[0], named[1], limits.source, limits.target)
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)

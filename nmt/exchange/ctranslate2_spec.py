@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from nmt.config import Settings
 from nmt.encodings.base import Dims
 from nmt.exchange import site_positions, unshared
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, weights
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, modules
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -43,8 +43,8 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     spec.encoder.embeddings[0].weight = _array(model.source_embedding.weight)
     spec.decoder.embeddings.weight = _array(model.target_embedding.weight)
     _fill(spec.decoder.projection, model.output)
-    for name, modules in weights(model, shape):
-        _fill(_part(spec, name), *modules)
+    for name, ours in modules(shape):
+        _fill(_part(spec, name), *map(model.get_submodule, ours))
     spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
         _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
@@ -138,14 +138,14 @@ def _part(spec: Any, name: str) -> Any:
     return spec
 
 
-def _fill(spec: Any, *modules: nn.Module) -> None:
+def _fill(spec: Any, *maps: nn.Module) -> None:
     """A norm; or a linear map, or several of one input: keys without one are the input itself."""
-    last: Any = modules[-1]
+    last: Any = maps[-1]
     if isinstance(last, nn.LayerNorm):
         spec.gamma, spec.beta = _array(last.weight), _array(last.bias)
         return
     size = last.weight.shape[1]
-    parts = [m if isinstance(m, nn.Linear) else None for m in modules]
+    parts = [m if isinstance(m, nn.Linear) else None for m in maps]
     matrices = [torch.eye(size) if p is None else p.weight for p in parts]
     biases = [torch.zeros(size) if p is None else p.bias for p in parts]
     spec.weight, spec.bias = _array(torch.cat(matrices)), _array(torch.cat(biases))

@@ -4,16 +4,16 @@ from itertools import product
 from typing import Any, get_args
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from nmt.config import Model
-from nmt.encodings.relative import Relative
+from nmt.config import Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.exchange import settings
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, weights
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, modules
 
 SAME = 1e-4  # largest difference of two sinusoids
+TIED = {"none": (), "target": ("output",), "all": ("target_embedding", "output")}  # to others
 FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
 PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
@@ -94,31 +94,37 @@ def _tie(files: CTranslate2Files) -> str:
     return "all" if files.shared and files.same(source, target) else "target"
 
 
-def fill(
-    files: CTranslate2Files, model: Any, shape: Model, source: list[int], target: list[int]
-) -> None:
-    """Hand the variables over to a model; the rows of embeddings in the order of our ids."""
-    for name, order, module in (
-        ("encoder/embeddings_0", source, model.source_embedding),
-        ("decoder/embeddings", target, model.target_embedding),
-        ("decoder/projection", target, model.output),
+def tensors_of(
+    files: CTranslate2Files, settings: Settings, source: list[int], target: list[int]
+) -> dict[str, Tensor]:
+    """The variables under our names; the rows of embeddings in the order of our ids."""
+    shape, ours = settings.model, dict[str, Tensor]()
+    for name, module, order in (
+        ("encoder/embeddings_0", "source_embedding", source),
+        ("decoder/embeddings", "target_embedding", target),
+        ("decoder/projection", "output", target),
     ):
         rows = _rows(files, name, files.tensor(f"{name}/weight"), order)
-        if module is not model.output and not files.number(f"{name[:7]}/scale_embeddings", 1):
-            rows = rows / model.scale
-        _copy(files, name, module.weight, rows)
-    bias = _bias(files, name, len(target))
-    _copy(files, name, model.output.bias, _rows(files, name, bias, target))
-    for name, modules in weights(model, shape):
-        if isinstance(modules[0], nn.LayerNorm):
-            _copy(files, name, modules[0].weight, files.tensor(f"{name}/gamma"))
-            _copy(files, name, modules[0].bias, files.tensor(f"{name}/beta"))
-        else:
-            _linear(files, name, *modules)
-    for side in STACKS:
-        for e in model.sites[side]:
-            if isinstance(e, Relative):
-                _relative(files, side, e)
+        if module != "output" and not files.number(f"{name[:7]}/scale_embeddings", 1):
+            rows = rows / shape.dim**0.5
+        ours[f"{module}.weight"] = rows
+    ours["output.bias"] = _rows(files, name, _bias(files, name, len(target)), target)
+    for module in {"none": (), "target": ("output",), "all": ("target_embedding", "output")}[
+        shape.tie
+    ]:
+        del ours[f"{module}.weight"]  # is another of these matrices
+    for name, held in modules(shape):
+        if name.endswith("layer_norm"):
+            ours[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")
+            ours[f"{held[0]}.bias"] = files.tensor(f"{name}/beta")
+            continue
+        weight = files.tensor(f"{name}/weight")
+        parts = weight.chunk(len(held)), _bias(files, name, len(weight)).chunk(len(held))
+        for module, w, b in zip(held, *parts, strict=False):  # sizes are compared later
+            ours |= {f"{module}.weight": w, f"{module}.bias": b}
+    for side in STACKS if "relative" in settings.encoding else ():
+        ours |= _relative(files, side, bool(settings.encoding["relative"]["tied"]))
+    return ours
 
 
 def _rows(files: CTranslate2Files, name: str, table: Tensor, order: list[int]) -> Tensor:
@@ -127,34 +133,19 @@ def _rows(files: CTranslate2Files, name: str, table: Tensor, order: list[int]) -
     return table[order]
 
 
-def _relative(files: CTranslate2Files, side: str, encoding: Relative) -> None:
-    """The vectors of each distance, of all layers [layers, 1, 2 tau + 1, head_dim]."""
-    tables = {"keys": encoding.key_table, "values": encoding.value_table}
-    for role, parameter in tables.items():
-        names = [f"{side}/layer_{n}/self_attention/relative_position_{role}"
-                 for n in range(files.layers(side))]  # fmt: skip
-        vectors = torch.stack([files.tensor(name) for name in names])
-        if parameter is not None:  # else values are the keys
-            _copy(files, names[0], parameter, vectors[:, None])
-
-
-def _linear(files: CTranslate2Files, name: str, *modules: Any) -> None:
-    """A linear map, or several of the same input as one; without a bias it is zero."""
-    sizes = [module.weight.shape[0] for module in modules]
-    weight = files.tensor(f"{name}/weight")
-    if weight.ndim != 2 or len(weight) != sum(sizes):
-        raise files.wrong(f"{name}/weight is {list(weight.shape)}; expected {sum(sizes)} rows")
-    bias = _bias(files, name, sum(sizes))
-    for module, w, b in zip(modules, weight.split(sizes), bias.split(sizes), strict=True):
-        _copy(files, name, module.weight, w)
-        _copy(files, name, module.bias, b)
-
-
 def _bias(files: CTranslate2Files, name: str, size: int) -> Tensor:
+    """That of a linear map; without one it is zero."""
     return files.tensor(f"{name}/bias") if f"{name}/bias" in files else torch.zeros(size)
 
 
-def _copy(files: CTranslate2Files, name: str, parameter: Tensor, values: Tensor) -> None:
-    if parameter.shape != values.shape:
-        raise files.wrong(f"{name} is {list(values.shape)}; expected {list(parameter.shape)}")
-    parameter.copy_(values)
+def _relative(files: CTranslate2Files, side: str, tied: bool) -> dict[str, Tensor]:
+    """The vectors of each distance, of all layers [layers, 1, 2 tau + 1, head_dim]."""
+    layers = [f"{side}/layer_{n}/self_attention" for n in range(files.layers(side))]
+    keys, values = (
+        torch.stack([files.tensor(f"{layer}/relative_position_{role}") for layer in layers])[
+            :, None
+        ]
+        for role in ("keys", "values")
+    )
+    place = f"{side}_encodings.entries.0"
+    return {f"{place}.key_table": keys} | ({} if tied else {f"{place}.value_table": values})
