@@ -6,7 +6,7 @@ override, and from what these answer; where answers depend on more than the form
 refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -22,7 +22,7 @@ from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
 HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
-CHECKED = 21  # tokens of a sentence in which all pairs are compared with the tables
+CHECKED = 21  # most tokens of a sentence in which all pairs are compared with the tables
 ROWS = 64  # of a batch in which single components are asked for
 KINDS = {
     "embed": "input", "scores": "vectors", "outputs": "vectors", "bias": "bias",
@@ -82,6 +82,11 @@ class _Probe(NamedTuple):
             lengths=torch.full((rows,), keys),
             tokens=torch.randint(*words, (rows, len(queries)), generator=draw),
         )
+
+    @property
+    def few(self) -> int:
+        """Tokens of a sentence in which all pairs are compared with the tables."""
+        return min(self.length, CHECKED)
 
     @property
     def ends(self) -> list[Tensor]:
@@ -187,10 +192,9 @@ def _table(probe: _Probe) -> Tensor:
 
     n, dim = probe.length, probe.dims.dim
     table = added(torch.zeros(1, n, dim), 0)[0]
-    few = min(n, CHECKED)
     draw = torch.Generator().manual_seed(1)
-    others = added(torch.randn(2, few, dim, generator=draw), 2)
-    if not _close(others, table[:few]):
+    others = added(torch.randn(2, probe.few, dim, generator=draw), 2)
+    if not _close(others, table[: probe.few]):
         why = "what it adds to an embedding depends on the words, or on how many there are"
         raise probe.refuse(why, "embed")
     return table
@@ -198,55 +202,57 @@ def _table(probe: _Probe) -> Tensor:
 
 def _no_bias(probe: _Probe) -> bool:
     """Whether what may add numbers to scores adds none, as it was configured."""
-    few = min(probe.length, CHECKED)
-    context = probe.context(torch.arange(few), few)
+    context = probe.context(torch.arange(probe.few), probe.few)
     return all(probe.site.bias(layer, context) is None for layer in range(probe.dims.layers))
 
 
 def _bias(probe: _Probe) -> Tensor:
     """The number that is added for each distance [layers, heads, 2 length - 1]."""
-    dims, few = probe.dims, min(probe.length, CHECKED)
+    every = torch.arange(probe.few), probe.few
+    far = torch.tensor([probe.length // 2]), probe.length
     tables = []
-    for layer in range(dims.layers):
-
-        def rows(queries: Tensor, keys: int, seed: int, layer: int = layer) -> Tensor:
-            bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
-            assert bias is not None  # an entry overrides the hook
-            return bias.expand(1, dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
-
-        table = by_distance([rows(q, probe.length, 0)[:, 0] for q in probe.ends])
-        square = rows(torch.arange(few), few, 1)
-        middle = torch.tensor([probe.length // 2])
-        far = rows(middle, probe.length, 2)
-        if not (
-            _close_if_seen(square, by_pair(table, torch.arange(few), few), probe)
-            and _close_if_seen(far, by_pair(table, middle, probe.length), probe, middle)
-        ):
-            why = "the number that it adds to a score depends on more than layer, head and distance"
-            raise probe.refuse(why, "bias")
+    for layer in range(probe.dims.layers):
+        ends = [_biases(probe, layer, query, probe.length, 0)[:, 0] for query in probe.ends]
+        table = by_distance(ends)
+        for seed, (queries, keys) in enumerate((every, far), start=1):
+            biases = _biases(probe, layer, queries, keys, seed)
+            if not _close_if_seen(biases, by_pair(table, queries, keys), probe, queries):
+                why = "the number that it adds to a score depends on more than layer, head and "
+                raise probe.refuse(f"{why}distance", "bias")
         tables.append(table)
     return torch.stack(tables)
 
 
+def _biases(probe: _Probe, layer: int, queries: Tensor, keys: int, seed: int) -> Tensor:
+    """What some queries of a sentence of so many tokens get [heads, query, key]."""
+    bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
+    assert bias is not None  # an entry overrides the hook
+    return bias.expand(1, probe.dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
+
+
 def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:
     """The vectors on keys and on values [layers, 2 length - 1, head_dim], of zeros if none."""
-    layers = range(probe.dims.layers)
+    tables: tuple[list[Tensor], list[Tensor]] = ([], [])
     _check_scores(probe)
-    keys = torch.stack([_of_all_heads(probe, _key_vectors(probe, layer)) for layer in layers])
-    values = torch.stack([_of_all_heads(probe, _value_vectors(probe, layer)) for layer in layers])
-    for layer in layers:
-        _check_vectors(probe, layer, keys[layer], values[layer])
-    return keys, values
+    for layer in range(probe.dims.layers):
+        both = _key_vectors(probe, layer), _value_vectors(probe, layer)
+        _check_vectors(probe, layer, *both)
+        for table, vectors in zip(tables, both, strict=True):
+            if not _close(vectors, vectors[:1]):
+                why = "heads have vectors of their own for the distances, where they must share "
+                raise probe.refuse(f"{why}them", "scores")
+            table.append(vectors[0])
+    return torch.stack(tables[0]), torch.stack(tables[1])
 
 
 def _check_scores(probe: _Probe) -> None:
     """Refuse scores that change with what they are added to, or with the keys."""
-    heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
-    context = probe.context(torch.arange(few), few, 2, 1)
-    draw = torch.Generator().manual_seed(1)
-    q, *others = torch.randn(3, 2, heads, few, width, generator=draw)
-    one, other = (_scores(probe, q @ k.mT, q, k, 0, context) - q @ k.mT for k in others)
-    if not _close_if_seen(one, other, probe):
+    at = torch.arange(probe.few)
+    context = probe.context(at, probe.few, 2, 1)
+    size = 3, 2, probe.dims.heads, probe.few, probe.dims.head_dim
+    q, *others = torch.randn(size, generator=torch.Generator().manual_seed(1))
+    one, other = (probe.site.scores(q, k, 0, context) - q @ k.mT for k in others)
+    if not _close_if_seen(one, other, probe, at):
         raise _more_than_products(probe)
 
 
@@ -257,57 +263,49 @@ def _more_than_products(probe: _Probe) -> UserError:
 
 def _key_vectors(probe: _Probe, layer: int) -> Tensor:
     """[heads, 2 length - 1, head_dim]: each component is the score of a query that has it alone."""
-    heads, width, n = probe.dims.heads, probe.dims.head_dim, probe.length
-    ends = []
-    for query in probe.ends:
-        chunks = []
-        for units in torch.eye(width).split(ROWS):  # [rows, head_dim]
-            q = units[:, None, None].expand(-1, heads, 1, -1)
-            k = torch.zeros(1, 1, 1, 1).expand(len(units), heads, n, width)
-            s = torch.zeros(len(units), heads, 1, n)
-            chunks.append(_scores(probe, s, q, k, layer, probe.context(query, n, len(units))))
-        ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0).transpose(1, 2))
-    return by_distance(ends).transpose(1, 2)
+    heads, width = probe.dims.heads, probe.dims.head_dim
+
+    def scores(units: Tensor, context: Context) -> Tensor:
+        q = units[:, None, None].expand(-1, heads, 1, -1)
+        k = torch.zeros(1, 1, 1, 1).expand(len(units), heads, probe.length, width)
+        return probe.site.scores(q, k, layer, context)
+
+    return by_distance(_answers(probe, width, scores)).permute(1, 2, 0)
 
 
 def _value_vectors(probe: _Probe, layer: int) -> Tensor:
     """[heads, 2 length - 1, head_dim]: each is the output of all attention on one key."""
-    heads, n = probe.dims.heads, probe.length
-    ends = []
-    for query in probe.ends:
-        chunks = []
-        for on in torch.eye(n).split(ROWS):  # [rows, key]
-            p = on[:, None, None].expand(-1, heads, 1, -1)
-            chunks.append(_values(probe, p, layer, probe.context(query, n, len(on))))
-        ends.append(torch.cat(chunks)[:, :, 0].permute(1, 2, 0))  # [heads, head_dim, key]
-    return by_distance(ends).transpose(1, 2)
+
+    def outputs(units: Tensor, context: Context) -> Tensor:
+        p = units[:, None, None].expand(-1, probe.dims.heads, 1, -1)
+        return _outputs(probe, p, layer, context)
+
+    ends = _answers(probe, probe.length, outputs)  # [key, heads, head_dim] each
+    return by_distance([end.permute(1, 2, 0) for end in ends]).mT
 
 
-def _scores(probe: _Probe, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-    s = s.clone()  # an encoding may write into it
-    for e in probe.having("scores"):
-        s = e.scores(s, q, k, layer, with_positions(context, e.positions))
-    return s
+def _answers(
+    probe: _Probe, count: int, answer: Callable[[Tensor, Context], Tensor]
+) -> list[Tensor]:
+    """What each end gets for each of so many unit vectors [count, heads, ..]."""
+    return [
+        torch.cat([
+            answer(units, probe.context(query, probe.length, len(units)))
+            for units in torch.eye(count).split(ROWS)
+        ])[:, :, 0]
+        for query in probe.ends
+    ]  # fmt: skip
 
 
-def _values(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
-    total = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
-    for e in probe.having("outputs"):
-        total = e.outputs(total, total, p, layer, with_positions(context, e.positions))
-    return total
-
-
-def _of_all_heads(probe: _Probe, vectors: Tensor) -> Tensor:
-    """The vectors of all heads [distance, head_dim], which must be the same."""
-    if not _close(vectors, vectors[:1]):
-        why = "heads have vectors of their own for the distances, where they must share them"
-        raise probe.refuse(why, "scores")
-    return vectors[0]
+def _outputs(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
+    """What is added to outputs for weights p."""
+    nothing = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
+    return probe.site.outputs(nothing, nothing, p, layer, context)
 
 
 def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> None:
-    """Compare all pairs of a sentence with vectors [2 length - 1, head_dim] of distances."""
-    heads, width, few = probe.dims.heads, probe.dims.head_dim, min(probe.length, CHECKED)
+    """Compare all pairs of a sentence with vectors [heads, 2 length - 1, head_dim] of distances."""
+    heads, width, few = probe.dims.heads, probe.dims.head_dim, probe.few
     draw = torch.Generator().manual_seed(1)
     q, k = (torch.randn(2, heads, few, width, generator=draw) for _ in "qk")
     p = torch.rand(2, heads, few, few, generator=draw)
@@ -315,13 +313,12 @@ def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> N
     context = probe.context(at, few, 2, 1)
     if probe.dims.site == "decoder":
         p = p.tril()
-    key, value = (by_pair(t.mT, at, few) for t in (keys, values))  # [head_dim, query, key]
-    s = q @ k.mT
-    scores = s + torch.einsum("bhqd,dqk->bhqk", q, key)
-    output = torch.einsum("bhqk,dqk->bhqd", p, value)
+    key, value = (by_pair(t.mT, at, few) for t in (keys, values))  # [heads, head_dim, query, key]
+    scores = q @ k.mT + torch.einsum("bhqd,hdqk->bhqk", q, key)
+    output = torch.einsum("bhqk,hdqk->bhqd", p, value)
     if not (
-        _close_if_seen(_scores(probe, s, q, k, layer, context), scores, probe)
-        and _close(_values(probe, p, layer, context), output)
+        _close_if_seen(probe.site.scores(q, k, layer, context), scores, probe, at)
+        and _close(_outputs(probe, p, layer, context), output)
     ):
         raise _more_than_products(probe)
 
@@ -332,7 +329,7 @@ def _rotations(probe: _Probe) -> Rotations:
     methods = ("project", "cosines_and_sines")
     plain = isinstance(e, Rotary) and e.magnitude == 1
     plain = plain and all(getattr(type(e), m) is getattr(Rotary, m) for m in methods)
-    few = min(probe.length, CHECKED)
+    few = probe.few
     at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
     steady = _close(at - at[0], torch.arange(few) * step) and step > 0
@@ -353,11 +350,10 @@ def _close(a: Tensor, b: Tensor) -> bool:
     return bool((a - b).abs().max() <= EXACT * most)
 
 
-def _close_if_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor | None = None) -> bool:
+def _close_if_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor) -> bool:
     """Whether [.., query, key] agree where a query may look."""
     if probe.dims.site == "decoder":
-        at = torch.arange(a.shape[-2]) if queries is None else queries
-        seen = torch.arange(a.shape[-1]) <= at[:, None]
+        seen = torch.arange(a.shape[-1]) <= queries[:, None]
         a, b = a.masked_fill(~seen, 0), b.masked_fill(~seen, 0)
     hidden = (a <= HIDDEN) & (b <= HIDDEN)
     return _close(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))
