@@ -8,7 +8,7 @@ other variables. A name has its length before it and a zero byte behind, both co
 import math
 import re
 import struct
-from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,20 +28,16 @@ IGNORED = {"decoder/alignment_layer", "decoder/alignment_heads"}  # of no use he
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
 
 
+@dataclass
 class CTranslate2Files:
-    """The contents of the files; each variable is read once."""
+    """The contents of the files; which variables were read is remembered."""
 
-    def __init__(
-        self,
-        directory: Path,
-        config: dict[str, Any],
-        names: Sequence[list[str]],
-        variables: dict[str, NDArray[Any]],
-    ) -> None:
-        """`names`: of the ids of both sides; `variables`: scalars have no dimension."""
-        self.directory, self.config, self.variables = directory, config, variables
-        self.source, self.target = names
-        self._left = dict(variables)
+    directory: Path
+    config: dict[str, Any]
+    source: list[str]  # names of the ids
+    target: list[str]
+    variables: dict[str, NDArray[Any]]  # scalars have no dimension
+    taken: set[str] = field(default_factory=set)
 
     @property
     def shared(self) -> bool:
@@ -60,23 +56,22 @@ class CTranslate2Files:
             other is not None and np.array_equal(first, other) for other in others
         )
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._left
-
     def number(self, name: str, default: int) -> int:
         """Take a scalar."""
-        return int(self._left.pop(name, default))
+        self.taken.add(name)
+        return int(self.variables.get(name, default))
 
     def tensor(self, name: str) -> Tensor:
         """Take a tensor; UserError (65) where it is missing."""
         self.shape(name)
-        return torch.from_numpy(self._left.pop(name).copy())
+        self.taken.add(name)
+        return torch.from_numpy(self.variables[name].copy())
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor that stays to be taken; UserError (65) where it is missing."""
-        if name not in self._left or not self._left[name].ndim:
+        """The shape of a tensor; UserError (65) where it is missing."""
+        if name not in self.variables or not self.variables[name].ndim:
             raise self.wrong(f"has no {name}")
-        return self._left[name].shape
+        return self.variables[name].shape
 
     def wrong(self, what: str) -> UserError:
         """The error for what cannot be read."""
@@ -84,37 +79,34 @@ class CTranslate2Files:
 
     def refuse_rest(self) -> None:
         """UserError (65) for a variable that was not taken."""
-        if rest := self._left.keys() - IGNORED:
+        if rest := self.variables.keys() - self.taken - IGNORED:
             raise self.wrong(f"{min(rest)} has no place in a model of nmt")
 
 
 def read(directory: Path) -> CTranslate2Files:
     """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
     variables = _variables(directory / CTRANSLATE2_WEIGHTS)
-    shared = _vocabulary(directory, "shared")
-    names = []
-    for side in ("source", "target"):
-        if (vocabulary := shared or _vocabulary(directory, side)) is None:
-            raise UserError(
-                f"{directory}: no {side}_vocabulary.json and no shared_vocabulary.json; "
-                "the model is incomplete",
-                Exit.DATA,
-            )
-        names.append(vocabulary)
+    source, target = (_vocabulary(directory, side) for side in ("source", "target"))
     settings = manifest.read(directory / "config.json", None)
-    return CTranslate2Files(directory, settings, names, variables)
+    return CTranslate2Files(directory, settings, source, target, variables)
 
 
-def _vocabulary(directory: Path, name: str) -> list[str] | None:
-    """The names of ids in a JSON list, or of older directories one to a line; None: no file."""
-    where, older = (directory / f"{name}_vocabulary.{ending}" for ending in ("json", "txt"))
-    if where.exists():
-        names = manifest.parse(read_bytes(where), where)
-    elif older.exists():
-        names = read_bytes(older).decode(errors="replace").removesuffix("\n").split("\n")
-    else:
-        return None
-    if not isinstance(names, list) or not all(isinstance(name_of_id, str) for name_of_id in names):
+def _vocabulary(directory: Path, side: str) -> list[str]:
+    """The names of a side's ids: a JSON list, or of older directories one to a line."""
+    places = [directory / f"{name}_vocabulary.{end}" for name in ("shared", side)
+              for end in ("json", "txt")]  # fmt: skip
+    where = next((place for place in places if place.exists()), None)
+    if where is None:
+        raise UserError(
+            f"{directory}: no {side}_vocabulary.json and no shared_vocabulary.json; "
+            "the model is incomplete",
+            Exit.DATA,
+        )
+    data = read_bytes(where)
+    if where.suffix == ".txt":
+        return data.decode(errors="replace").removesuffix("\n").split("\n")
+    names = manifest.parse(data, where)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise UserError(f"{where}: expected a list of pieces", Exit.DATA)
     return names
 

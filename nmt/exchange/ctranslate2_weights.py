@@ -30,8 +30,8 @@ def encoding_of(files: CTranslate2Files) -> list[str]:
         for number in range(files.layers(side))
     ]
     variables = files.variables
-    if any(key in files for key in keys):
-        shapes = {variables[key].shape if key in files else None for key in keys}
+    if any(key in variables for key in keys):
+        shapes = {variables[key].shape if key in variables else None for key in keys}
         rows = {shape[0] for shape in shapes if shape is not None}
         if len(shapes) > 1 or min(rows) % 2 == 0:
             raise files.wrong("layers whose relative positions differ in number cannot be read")
@@ -39,7 +39,7 @@ def encoding_of(files: CTranslate2Files) -> list[str]:
         tau = min(rows) // 2
         return ["encoding=relative", f"tau={tau}", f"encoding.relative.tied={tied}".lower()]
     names = [f"{side}/position_encodings/encodings" for side in STACKS]
-    if not any(name in files for name in names):
+    if not any(name in variables for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
         return settings.sinusoids("halves", "tensor2tensor", 1)
     table, other = (files.tensor(name).squeeze() for name in names)
@@ -135,7 +135,7 @@ def _rows(files: CTranslate2Files, name: str, table: Tensor, order: list[int]) -
 
 def _bias(files: CTranslate2Files, name: str, size: int) -> Tensor:
     """That of a linear map; without one it is zero."""
-    return files.tensor(f"{name}/bias") if f"{name}/bias" in files else torch.zeros(size)
+    return files.tensor(f"{name}/bias") if f"{name}/bias" in files.variables else torch.zeros(size)
 
 
 def _relative(files: CTranslate2Files, side: str, tied: bool) -> dict[str, Tensor]:
