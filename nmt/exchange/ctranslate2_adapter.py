@@ -4,7 +4,7 @@ from pathlib import Path
 
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
 from nmt.exchange.adapter import CTRANSLATE2, Adapter
-from nmt.exchange.ctranslate2_names import STACKS, Naming, names, prefixes
+from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import Trained
@@ -22,10 +22,9 @@ class WeightsAdapter(Adapter):
         super().__init__(trained)
         self._sites = ctranslate2_spec.positions(trained.settings, trained.model, LONGEST)
         vocabularies = trained.source.vocabulary, trained.target.vocabulary
+        tables = self._sites["encoder"].limit, self._sites["decoder"].limit
         languages = prefixes(trained.settings.decode, *vocabularies)
-        tables = [self._sites[stack].limit for stack in STACKS]
-        source, target = (t and t - len(own) for t, own in zip(tables, languages, strict=True))
-        self.naming = Naming(*names(*vocabularies), source, target, *languages)
+        self.naming = Naming(*names(*vocabularies), *tables, *languages)
 
     def written(self, directory: Path, precision: str) -> CTranslate2Scorer:
         """Make a directory of CTranslate2's own files, and open it."""

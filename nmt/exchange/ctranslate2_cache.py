@@ -95,15 +95,12 @@ def _locked(place: Path) -> Iterator[None]:
 def _check_lengths(export: ExportedModel, decode: Decode) -> None:
     """Refuse lengths for which nmt has positions, but the tables of an export have not."""
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
-    own, naming = export.settings.decode, export.naming
     for key, most, table, language in (
-        ("max_source", decode.max_source, naming.longest_source, "source_language"),
-        ("max_length_ratio", longest, naming.longest_target, "target_language"),
+        ("max_source", decode.max_source, export.naming.source_table, decode.source_language),
+        ("max_length_ratio", longest, export.naming.target_table, decode.target_language),
     ):
-        # a language takes a position, and so does eos, or bos
-        whole = table and table + (getattr(own, language) is not None)
-        pieces = LONGEST - (getattr(decode, language) is not None) - 1
-        if whole == LONGEST and most > pieces:
+        pieces = LONGEST - (language is not None) - 1  # eos, or bos, takes a position, too
+        if table == LONGEST and most > pieces:
             raise UserError(
                 f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because its tables of "
                 f"positions end at {pieces:,} pieces; {BY_NMT}"

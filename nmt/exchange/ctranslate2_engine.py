@@ -78,10 +78,13 @@ def load(path: Path) -> ExportedModel:
     sealed.verify()
     settings = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
     source, target = modelfiles.sides_of(sealed)
+    vocabularies = source.vocabulary, target.vocabulary
+    languages = prefixes(settings.decode, *vocabularies)
     right_for = sealed.json(CERTIFICATE)["right_for"]
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
-    longest = [None if most is None else most + 1 for most in pieces]
-    naming = Naming(*names(source.vocabulary, target.vocabulary), longest[0], longest[1])
+    tables = [None if n is None else n + 1 + len(own)
+              for n, own in zip(pieces, languages, strict=True)]  # fmt: skip
+    naming = Naming(*names(*vocabularies), tables[0], tables[1], *languages)
     facts = modelfiles.facts_of(sealed)
     return ExportedModel(path, settings, source, target, facts, naming, sealed.digest)
 
@@ -108,16 +111,10 @@ class CTranslate2Engine:
 
         self.model, self.decode, self.device = model, decode, device
         stored = model.settings.decode.precision
-        sides = model.source.vocabulary, model.target.vocabulary
-        before, after = chosen = prefixes(decode, *sides)
-        tables = model.naming.longest_source, model.naming.longest_target
-        self.source_limit, self.target_limit = (
-            most and most + len(exported) - len(now)  # languages take positions of the tables
-            for most, exported, now in zip(
-                tables, prefixes(model.settings.decode, *sides), chosen, strict=True
-            )
-        )
+        before, after = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
         self.naming = replace(model.naming, before=before, after=after)
+        self.source_limit = self.naming.longest_source
+        self.target_limit = self.naming.longest_target
         self.options = search_options(self.naming, decode)
         self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search
         on_cpu = device.type == "cpu"

@@ -27,14 +27,24 @@ LAYER = {  # part of a layer -> ours; several maps of one input are one there, r
 
 @dataclass(frozen=True)
 class Naming:
-    """CTranslate2's names of our ids, and the longest lines that its tables are right for."""
+    """CTranslate2's names of our ids, and the positions of its tables."""
 
     source: list[str]  # by our ids; empty of one that it does not have
     target: list[str]
-    longest_source: int | None  # ids, eos included; None: any
-    longest_target: int | None  # likewise, bos included
+    source_table: int | None  # tokens that it is right for, a language included; None: any number
+    target_table: int | None
     before: Sequence[str] = ()  # names before each source: its language, if there is one
     after: Sequence[str] = ()  # likewise before each target
+
+    @property
+    def longest_source(self) -> int | None:
+        """Ids of the longest source, eos included; None: any number."""
+        return self.source_table and self.source_table - len(self.before)
+
+    @property
+    def longest_target(self) -> int | None:
+        """Likewise of a target, bos included."""
+        return self.target_table and self.target_table - len(self.after)
 
     def of_source(self, ids: Iterable[int]) -> list[str]:
         """The names that it reads; without eos, which it adds itself."""
