@@ -70,18 +70,12 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
     }
 
 
-def program(
-    trained: Trained,
-    engine: str,
-    place: str,
-    most: int | None,
-    classes: Sequence[str] = ("MarianMTModel", "MarianTokenizer"),
-) -> str:
-    """The lines for a directory of an engine (ctranslate2 or transformers), at `place`.
+def program(trained: Trained, place: str, most: int | None, classes: Sequence[str] = ()) -> str:
+    """The lines for a directory, at `place`, of CTranslate2, or of classes of transformers.
 
     `most`: pieces of the longest output that its tables are right for; None: any. Those for
     CTranslate2 read certificate.json, whose `options` are those of translate_batch, and `files`.
-    `classes`: of transformers, for model and tokenizer.
+    `classes`: for model and tokenizer.
     """
     source, target = trained.source.segmenter, trained.target.segmenter
     decode = trained.settings.decode.by_beam()
@@ -94,7 +88,6 @@ def program(
     )
     templates.filters["literal"] = _literal
     return templates.get_template("card_code.jinja").render(
-        engine=engine,
         place=place,
         most=most,
         source=source,

@@ -61,4 +61,4 @@ class CTranslate2Adapter(WeightsAdapter):
     def code(self, place: str) -> str | None:
         """Lines that read certificate.json there, for its options."""
         most = self.naming.longest_target and self.naming.longest_target - 1
-        return card_code.program(self.trained, "ctranslate2", place, most)
+        return card_code.program(self.trained, place, most)

@@ -70,4 +70,4 @@ class M2M100Adapter(MarianAdapter):
     def code(self, place: str) -> str:
         """Lines for the tokenizer and M2M100ForConditionalGeneration."""
         classes = ("M2M100ForConditionalGeneration", self.tokenizer_class)
-        return card_code.program(self.trained, "transformers", place, None, classes)
+        return card_code.program(self.trained, place, None, classes)

@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from nmt.encodings.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import card_code, marian_ids, marian_weights, transformers_config, unshared
@@ -104,15 +105,10 @@ class MarianAdapter(Adapter):
         for name, segmenter in zip(("source", "target"), self.segmenters, strict=True):
             yield f"{name}.spm", segmenter.model
 
-    def tensors(self, family: int) -> dict[str, Tensor]:
-        """The weights as a family names them."""
-        model, shape = self.trained.model, self.trained.settings.model
-        both = self.source, self.target
-        return marian_weights.to_theirs(model, shape, self.order, *both, family)
-
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
-        tensors = self.tensors(HUGGING_FACE)
+        both = self.source, self.target
+        tensors = marian_weights.to_theirs(self.trained, self.order, *both, HUGGING_FACE)
         bias = tensors.pop(BIAS)
         tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
         if self.has_bias:
@@ -121,29 +117,28 @@ class MarianAdapter(Adapter):
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""
-        return card_code.program(self.trained, "transformers", place, self.positions - 2)
+        classes = ("MarianMTModel", "MarianTokenizer")
+        return card_code.program(self.trained, place, self.positions - 2, classes)
 
     def _order(self, trained: Trained) -> Tensor:
-        """Which of our components each of theirs is; UserError unless positions are theirs."""
+        """Which of our components each of theirs is; UserError unless positions are theirs.
+
+        The proof rejects a model whose encoder and decoder differ in the layout of sinusoids.
+        """
         _, denominator, start = self.SINUSOIDS
-        layouts = []
+        usual, layout = (Index(start), denominator), ""
         for name in ("encoder", "decoder"):
-            positions = unshared.sinusoids_of(trained.model.sites[name])
-            if positions is None or positions[:2] != (Index(start), denominator):
-                entries = "+".join(e.name for e in trained.model.sites[name])
+            entries = list(trained.model.sites[name])
+            e = entries[0] if len(entries) == 1 else None
+            if not isinstance(e, Absolute) or (e.positions, e.denominator) != usual:
+                names = "+".join(e.name for e in entries)
                 raise UserError(
-                    f"encoding.{entries}: cannot be exported to {self.engine}, which adds "
+                    f"encoding.{names}: cannot be exported to {self.engine}, which adds "
                     f"sinusoids to the embeddings of the {name} and knows no other positions; the "
                     f"nearest is {' '.join(sinusoids(*self.SINUSOIDS))}"
                 )
-            layouts.append(positions[2])
-        if len(set(layouts)) > 1:
-            raise UserError(
-                f"encoding.layout: cannot be exported to {self.engine}, because encoder and "
-                f"decoder differ ({', '.join(layouts)}); train both with "
-                "encoding.absolute.layout=halves"
-            )
+            layout = e.layout
         components = torch.arange(trained.settings.model.dim)
-        if layouts[0] == "halves":
+        if layout == "halves":
             return components
         return torch.cat([components[0::2], components[1::2]])

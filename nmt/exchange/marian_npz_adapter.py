@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from nmt.errors import UserError
-from nmt.exchange import marian_ids, marian_npz
+from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
@@ -52,7 +52,9 @@ class MarianNpzAdapter(MarianAdapter):
         """Make their file."""
         shape = self.trained.settings.model
         options = marian_npz.to_options(shape, [self.source.size, self.target.size])
-        (directory / NAME).write_bytes(marian_npz.write(self.tensors(MARIAN), options))
+        both = self.source, self.target
+        tensors = marian_weights.to_theirs(self.trained, self.order, *both, MARIAN)
+        (directory / NAME).write_bytes(marian_npz.write(tensors, options))
 
     def code(self, place: str) -> None:
         """None: Marian is a program."""

@@ -13,6 +13,7 @@ from nmt.config import Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
+from nmt.modeldir import Trained
 
 # The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
@@ -147,7 +148,7 @@ def to_ours(
     shape: Model,
     source: MarianIds,
     target: MarianIds,
-    family: int = HUGGING_FACE,
+    family: int,
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing.
 
@@ -184,20 +185,16 @@ def to_ours(
 
 
 def to_theirs(
-    model: Any,
-    shape: Model,
-    order: Tensor,
-    source: MarianIds,
-    target: MarianIds,
-    family: int = HUGGING_FACE,
+    trained: Trained, order: Tensor, source: MarianIds, target: MarianIds, family: int
 ) -> dict[str, Tensor]:
     """The way back of `to_ours`; a tensor of several names has the first.
 
     `order` [dim]: which of our components each of theirs is.
     """
     tensors: dict[str, Tensor] = {}
-    for name, theirs in names(shape, family):
-        values, side = model.get_parameter(name), _side(name, source, target)
+    for name, theirs in names(trained.settings.model, family):
+        values: Tensor = trained.model.get_parameter(name)
+        side = _side(name, source, target)
         module, kind = name.split(".")[-2:]
         if side is None and module not in ("query", "key", "value", "inner"):
             values = values[order]  # of what writes them, or of a norm

@@ -22,7 +22,7 @@ from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers
 from nmt.exchange.adapter import TRANSFORMERS, Imported
 from nmt.exchange.files import sentencepiece, trained_of
 from nmt.exchange.marian_ids import PAD_PIECE, MarianIds
-from nmt.exchange.marian_weights import BIAS
+from nmt.exchange.marian_weights import BIAS, HUGGING_FACE
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
@@ -104,7 +104,8 @@ def _trained(
     marian_weights.take_positions(directory, tensors, config.d_model, *config.SINUSOIDS)
     source, target = ids
     tensors[BIAS] = tensors.get(BIAS, torch.zeros(target.size)).flatten()  # M2M100 has none
-    ours = marian_weights.to_ours(directory, tensors, settings.model, source, target)
+    shape = settings.model
+    ours = marian_weights.to_ours(directory, tensors, shape, source, target, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
     return trained_of(directory, settings, ours, sides, longest)
 

@@ -3,8 +3,6 @@
 from nmt.config import RESTRICTIONS, Settings
 from nmt.data.segmenter import Segmenter
 from nmt.data.unigram import Unigram
-from nmt.encodings.absolute import Absolute
-from nmt.encodings.composition import Encodings
 from nmt.errors import UserError
 from nmt.exchange.site_positions import NEAREST
 from nmt.model.transformer import Transformer
@@ -38,14 +36,6 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
                 "source knows no positions there; the nearest that can is "
                 f"{NEAREST[hooks[0] if hooks else 'bias']}, without where=cross"
             )
-
-
-def sinusoids_of(site: Encodings) -> tuple[object, str, str] | None:
-    """Positions, denominator and layout of a site that has sinusoids and nothing else."""
-    entries = list(site)
-    if len(entries) != 1 or not isinstance(e := entries[0], Absolute):
-        return None
-    return e.positions, e.denominator, e.layout
 
 
 def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> Unigram:

@@ -179,7 +179,7 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
         "<BT> a{a.b}. <BT>",
         *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx")),
     ]
-    code = card_code.program(trained, "ctranslate2", str(tmp_path / "made"), None)
+    code = card_code.program(trained, str(tmp_path / "made"), None)
     assert card_code.count_equal(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4
     first, *_ = code.split("\n")
@@ -196,7 +196,7 @@ def test_the_card_names_the_languages(tmp_path: Path) -> None:
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
-    code = card_code.program(of_bpe(), "ctranslate2", name, 7)
+    code = card_code.program(of_bpe(), name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
     (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
     names: dict[str, Any] = {"Path": str}
