@@ -38,7 +38,7 @@ BATCH_TOKENS = 1024
 BY_NMT = "translate by nmt, with the model that was exported"
 NOTHING = Hypothesis([], 0.0, 0.0, finished=False)  # where an output may have no piece
 NOT_THERE = "its search is not restricted so"
-PRECISIONS = {"int8": "int8", "bfloat16": "bfloat16"}  # of an export -> decode.precision
+PRECISIONS = ("int8", "bfloat16")  # that decode.precision has too; the others count as float32
 
 
 class ExportedModel(NamedTuple):
@@ -60,8 +60,8 @@ def is_exported(path: Path) -> bool:
 
 def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings that go along with an export of this precision, as a file."""
-    name = next((ours for theirs, ours in PRECISIONS.items() if precision.startswith(theirs)), None)
-    decode = replace(settings.decode, precision=name or "float32")
+    known = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
+    decode = replace(settings.decode, precision=known)
     return manifest.dump(config.freeze(modelfiles.portable(replace(settings, decode=decode))))
 
 

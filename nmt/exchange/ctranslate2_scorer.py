@@ -17,18 +17,6 @@ from nmt.exchange.ctranslate2_options import output_options, search_options
 from nmt.exchange.samples import MOST
 
 
-def options(naming: Naming, decode: Decode) -> dict[str, Any]:
-    """All arguments of `translate_batch` for settings of a model.
-
-    `max_decoding_length` is that of the longest source that the tables are right for, or of MOST
-    pieces where they have no end: no translation that ends is cut.
-    """
-    longest = MOST if naming.longest_source is None else naming.longest_source - 1
-    limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
-    limit = within_table(limit, naming.longest_target)
-    return search_options(naming, decode) | output_options(naming, 1, limit)
-
-
 class CTranslate2Scorer:
     """A directory that CTranslate2 reads, on the CPU and one thread; an EngineScorer."""
 
@@ -44,11 +32,15 @@ class CTranslate2Scorer:
         self._reader = Translator(
             str(directory), compute_type=precision, inter_threads=1, intra_threads=1
         )
-        self._naming, self._decode = naming, decode.by_beam()
+        self._naming, self._decode = naming, (decode := decode.by_beam())
         self.computed_in: str = self._reader.compute_type
-        self.options: Mapping[str, Any] = options(naming, self._decode)
         self.barred: Sequence[int] = FORBIDDEN[decode.unknown]
         self.longest_source, self.longest_target = naming.longest_source, naming.longest_target
+        # for the longest source of its tables, or of MOST pieces: no translation that ends is cut
+        longest = MOST if self.longest_source is None else self.longest_source - 1
+        limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
+        of_output = output_options(naming, 1, within_table(limit, self.longest_target))
+        self.options: Mapping[str, Any] = search_options(naming, decode) | of_output
 
     def source_ids(self, line: str) -> None:
         """It is given pieces."""

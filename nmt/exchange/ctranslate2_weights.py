@@ -31,13 +31,12 @@ def encoding_of(files: CTranslate2Files) -> list[str]:
     ]
     variables = files.variables
     if any(key in variables for key in keys):
-        shapes = {variables[key].shape if key in variables else None for key in keys}
-        rows = {shape[0] for shape in shapes if shape is not None}
-        if len(shapes) > 1 or min(rows) % 2 == 0:
+        shapes = {variables[key].shape if key in variables else (0,) for key in keys}
+        rows = min(shapes)[0]
+        if len(shapes) > 1 or rows % 2 == 0:
             raise files.wrong("layers whose relative positions differ in number cannot be read")
         tied = all(files.same(key, f"{key[:-4]}values") for key in keys)
-        tau = min(rows) // 2
-        return ["encoding=relative", f"tau={tau}", f"encoding.relative.tied={tied}".lower()]
+        return ["encoding=relative", f"tau={rows // 2}", f"encoding.relative.tied={tied}".lower()]
     names = [f"{side}/position_encodings/encodings" for side in STACKS]
     if not any(name in variables for name in names):
         # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on

@@ -1,8 +1,8 @@
 """Files of other engines: data that may hold anything, so each is read with one clear error."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from torch import Tensor
 
@@ -14,8 +14,7 @@ from nmt.data.unigram import Unigram
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-
-Segmenter = TypeVar("Segmenter", bound=Unigram)
+from nmt.modelfiles import in_file
 
 
 def trained_of(
@@ -55,15 +54,11 @@ def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
 
 def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
     """The vocabulary of a file; UserError (65) for what is no piece."""
-    try:
+    with in_file(where):
         return Vocabulary.from_json([*pieces])
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
 
 
-def sentencepiece(
-    kind: Callable[[Tokenizer, bytes], Segmenter], where: Path, language: str
-) -> Segmenter:
+def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
     """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
     model = read_bytes(where)
     try:

@@ -5,7 +5,6 @@ whose ids then count. decoder.yml names the files and says how to search, where 
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -50,6 +49,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     overrides = [
         *sinusoids(*marian_npz.SINUSOIDS),
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
+        f"decode.unknown={'allow' if search.allow_unk else 'forbid'}",
     ]
     shape = config.shape() | {"target_bos": False}
     shared = source.to_json() == target.to_json()
@@ -60,8 +60,6 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             Exit.DATA,
         )
     settings = settings_of(overrides, shape, trained_length, shared)
-    unknown = "allow" if search.allow_unk else "forbid"
-    settings = replace(settings, decode=replace(settings.decode, unknown=unknown))
     ours = marian_weights.to_ours(where, tensors, settings.model, source, target, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, both, strict=True)]
     trained = trained_of(where, settings, ours, sides, trained_length)

@@ -66,10 +66,8 @@ def translate_samples(
     longest = max(len(sample.ids) for sample in chosen)
     log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
     limits = [samples.output_limit(trained, len(sample.ids)) for sample in chosen]
-    searched = without_ids(trained, scorer.barred)
+    scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
-    alike = [*scorer.absent] == [*scorer.barred]
-    scored = searched if alike else without_ids(trained, scorer.absent)
     return OurOutputs(scored, searched, chosen, left_out, limits, outputs)
 
 
@@ -321,12 +319,11 @@ def is_tie(model: Any, source: list[int], one: Output, other: Output, beam: int)
     """
     if beam == 1:
         both = zip([*one.ids, EOS], [*other.ids, EOS], strict=False)
-        at = next((i for i, (a, b) in enumerate(both) if a != b), None)
-        if at is None:
-            return False
-        row = log_probs(model, source, one.ids[:at])[-1]
-        a, b = ([*output.ids, EOS][at] for output in (one, other))
-        return bool(abs(row[a] - row[b]) <= TIE)
+        for at, (a, b) in enumerate(both):
+            if a != b:
+                row = log_probs(model, source, one.ids[:at])[-1]
+                return bool(abs(row[a] - row[b]) <= TIE)
+        return False
     totals = []
     for ids, finished in (one, other):
         pieces = [*ids, EOS] if finished else ids

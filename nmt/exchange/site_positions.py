@@ -327,13 +327,12 @@ def _rotations(probe: _Probe) -> Rotations:
     """The rotations of queries and keys."""
     (e, *more) = probe.having("project")
     methods = ("project", "cosines_and_sines")
-    plain = isinstance(e, Rotary) and e.magnitude == 1
-    plain = plain and all(getattr(type(e), m) is getattr(Rotary, m) for m in methods)
+    plain = all(getattr(type(e), m, None) is getattr(Rotary, m) for m in methods)
     few = probe.few
     at = with_positions(probe.context(torch.arange(few), few), e.positions).queries[0].double()
     step = float(at[1] - at[0]) if few > 1 else 1.0
     steady = _close(at - at[0], torch.arange(few) * step) and step > 0
-    if more or not isinstance(e, Rotary) or not plain or not steady:
+    if more or not isinstance(e, Rotary) or e.magnitude != 1 or not plain or not steady:
         raise probe.refuse("queries and keys are changed by more than a rotation", "project")
     w = e.frequencies()
     ratio = float(w[0] / w[1]) if len(w) > 1 else 1.0
