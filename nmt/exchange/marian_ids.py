@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
+from yaml.scanner import Scanner
 
 from nmt.data.vocab import BOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
@@ -18,7 +19,6 @@ ABSENT = -1  # in the place of an id that a family does not have: that of a row 
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
 _ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))")
-_NAMED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "0": "\0", "N": "\x85"}
 _SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\xa0]')
 
 
@@ -156,4 +156,5 @@ def _plain(key: str) -> str:
 
 def _character(match: re.Match[str]) -> str:
     digits = match[1] or match[2] or match[3]
-    return chr(int(digits, 16)) if digits else _NAMED.get(match[4], match[4])
+    named: Mapping[str, str] = Scanner.ESCAPE_REPLACEMENTS  # what YAML calls n, t, _ and so on
+    return chr(int(digits, 16)) if digits else named.get(match[4], match[4])

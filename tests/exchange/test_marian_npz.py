@@ -144,6 +144,8 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
     for width in (80, 10_000):  # the first writes long keys in two lines
         text = yaml.safe_dump(plain | {"y" * 300: 25}, allow_unicode=width > 80, width=width)
         assert marian_ids.parse_lines(text.encode(), where) == plain | {"y" * 300: 25}
+    named = {"\xa0x": 0, "\u2028": 1, "\x85": 2, "\x07": 3}  # by letters behind a backslash
+    assert marian_ids.parse_lines(yaml.safe_dump(named).encode(), where) == named
 
 
 def option(**changed: Any) -> Callable[[Path], None]:
