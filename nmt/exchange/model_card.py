@@ -14,6 +14,7 @@ from nmt import __version__
 from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, SOURCE, Report, ScoredTest
 from nmt.compare.text.columns import markdown_table
+from nmt.data.bpe import Bpe
 from nmt.data.languages import languages_of
 from nmt.errors import UserError
 from nmt.exchange import card_code, proof
@@ -84,20 +85,17 @@ def card(
 
 def _front(adapter: Adapter, options: CardOptions) -> str:
     """The YAML that the hub reads."""
-    trained = adapter.trained
-    languages = _languages(trained)
-    values: dict[str, Any] = {}
-    if languages:
-        values["language"] = languages
-    if options.license:
-        values["license"] = options.license
-    if adapter.on_hub:
-        values["library_name"] = adapter.on_hub
-    values |= {"pipeline_tag": "translation", "tags": ["translation", *trained.settings.encoding]}
-    if options.scores:
-        results = [entry for scores in options.scores for entry in _results(scores, languages)]
-        values["model-index"] = [{"name": options.name, "results": results}]
-    return OmegaConf.to_yaml(OmegaConf.create(values))
+    languages = _languages(adapter.trained)
+    results = [entry for scores in options.scores for entry in _results(scores, languages)]
+    values: dict[str, Any] = {
+        "language": languages,
+        "license": options.license,
+        "library_name": adapter.on_hub,
+        "pipeline_tag": "translation",
+        "tags": ["translation", *adapter.trained.settings.encoding],
+        "model-index": options.scores and [{"name": options.name, "results": results}],
+    }
+    return OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in values.items() if v}))
 
 
 def _results(scores: CardScores, languages: list[str]) -> Iterator[dict[str, Any]]:
@@ -154,16 +152,10 @@ def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
     for name, values in trained.settings.encoding.items():
         yield "positional encoding", f"{name} {json.dumps(values, ensure_ascii=False)}"
     for name, side in (("source", trained.source), ("target", trained.target)):
-        plain = side.segmenter.to_json()
-        words = plain["tokenizer"]
-        kind = {"bpe": "byte pair encoding"}.get(plain["kind"], "SentencePiece")
-        yield (
-            f"{name} pieces",
-            (
-                f"{count(len(side.vocabulary.to_json()))}, {kind}; tokenizer {words['kind']}, "
-                f"normalisation {words['normalize']}"
-            ),
-        )
+        words = side.segmenter.tokenizer
+        kind = "byte pair encoding" if isinstance(side.segmenter, Bpe) else "SentencePiece"
+        text = f"{kind}; tokenizer {words.kind}, normalisation {words.normalize}"
+        yield f"{name} pieces", f"{count(len(side.vocabulary.to_json()))}, {text}"
 
 
 def _training(trained: Trained) -> Iterator[tuple[str, str]]:
@@ -180,11 +172,8 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
             yield what, count(facts[key])
     if fingerprint := facts.get("fingerprint"):
         yield "fingerprint of the text", f"`{fingerprint}`"
-    if settings.data.join > 1:
-        yield (
-            "joined lines",
-            f"up to {settings.data.join}, {settings.data.join_share:g} of the examples",
-        )
+    if (join := settings.data.join) > 1:
+        yield "joined lines", f"up to {join}, {settings.data.join_share:g} of the examples"
     for side in ("source", "target"):
         if (longest := facts.get(f"longest_{side}")) is not None:
             yield f"longest {side}", f"{count(longest)} pieces"
@@ -217,10 +206,9 @@ def _scores(scores: CardScores) -> str:
         notes = f"{unit}Intervals: bootstrap of {report.samples} samples; few: under {FEW} pairs"
         notes += f"; ^: every {test.side} is longer than any in training.\n"
         signatures = "\n".join(f"- {m.name}: `{m.signature}`" for m in test.metrics)
-        head = (
-            f"### {_test_name(report, test)}\n\nTranslated by `{report.systems[s].label}` in nmt."
-        )
-        sections.append(f"{head} {notes}\n{markdown_table(lines)}\n\n{signatures}\n")
+        by = f"Translated by `{report.systems[s].label}` in nmt. {notes}"
+        head = f"### {_test_name(report, test)}\n\n{by}"
+        sections.append(f"{head}\n{markdown_table(lines)}\n\n{signatures}\n")
     return "\n".join(sections)
 
 
