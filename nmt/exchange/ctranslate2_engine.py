@@ -37,7 +37,6 @@ from nmt.storage.modelpath import SETTINGS_BESIDE
 BATCH_TOKENS = 1024
 BY_NMT = "translate by nmt, with the model that was exported"
 NOTHING = Hypothesis([], 0.0, 0.0, finished=False)  # where an output may have no piece
-NOT_THERE = "its search is not restricted so"
 PRECISIONS = ("int8", "bfloat16")  # that decode.precision has too; the others count as float32
 
 
@@ -220,14 +219,11 @@ class CTranslate2Engine:
 
 def refuse(decode: Decode) -> None:
     """Raise UserError for what CTranslate2 has not, or otherwise."""
-    for key, wrong, why in (
-        ("method", decode.method != "beam", "it draws otherwise, without a seed for each line"),
-        ("position_scale", decode.position_scale != 1, "its positions are fixed"),
-        ("target_length", decode.target_length != "ratio", "no such model asks for a length"),
-        *((key, getattr(decode, key) != free, NOT_THERE) for key, free in RESTRICTIONS.items()),
+    for key, usual, why in (
+        ("method", "beam", "it draws otherwise, without a seed for each line"),
+        ("position_scale", 1, "its positions are fixed"),
+        ("target_length", "ratio", "no such model asks for a length"),
+        *((key, free, "its search is not restricted so") for key, free in RESTRICTIONS.items()),
     ):
-        if wrong:
-            raise UserError(
-                f"decode.{key}={getattr(decode, key)}: not with CTranslate2, because {why}; "
-                f"{BY_NMT}"
-            )
+        if (value := getattr(decode, key)) != usual:
+            raise UserError(f"decode.{key}={value}: not with CTranslate2, because {why}; {BY_NMT}")

@@ -10,20 +10,16 @@ from nmt.model.transformer import Transformer
 
 def refuse(settings: Settings, model: Transformer, engine: str) -> None:
     """Raise UserError for parts of a model that only this toolkit computes."""
-    shape = settings.model
-    for wrong, key, why in (
-        (shape.halting, "halting=true", "every token goes through all layers there"),
-        (shape.length_head, "length_head=true", "there is nothing that tells a length"),
-        (
-            shape.drop_residual,
-            f"drop_residual={shape.drop_residual}",
-            "no residual can be left out",
-        ),
-        (shape.feedforward != "real", f"feedforward={shape.feedforward}", "it has no complex maps"),
+    for key, usual, why in (
+        ("halting", False, "every token goes through all layers there"),
+        ("length_head", False, "there is nothing that tells a length"),
+        ("drop_residual", [], "no residual can be left out"),
+        ("feedforward", "real", "it has no complex maps"),
     ):
-        if wrong:
+        if (value := getattr(settings.model, key)) != usual:
             raise UserError(
-                f"model.{key}: cannot be exported to {engine}, because {why}; train without it"
+                f"model.{key}={str(value).lower()}: cannot be exported to {engine}, because {why}; "
+                "train without it"
             )
     for key, neutral in {"position_scale": 1, **RESTRICTIONS}.items():
         if (value := getattr(settings.decode, key)) != neutral:
