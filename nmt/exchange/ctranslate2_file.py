@@ -5,6 +5,7 @@ revision of the specification, the variables (name, shape, type, bytes), and nam
 other variables. A name has its length before it and a zero byte behind, both counted.
 """
 
+import io
 import math
 import re
 import struct
@@ -113,7 +114,7 @@ def _vocabulary(directory: Path, side: str) -> list[str]:
 
 def _variables(where: Path) -> dict[str, NDArray[Any]]:
     """The variables, also under each name that stands for one."""
-    reader = _Reader(where, read_bytes(where))
+    reader = _Reader(where)
     if (version := reader.number("I")) != VERSION:
         raise UserError(f"{where}: format {version}; only {VERSION} can be read", Exit.DATA)
     specification = (reader.name(), reader.number("I"))
@@ -129,24 +130,25 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
         name = reader.name()
         variables[name] = reader.array(name)
     aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
-    reader.end()
+    if reader.read(1):
+        raise UserError(f"{where}: goes on where it should end", Exit.DATA)
     for alias, name in aliases.items():
         if name not in variables:
             raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
     return variables | {alias: variables[name] for alias, name in aliases.items()}
 
 
-class _Reader:
+class _Reader(io.BytesIO):
     """Takes a file apart from its beginning."""
 
-    def __init__(self, where: Path, content: bytes) -> None:
-        self._where, self._content, self._at = where, content, 0
+    def __init__(self, where: Path) -> None:
+        super().__init__(read_bytes(where))
+        self._where = where
 
     def _take(self, size: int) -> bytes:
-        if size > len(self._content) - self._at:
+        if len(content := self.read(size)) < size:
             raise UserError(f"{self._where}: ends too early; the model is incomplete", Exit.DATA)
-        self._at += size
-        return self._content[self._at - size : self._at]
+        return content
 
     def number(self, kind: str) -> int:
         """The next number, of a kind as `struct` names it."""
@@ -182,8 +184,3 @@ class _Reader:
         if not np.isfinite(array).all():
             raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
         return array
-
-    def end(self) -> None:
-        """UserError where more follows."""
-        if self._at != len(self._content):
-            raise UserError(f"{self._where}: goes on where it should end", Exit.DATA)
