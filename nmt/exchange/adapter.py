@@ -114,10 +114,6 @@ class Adapter(ABC):
         `trained`: the model as the engine is to compute it.
         """
         self.trained = trained
-        self.refuse_languages(trained)
-
-    def refuse_languages(self, trained: "Trained") -> None:
-        """Raise UserError for a model with pieces for languages, where the engine has none."""
         for key in () if self.has_languages else ("source_language", "target_language"):
             if name := getattr(trained.settings.decode, key):
                 raise UserError(

@@ -53,10 +53,9 @@ class ArgosAdapter(WeightsAdapter):
 
     def __init__(self, trained: Trained) -> None:
         """Raises UserError for models whose text the client would treat otherwise."""
-        self.refuse_languages(trained)
-        _refuse(trained)
         never = FORBIDDEN[trained.settings.decode.unknown]
         super().__init__(without_ids(trained, never, IMPOSSIBLE))
+        _refuse(trained)
 
     def usage(self, name: str) -> str:
         """Lines for the client."""
