@@ -54,14 +54,14 @@ class M2M100Adapter(MarianAdapter):
                 raise UserError(
                     f"{what}: cannot be exported to M2M100, where {why}; export --to ctranslate2"
                 )
-        vocabulary, names = self.source.vocabulary, [str(name) for name in languages]
+        vocabulary, names = self.ids[0].vocabulary, [str(name) for name in languages]
         self.tokenizer = m2m100_tokens.to_files(self.segmenters[0], vocabulary, names)
         self.tokenizer_class = m2m100_tokens.kind_of(self.tokenizer)
 
     def scorer(self, directory: Path) -> M2M100Scorer:
         """Open the directory."""
         decode = self.trained.settings.decode
-        return M2M100Scorer(directory, decode, self.source, self.tokenizer_class)
+        return M2M100Scorer(directory, decode, self.ids[0], self.tokenizer_class)
 
     def tokenizer_files(self) -> Iterator[tuple[str, bytes]]:
         """Those of the tokenizer."""

@@ -66,7 +66,7 @@ class MarianAdapter(Adapter):
                     f"in {self.engine}"
                 )
         self.positions = max(self.table, (trained.facts["longest_source"] or 0) + 1)
-        self.source, self.target = self.numberings(*(s.vocabulary for s in sides.values()))
+        self.ids = self.numberings(*(side.vocabulary for side in sides.values()))
 
     def written(self, directory: Path, precision: str) -> EngineScorer:
         """Make the directory; the precision is float32."""
@@ -78,19 +78,20 @@ class MarianAdapter(Adapter):
 
     def scorer(self, directory: Path) -> EngineScorer:
         """Open the directory."""
-        return MarianScorer(directory, self.trained.settings.decode, self.source, self.target)
+        return MarianScorer(directory, self.trained.settings.decode, *self.ids)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory, but for the weights."""
-        settings, both = self.trained.settings, (self.source, self.target)
-        yield "config.json", manifest.dump(self.config(settings.model, *both, self.positions))
-        generation = transformers_config.to_generation(settings.decode, both[1], self.positions)
+        settings, (source, target) = self.trained.settings, self.ids
+        config = self.config(settings.model, source, target, self.positions)
+        yield "config.json", manifest.dump(config)
+        generation = transformers_config.to_generation(settings.decode, target, self.positions)
         yield "generation_config.json", manifest.dump(generation)
         yield from self.tokenizer_files()
 
     def tokenizer_files(self) -> Iterator[tuple[str, bytes]]:
         """Those of the tokenizer."""
-        data, source, target = self.trained.settings.data, self.source, self.target
+        data, (source, target) = self.trained.settings.data, self.ids
         languages = {"source_lang": data.source_language, "target_lang": data.target_language}
         separate = source.vocabulary.to_json() != target.vocabulary.to_json()
         yield "tokenizer_config.json", manifest.dump({
@@ -107,8 +108,7 @@ class MarianAdapter(Adapter):
 
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
-        both = self.source, self.target
-        tensors = marian_weights.to_theirs(self.trained, self.order, *both, HUGGING_FACE)
+        tensors = marian_weights.to_theirs(self.trained, self.order, self.ids, HUGGING_FACE)
         bias = tensors.pop(BIAS)
         tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
         if self.has_bias:

@@ -30,13 +30,12 @@ class MarianNpzAdapter(MarianAdapter):
 
     def scorer(self, directory: Path) -> EngineScorer:
         """Open the directory."""
-        decode = self.trained.settings.decode
-        return MarianNpzScorer(directory / NAME, decode, self.source, self.target)
+        return MarianNpzScorer(directory / NAME, self.trained.settings.decode, *self.ids)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory, but for the weights."""
         models = [segmenter.model for segmenter in self.segmenters]
-        ids = [side.to_json() for side in (self.source, self.target)]
+        ids = [side.to_json() for side in self.ids]
         kind, vocabularies = "spm", models
         if ids != [*map(marian_ids.of_sentencepiece, models)]:
             kind, vocabularies = "yml", [*map(marian_ids.dump_lines, ids)]
@@ -50,10 +49,9 @@ class MarianNpzAdapter(MarianAdapter):
 
     def write_weights(self, directory: Path) -> None:
         """Make their file."""
-        shape = self.trained.settings.model
-        options = marian_npz.to_options(shape, [self.source.size, self.target.size])
-        both = self.source, self.target
-        tensors = marian_weights.to_theirs(self.trained, self.order, *both, MARIAN)
+        sizes = [side.size for side in self.ids]
+        options = marian_npz.to_options(self.trained.settings.model, sizes)
+        tensors = marian_weights.to_theirs(self.trained, self.order, self.ids, MARIAN)
         (directory / NAME).write_bytes(marian_npz.write(tensors, options))
 
     def code(self, place: str) -> None:

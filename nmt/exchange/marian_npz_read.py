@@ -60,10 +60,10 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             Exit.DATA,
         )
     settings = settings_of(overrides, shape, trained_length, shared)
-    ours = marian_weights.to_ours(where, tensors, settings.model, source, target, MARIAN)
+    ours = marian_weights.to_ours(where, tensors, settings.model, both, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, both, strict=True)]
     trained = trained_of(where, settings, ours, sides, trained_length)
-    scorer = partial(MarianNpzScorer, where, settings.decode, source, target)
+    scorer = partial(MarianNpzScorer, where, settings.decode, *both)
     return Imported(trained, CTRANSLATE2, scorer)
 
 

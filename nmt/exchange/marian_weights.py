@@ -1,6 +1,6 @@
 """The tensors of a Marian model and ours: names, and the order of their rows and columns."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +143,12 @@ def take_positions(
 
 
 def to_ours(
-    where: Path,
-    tensors: Mapping[str, Tensor],
-    shape: Model,
-    source: MarianIds,
-    target: MarianIds,
-    family: int,
+    where: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[MarianIds], family: int
 ) -> dict[str, Tensor]:
     """The tensors under our names; UserError (65) for one that has no place, or is missing.
 
-    Each is laid out as in torch: a row for each piece, a linear map [out, in].
+    `ids`: of source and target. Tensors are laid out as in torch: a row for each piece, a linear
+    map [out, in].
     """
     left, ours = {**tensors}, dict[str, Tensor]()
     for name, theirs in names(shape, family):
@@ -164,7 +160,7 @@ def to_ours(
             raise UserError(
                 f"{where}: {', '.join(found)} differ, and should be one matrix", Exit.DATA
             )
-        if side := _side(name, source, target):
+        if side := _side(name, ids):
             if len(tensor) != side.size:
                 raise UserError(
                     f"{where}: the vocabulary has {side.size} pieces, but {next(iter(found))} "
@@ -180,12 +176,12 @@ def to_ours(
             "that its config describes",
             Exit.DATA,
         )
-    ours["output.bias"][target.absent] = NEVER
+    ours["output.bias"][ids[1].absent] = NEVER
     return ours
 
 
 def to_theirs(
-    trained: Trained, order: Tensor, source: MarianIds, target: MarianIds, family: int
+    trained: Trained, order: Tensor, ids: Sequence[MarianIds], family: int
 ) -> dict[str, Tensor]:
     """The way back of `to_ours`; a tensor of several names has the first.
 
@@ -194,7 +190,7 @@ def to_theirs(
     tensors: dict[str, Tensor] = {}
     for name, theirs in names(trained.settings.model, family):
         values: Tensor = trained.model.get_parameter(name)
-        side = _side(name, source, target)
+        side = _side(name, ids)
         module, kind = name.split(".")[-2:]
         if side is None and module not in ("query", "key", "value", "inner"):
             values = values[order]  # of what writes them, or of a norm
@@ -205,8 +201,8 @@ def to_theirs(
     return tensors
 
 
-def _side(name: str, source: MarianIds, target: MarianIds) -> MarianIds | None:
+def _side(name: str, ids: Sequence[MarianIds]) -> MarianIds | None:
     """The side whose ids number the rows of a tensor of ours; None: no ids do."""
     if name.startswith("source_embedding."):
-        return source
-    return target if name.startswith(("target_embedding.", "output.")) else None
+        return ids[0]
+    return ids[1] if name.startswith(("target_embedding.", "output.")) else None
