@@ -13,7 +13,11 @@ from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, modules
 
 SAME = 1e-4  # largest difference of two sinusoids
-TIED = {"none": (), "target": ("output",), "all": ("target_embedding", "output")}  # to others
+TIED = {  # model.tie -> matrices of ours that are another one
+    "none": (),
+    "target": ("output",),
+    "all": ("target_embedding", "output"),
+}
 FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
 PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
@@ -108,10 +112,8 @@ def tensors_of(
             rows = rows / shape.dim**0.5
         ours[f"{module}.weight"] = rows
     ours["output.bias"] = _rows(files, name, _bias(files, name, len(target)), target)
-    for module in {"none": (), "target": ("output",), "all": ("target_embedding", "output")}[
-        shape.tie
-    ]:
-        del ours[f"{module}.weight"]  # is another of these matrices
+    for module in TIED[shape.tie]:
+        del ours[f"{module}.weight"]
     for name, held in modules(shape):
         if name.endswith("layer_norm"):
             ours[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")

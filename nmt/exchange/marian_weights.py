@@ -26,9 +26,8 @@ FILES = (  # those of the first pattern that there are
 HUGGING_FACE, MARIAN = 0, 1  # families of files
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
-_MATRICES: dict[
-    str, dict[str, tuple[tuple[str, ...], tuple[str, ...]]]
-] = {  # model.tie -> our name of each matrix -> under which of theirs it may stand, by family
+# model.tie -> our name of each matrix -> those under which it may stand, by family
+_MATRICES: dict[str, dict[str, tuple[tuple[str, ...], ...]]] = {
     "all": {"source_embedding": (("shared.weight", _SOURCE, _TARGET, OUTPUT), ("Wemb",))},
     "target": {
         "source_embedding": ((_SOURCE,), ("encoder_Wemb",)),
