@@ -108,26 +108,18 @@ class Tree(Positions):
 
 
 @dataclass(frozen=True)
-class Graph(Positions):
+class Graph(Tree):
     """Lengths of directed paths between words (Schmitt et al. 2021): see `trees.graph_distances`.
 
     Integers -longest..longest, and longest + 1 where no path leads either way: a table of
     2 (longest + 1) rows holds them all.
     """
 
-    heads: Heads = "heads"
     longest: PositiveInt = 8
-    distances_only: ClassVar[bool] = True
-    sites: ClassVar[tuple[str, ...]] = ("encoder",)
 
     def max_distance(self, length: int, training: bool) -> int:
         """However many tokens: the number where there is no path."""
         return self.longest + 1
-
-    @property
-    def columns(self) -> frozenset[str]:
-        """Heads, and which pieces are one word."""
-        return frozenset({self.heads, "words"})
 
     def distances(self, context: Context) -> Tensor:
         """[batch, query, key], positive where the path leads from the query down to the key."""

@@ -1,10 +1,9 @@
 """From the entries of a config to encodings: their options, sites and positions are checked."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, replace
-from importlib import import_module
+from dataclasses import replace
 from inspect import Parameter, signature
-from typing import Any, cast, get_type_hints
+from typing import Any, get_type_hints
 
 from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
@@ -12,22 +11,27 @@ from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
 from nmt.encodings.options import check, nearest
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
+from nmt.encodings.positions import Index
+from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
+from nmt.encodings.positions_random import Augment, PoSE, Shift
+from nmt.encodings.positions_remaining import Remaining
+from nmt.encodings.positions_sampled import Sample
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
-POSITIONS = {
-    "index": "positions.Index",
-    "shift": "positions_random.Shift",
-    "augment": "positions_random.Augment",
-    "sample": "positions_sampled.Sample",
-    "pose": "positions_random.PoSE",
-    "remaining": "positions_remaining.Remaining",
-    "column": "positions_columns.ColumnPositions",
-    "segment": "positions_columns.Segment",
-    "depth": "positions_columns.Depth",
-    "tree": "positions_columns.Tree",
-    "graph": "positions_columns.Graph",
-}  # name in `at:` -> module in this folder, and class
+POSITIONS: dict[str, type[Positions]] = {
+    "index": Index,
+    "shift": Shift,
+    "augment": Augment,
+    "sample": Sample,
+    "pose": PoSE,
+    "remaining": Remaining,
+    "column": ColumnPositions,
+    "segment": Segment,
+    "depth": Depth,
+    "tree": Tree,
+    "graph": Graph,
+}  # by their names in `at:`
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -59,12 +63,10 @@ def _sites(where: Any) -> list[str]:
 
 
 def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
-    arguments = {k: v for k, v in options.items() if k not in COMMON}
-    known = options_of(cls)
-    if taken := known.keys() & {*COMMON}:
+    if taken := options_of(cls).keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
-    arguments = check(arguments, known, COMMON)
-    _check_required(cls, known, arguments)
+    own_options = {k: v for k, v in options.items() if k not in COMMON}
+    arguments = _checked(cls, own_options, also=COMMON)
     at, positions = _positions(options.get("at", "index"))
     _check_positions(cls, at, positions, dims.site)
     own = parts.restricted(dims, options.get("layers"), options.get("heads"))
@@ -88,10 +90,26 @@ def _check_positions(cls: type[Encoding], name: str, positions: Positions, site:
         raise ValueError(f"at={name}: not for where={site}; give where=[{only}]")
 
 
-def options_of(cls: type[Encoding]) -> dict[str, Any]:
-    """The options of an encoding's constructor, and their types with bounds."""
+def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
+    """The options of a constructor, and their types with bounds."""
     hints = get_type_hints(cls.__init__, include_extras=True)
     return {k: kind for k, kind in hints.items() if k not in ("dims", "facts", "return")}
+
+
+def _checked(
+    cls: type[Encoding] | type[Positions],
+    options: dict[str, Any],
+    also: Iterable[str] = (),
+    where: str = "",
+) -> dict[str, Any]:
+    """The options as `options.check` returns them; ValueError where a required one is missing."""
+    known = options_of(cls)
+    checked = check(options, known, also, where)
+    for name, parameter in signature(cls).parameters.items():
+        if name in known and name not in options and parameter.default is Parameter.empty:
+            place = f"{where}." if where else ""
+            raise ValueError(f"{place}{name}: has no default; give it a value")
+    return checked
 
 
 def _positions(at: Any) -> tuple[str, Positions]:
@@ -105,32 +123,16 @@ def _positions(at: Any) -> tuple[str, Positions]:
         cls = position_class(name)
     except ValueError as e:
         raise ValueError(f"at={name}: {e}") from None
-    kinds = get_type_hints(cls, include_extras=True)
-    known = [f.name for f in fields(cast(Any, cls)) if f.init]
-    options = check(options, {n: kinds[n] for n in known}, where=f"at.{name}")
-    _check_required(cls, known, options, where=f"at.{name}.")
-    return name, cls(**options)
-
-
-def _check_required(
-    cls: type, known: Iterable[str], options: dict[str, Any], where: str = ""
-) -> None:
-    parameters = signature(cls).parameters
-    for name in known:
-        if name not in options and parameters[name].default is Parameter.empty:
-            raise ValueError(f"{where}{name}: has no default; give it a value")
+    return name, cls(**_checked(cls, options, where=f"at.{name}"))
 
 
 def position_class(name: str) -> type[Positions]:
     """The class of a name in POSITIONS, or the one that an installed plug-in offers.
 
-    Its module is imported only where a config has the name. Raises ValueError as `lookup.find`.
+    Raises ValueError as `lookup.find`.
     """
-    cls: Any = plug_in(POSITION, name, name in POSITIONS)
-    if cls is None and name not in POSITIONS:
+    cls: type[Positions] | None = plug_in(POSITION, name, name in POSITIONS) or POSITIONS.get(name)
+    if cls is None:
         known = nearest(name, [*POSITIONS, *offered(POSITION)])
         raise ValueError(f"no positions are called {name!r}{known}")
-    if cls is None:
-        module, _, attribute = POSITIONS[name].partition(".")
-        cls = getattr(import_module(f"nmt.encodings.{module}"), attribute)
-    return cast(type[Positions], cls)
+    return cls
