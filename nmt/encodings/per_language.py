@@ -43,20 +43,7 @@ class PerLanguage(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""
-        numbers = self._numbers(context)
-        return x + self.weight[numbers, context.queries].to(x.dtype)
-
-    def _numbers(self, context: Context) -> Tensor:
-        """The language of each sentence [batch, 1]."""
-        numbers = context.column(self.column)
+        numbers = context.column(self.column)  # [batch, 1], within `column_ranges`
         if numbers.shape[1] != 1:
             raise ValueError(f"column {self.column!r} must have one integer per sentence")
-        if numbers.device.type != "cpu":  # checked before they came here, by `column_ranges`
-            return numbers
-        languages = len(self.weight)
-        if (wrong := numbers[(numbers < 0) | (numbers >= languages)]).numel():
-            raise ValueError(
-                f"column {self.column!r} has the language {int(wrong[0])}, but languages="
-                f"{languages} counts them from 0 to {languages - 1}"
-            )
-        return numbers
+        return x + self.weight[numbers, context.queries].to(x.dtype)

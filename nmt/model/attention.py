@@ -37,8 +37,6 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
-        if dim % heads:
-            raise ValueError(f"{heads} heads do not divide the width {dim}")
         self.heads = heads
         self.scale = (dim // heads) ** -0.5
         self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))

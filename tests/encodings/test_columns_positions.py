@@ -228,11 +228,7 @@ def test_each_language_has_its_own_table() -> None:
         Encodings([e]).embed(torch.zeros(1, 10, 8), pass_over(10))
 
 
-@pytest.mark.parametrize("number", [2, -1])
-def test_a_language_without_a_table_is_named(number: int) -> None:
-    said = f"column 'language' has the language {number}, but languages=2 counts them from 0 to 1"
-    with pytest.raises(ValueError, match=said):
-        PerLanguage(dims()).embed(torch.zeros(2, 9, 8), beside(language=[[0], [number]]))
+def test_a_language_is_of_a_sentence() -> None:
     with pytest.raises(ValueError, match="'order' must have one integer per sentence"):
         PerLanguage(dims(), "order").embed(torch.zeros(2, 9, 8), beside())
 

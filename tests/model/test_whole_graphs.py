@@ -15,7 +15,7 @@ Make = Callable[..., Transformer]
 SIZE = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]  # of a CPU's own
 SIZE += ["model.encoder_layers=1", "model.decoder_layers=1"]
 BROKEN = {  # by what numbers say, or by networks that torch does not look into
-    *("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian", "per_language"),
+    *("graformer", "spr_absolute", "spr_relative", "tpe", "laplacian"),
     *("structural", "graph_transformer"),
     *("gru", "lstm", "rr_transformer"),
 }
