@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.options import Bound
+from nmt.encodings.weights import at_least_float32
 
 
 class Cope(Encoding):
@@ -41,7 +42,7 @@ class Cope(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) z_i[c_ij], which becomes z_i[c_ij] by the scaling."""
         scale = self.dims.head_dim**-0.5
-        precise = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many gates
+        precise = at_least_float32(s)  # sums of many gates
         gates = (precise * scale).sigmoid()
         if context.allowed is not None:
             gates = gates.masked_fill(~context.allowed, 0)  # neither padding nor future counts

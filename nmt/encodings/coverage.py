@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.weights import softmax
+from nmt.encodings.weights import at_least_float32, softmax
 
 
 class Coverage(Encoding):
@@ -38,8 +38,7 @@ class Coverage(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) w C, which becomes w C by the scaling."""
         scale = self.dims.head_dim**-0.5
-        precise = s.to(torch.promote_types(s.dtype, torch.float32))  # sums of many weights
-        weights = softmax(precise * scale, context.allowed)
+        weights = softmax(at_least_float32(s) * scale, context.allowed)
         covered = context.attended_before(self.name, layer, weights)
         if self.fertility is not None:
             phi = 2 * (k.to(covered.dtype) @ self.fertility[layer].to(covered.dtype)).sigmoid()

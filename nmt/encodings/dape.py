@@ -21,6 +21,7 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
 from nmt.encodings.options import PositiveInt
+from nmt.encodings.weights import at_least_float32
 
 BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 
@@ -52,7 +53,7 @@ class Dape(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) f, which becomes f by the scaling."""
         scale = self.dims.head_dim**-0.5
-        e = s.to(torch.promote_types(s.dtype, torch.float32)) * scale
+        e = at_least_float32(s) * scale
         bias = self.inner.bias(layer, context)
         assert bias is not None  # each of BIASES has one
         both = torch.cat([e, bias.to(e.dtype).expand_as(e)], dim=1).movedim(1, -1)

@@ -20,6 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.weights import at_least_float32
 
 
 class Fox(Encoding):
@@ -39,7 +40,7 @@ class Fox(Encoding):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Remember log f of each key; queries, keys and values stay."""
         gates = F.linear(xk, self.weight[layer].to(xk.dtype), self.gate_bias[layer].to(xk.dtype))
-        log_f = F.logsigmoid(gates.float() if gates.dtype != torch.float64 else gates)
+        log_f = F.logsigmoid(at_least_float32(gates))
         context.remember(self.name, layer, log_f.transpose(1, 2)[..., None])
         return project(xq, xk, xv)
 

@@ -9,10 +9,10 @@ several pieces have rows for the distances within; their loss for monotonous row
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.bias_table import scalars
 from nmt.encodings.positions_columns import Graph
 
 
@@ -41,6 +41,6 @@ class Graformer(Encoding):
 
         def make() -> Tensor:
             row = context.delta.clamp(-self.longest, self.longest + 1) + self.longest
-            return F.embedding(row, self.weight.T).permute(0, 3, 1, 2)
+            return scalars(self.weight, row)
 
         return context.once(("graformer", id(self)), make)

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.bias_table import scalars
 from nmt.encodings.options import PositiveInt
 from nmt.encodings.paths import LabelledTree
 from nmt.encodings.positions_columns import Heads
@@ -56,7 +57,7 @@ class GraphTransformer(Encoding):
         r = F.embedding(index, states).to(q.dtype)
         to_query, to_key = self.pick(self.query, layer), self.pick(self.key, layer)
         both = ((states @ to_query.mT) * (states @ to_key.mT)).sum(-1)  # [heads, path]
-        s = s + F.embedding(index, both.T).permute(0, 3, 1, 2)
+        s = s + scalars(both, index)
         s = s + torch.einsum("bhiw,bijw->bhij", q @ to_key.to(q.dtype), r)
         return s + torch.einsum("bhjw,bijw->bhij", k @ to_query.to(k.dtype), r)
 

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 from nmt.encodings.convolution import causal_convolution
 from nmt.encodings.options import PositiveInt
+from nmt.encodings.weights import at_least_float32
 
 TAPS = 3  # words of the convolution
 
@@ -54,7 +55,7 @@ class PathAttention(Encoding):
         """Subtract from q k^T what the words in between take away."""
         with torch.autocast(s.device.type, enabled=False):
             both = context.recall(self.name, layer)
-            q, k, both = (t.to(torch.promote_types(t.dtype, torch.float32)) for t in (q, k, both))
+            q, k, both = map(at_least_float32, (q, k, both))
             directions = causal_convolution(both[..., :-1], self.taps[layer].to(both.dtype))
             w, beta = F.normalize(F.silu(directions), dim=-1), both[..., -1:]
             taken = _taken(q, k, w, beta)

@@ -15,15 +15,12 @@ def hidden_states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Te
     sentence, and oneDNN has bfloat16 LSTMs for some processors only.
     """
     with torch.autocast(x.device.type, enabled=False):
-        return _states(rnn, x.to(next(rnn.parameters()).dtype), context, name)
-
-
-def _states(rnn: nn.RNNBase, x: Tensor, context: Context, name: str) -> Tensor:
-    if rnn.bidirectional:
-        return _bidirectional(rnn, x, context.lengths)
-    if context.state is None:
-        return rnn(x)[0]  # padding is on the right, after all real tokens
-    return _resume(rnn, x, context.state, name)
+        x = x.to(next(rnn.parameters()).dtype)
+        if rnn.bidirectional:
+            return _bidirectional(rnn, x, context.lengths)
+        if context.state is None:
+            return rnn(x)[0]  # padding is on the right, after all real tokens
+        return _resume(rnn, x, context.state, name)
 
 
 def output_projection(rnn: nn.RNNBase, dim: int) -> nn.Module:

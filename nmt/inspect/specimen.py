@@ -9,8 +9,8 @@ from torch import Tensor
 from nmt import build
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
+from nmt.encodings.weights import at_least_float32
 from nmt.model import example
-from nmt.model.attention import at_least_float32
 from nmt.model.example import Sentences
 from nmt.model.invariance import shifted
 from nmt.model.transformer import PAD, Transformer

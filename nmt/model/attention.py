@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.weights import masked
+from nmt.encodings.weights import at_least_float32, masked
 from nmt.kernels import choice
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
@@ -124,11 +124,6 @@ class Attention(nn.Module):
             self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
         p = dropout(p, rate).to(v.dtype)
         return p @ v, p
-
-
-def at_least_float32(x: Tensor) -> Tensor:
-    """x in float32, or in float64 where it is."""
-    return x.to(torch.promote_types(x.dtype, torch.float32))
 
 
 def _fusing_pays(k: Tensor) -> bool:
