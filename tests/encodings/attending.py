@@ -1,5 +1,8 @@
-"""Attention over given q, k, v in their own precision: what loops in float64 are compared with."""
+"""Attention over given q, k, v in their own precision, and the loops that it is compared with."""
 
+import math
+from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import torch
@@ -9,6 +12,12 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions, causal
 from nmt.encodings.facts import START
+
+Logit = Callable[[Tensor, Tensor, int, int, int, int], Tensor]
+"""`(q_i, k_j, layer, head, i, j) -> e_ij` of one pair, by the formula of a paper."""
+
+Value = Callable[[int, int, int, int], Tensor]
+"""`(layer, head, i, j) -> vector` that is added to v_j for query i."""
 
 
 def dims(
@@ -76,3 +85,28 @@ def attend(
     e = e if bias is None else e + bias
     p = both.normalise(e, layer, context)
     return e, p, both.outputs(p @ v, x, p, layer, context)
+
+
+def equals_loops(
+    e: Encoding, logit: Logit, value: Value | None = None, n: int = 9, atol: float = 1e-11
+) -> None:
+    """Compare logits and outputs with plain loops over layers, heads, queries and their keys."""
+    q, k, v = qkv(n, e.dims)
+    site, layers, heads = e.dims.site, range(e.dims.layers), range(e.dims.heads)
+    for layer in layers:
+        got, _, out = attend(e, q, k, v, pass_over(n, site), layer)
+        for row, h, i in product(range(2), heads, range(n)):
+            seen = range(i + 1 if site == "decoder" else n)
+            pairs = [logit(q[row, h, i], k[row, h, j], layer, h, i, j) for j in seen]
+            wanted, values = torch.stack(pairs), v[row, h, : len(seen)]
+            if value is not None:
+                values = values + torch.stack([value(layer, h, i, j) for j in seen])
+            assert torch.allclose(got[row, h, i, : len(seen)], wanted, atol=atol)
+            assert torch.allclose(out[row, h, i], wanted.softmax(0) @ values, atol=atol)
+
+
+def pe(position: float, width: int) -> Tensor:
+    """Vaswani et al. 2017, a number at a time, in float64."""
+    w = [10000 ** (-2 * b / width) for b in range(width // 2)]
+    waves = [f(position * x) for x in w for f in (math.sin, math.cos)]
+    return torch.tensor(waves, dtype=torch.float64)

@@ -1,11 +1,10 @@
 """Axial and learned tables, and sinusoids of distant or infused positions."""
 
-import math
 from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from nmt.encodings.axial import Axial
 from nmt.encodings.base import Encoding
@@ -21,19 +20,10 @@ from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.universal import Universal
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
-from tests.encodings.attending import attend, dims, pass_over
+from tests.encodings.attending import dims, pass_over, pe
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-
-
-def pe(position: float, width: int) -> Tensor:
-    """Vaswani et al. 2017, a number at a time, in float64."""
-    both = []
-    for b in range(width // 2):
-        w = 10000 ** (-2 * b / width)
-        both += [math.sin(position * w), math.cos(position * w)]
-    return torch.tensor(both, dtype=torch.float64)
 
 
 def added(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -55,21 +45,6 @@ def test_axial_refuses_an_empty_half() -> None:
         Axial(dims(), first=8)
 
 
-@pytest.mark.parametrize("start", [7, 11])
-def test_axial_refuses_positions_outside_its_tables(start: int) -> None:
-    site = Encodings([Axial(dims(positions=Index(start)), t1=3, t2=4)])
-    with pytest.raises(ValueError, match="not all among the 12 that it holds"):
-        site.embed(torch.zeros(1, 6, 8), pass_over(6, rows=1))
-
-
-@pytest.mark.parametrize("make", [Axial, Learned])
-def test_tables_can_be_zero_initialised(make: type[Encoding]) -> None:
-    e = make(dims())
-    assert e.zero_initialise() and added(e, 9).eq(0).all()
-    added(e, 9).sum().backward()
-    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in e.parameters())
-
-
 def test_frozen_positions_are_saved_and_not_learnt() -> None:
     e = Learned(dims(), size=5, trainable=False)
     assert not list(e.parameters()) and not e.zero_initialise()
@@ -89,11 +64,6 @@ def test_mvpe() -> None:
         assert torch.allclose(far[t], pe(1000 * t, 512), rtol=0, atol=1e-7)
     near = added(entry("mvpe", use="absolute", at={"index": {"step": 1}}), 200)
     assert torch.equal(near, added(entry("absolute"), 200))
-
-
-def test_mvpe_keeps_large_positions_apart_in_bfloat16() -> None:
-    x = added(entry("mvpe", use="absolute", at={"index": {"step": 1000}}), 302, torch.bfloat16)
-    assert (x[300] - x[301]).abs().max() > 0.1
 
 
 def attention(width: int, heads: int) -> Attention:
@@ -124,30 +94,6 @@ def test_infused_attention_equals_the_formula_in_two_loops(site: str) -> None:
             p = torch.stack(logits).float().softmax(0).double()  # as attention does
             wanted[i, part] = p @ torch.stack(v)
     assert torch.allclose(got[0], f.out(wanted), atol=1e-6)
-
-
-def test_infused_values_know_no_position_and_zero_content_leaves_positions_alone() -> None:
-    e = PositionInfused(dims())
-    f = attention(8, 2)
-    zeros = torch.zeros(1, 7, 8, dtype=torch.float64)
-    q, k, v = e.project(f._split, zeros, zeros, zeros, 0, pass_over(7))
-    assert (v - v[:, :, :1]).abs().max() == 0
-    rows = torch.stack([pe(t, 8) for t in range(7)])
-    alone = f._split(rows[None], rows[None], rows[None])
-    assert torch.allclose(q, alone[0], atol=1e-6) and torch.allclose(k, alone[1], atol=1e-6)
-    with torch.no_grad():
-        f.value.weight.zero_()
-    x = torch.randn(1, 7, 8, dtype=torch.float64)
-    infused = f(x, x, 0, Encodings([e]), pass_over(7, rows=1))
-    plain = f(x, x, 0, Encodings([]), pass_over(7, rows=1))
-    assert torch.allclose(infused, plain, atol=1e-6)
-
-
-def test_infused_keeps_large_positions_apart_in_bfloat16() -> None:
-    at = torch.tensor([[300, 301]])
-    e, x = PositionInfused(dims(head_dim=32)), torch.zeros(1, 2, 64, dtype=torch.bfloat16)
-    q, k, _ = e.project(lambda *x: x, x, x, x, 0, Context("encoder", at, at, at))
-    assert (q[0, 0] - q[0, 1]).abs().max() > 0.1 and (k[0, 0] - k[0, 1]).abs().max() > 0.1
 
 
 def test_infused_cross_attention_sees_the_order_of_the_source(tiny: Make, ids: Ids) -> None:
@@ -183,12 +129,3 @@ def test_universal_adds_both_sinusoids() -> None:
     where = sinusoids(torch.arange(2, 7), 8, "halves", "tensor2tensor")
     when = sinusoids(torch.tensor(4), 8, "halves", "tensor2tensor")
     assert torch.equal(x[1], where + when)
-
-
-def test_infused_composes_with_other_projections() -> None:
-    """Inside a wrapper that looks at q and k, as rotary does; the attention stays a mean."""
-    entries = create({"position_infused": {}, "rotary": {}}, dims())
-    q, k, v = (torch.randn(2, 2, 5, 4, dtype=torch.float64) for _ in range(3))
-    _, p, _ = attend(entries, q, k, v, pass_over(5))
-    assert torch.allclose(p.sum(-1), torch.ones_like(p.sum(-1)))
-    assert isinstance(entries[0], nn.Module)

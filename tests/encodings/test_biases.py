@@ -1,4 +1,4 @@
-"""Biases of the distance against their formulas in loops, golden numbers, and each other."""
+"""Biases of the distance against their formulas in loops, and golden numbers."""
 
 import math
 from collections.abc import Callable
@@ -12,37 +12,32 @@ from torch import Tensor
 from nmt.encodings.alibi import Alibi, slopes_of
 from nmt.encodings.base import Encoding
 from nmt.encodings.bias_table import BiasTable
-from nmt.encodings.composition import Encodings
-from nmt.encodings.context import Context, Positions, causal
+from nmt.encodings.context import Context, causal
 from nmt.encodings.disan import Disan
 from nmt.encodings.fire import Fire
 from nmt.encodings.kerple import Kerple
 from nmt.encodings.limits import max_length
+from nmt.encodings.positions_columns import Tree
 from nmt.encodings.sandwich import Sandwich
 from nmt.encodings.t5 import T5, bucket
-from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
+from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])
+
+
+Number = Callable[[int, int, int, int], Tensor]
+"""`(layer, head, i, j) -> b`."""
+
+
+def adds(e: Encoding, b: Number) -> None:
+    """Attention adds b to the scaled scores, in plain loops; buckets and waves are in float32."""
+    equals_loops(e, lambda q, k, *place: q @ k / 2 + b(*place), atol=1e-6)
 
 
 def bias_of(e: Encoding, n: int = 9, layer: int = 0, context: Context | None = None) -> Tensor:
     bias = e.bias(layer, context or pass_over(n, e.dims.site))
     assert bias is not None
     return bias
-
-
-def equals_loops(e: Encoding, b: Callable[[int, int, int, int], Tensor], n: int = 9) -> None:
-    """The probabilities of attention with b(layer, head, i, j) added, in plain loops."""
-    sizes = e.dims
-    q, k, v = qkv(n, sizes)
-    last = n if sizes.site == "encoder" else 0
-    for layer in range(sizes.layers):
-        p = attend(e, q, k, v, pass_over(n, sizes.site), layer)[1]
-        for row, h, i in product(range(2), range(sizes.heads), range(n)):
-            keys = range(max(last, i + 1))
-            logits = [q[row, h, i] @ k[row, h, j] / 2 + b(layer, h, i, j) for j in keys]
-            wanted = torch.stack(logits).softmax(0)
-            assert torch.allclose(p[row, h, i, : len(wanted)], wanted, atol=1e-6)
 
 
 # --- T5
@@ -72,7 +67,7 @@ def test_t5_in_loops(site: str) -> None:
     def b(layer: int, h: int, i: int, j: int) -> Tensor:
         return e.weight[h, reference_bucket(j - i, 8, 6, site == "encoder")]
 
-    equals_loops(e, b)
+    adds(e, b)
 
 
 def test_t5_buckets() -> None:
@@ -83,21 +78,6 @@ def test_t5_buckets() -> None:
     assert bucket(torch.tensor(list(far)), 32, 128, True).tolist() == list(far.values())
     past = {0: 0, 15: 15, 16: 16, 20: 17, 31: 21, 32: 21, 64: 26, 100: 30, 127: 31, 500: 31}
     assert bucket(-torch.tensor(list(past)), 32, 128, False).tolist() == list(past.values())
-
-
-def test_t5_decoder_buckets_are_half_of_twice_as_many() -> None:
-    past = torch.arange(-400, 1)
-    assert torch.equal(bucket(past, 32, 128, False), bucket(past, 64, 128, True))
-
-
-def test_t5_with_a_bucket_per_distance_is_a_table_of_distances() -> None:
-    t5 = shaken(T5(dims(), buckets=32, max_distance=128))
-    table = BiasTable(dims(), longest=8, per_layer=False).double()
-    assert isinstance(t5, T5)
-    with torch.no_grad():
-        for x in range(-7, 8):
-            table.weight[0, :, x + 7, 0] = t5.weight[:, 16 + x if x > 0 else -x]
-    assert torch.equal(bias_of(t5, 8), bias_of(table, 8))
 
 
 def test_t5_without_scaling() -> None:
@@ -118,20 +98,10 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
     def number(e: BiasTable, layer: int, h: int, row: int) -> Tensor:
         return e.weight[layer * per_layer, h * per_head, row, 0]
 
-    equals_loops(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
-    equals_loops(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
+    adds(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
+    adds(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
     assert (max_length(relative, False), max_length(absolute, False)) == (None, 9)
     assert relative.facts.relative and not absolute.facts.relative
-
-
-def test_tables_refuse_positions_beyond_the_last() -> None:
-    e = BiasTable(dims(), reference="absolute", longest=4)
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 that"):
-        Encodings([e]).bias(0, pass_over(5))
-
-
-class Tree(Positions):
-    distances_only = True
 
 
 def test_tables_of_pairs_refuse_positions_that_are_only_distances() -> None:
@@ -154,17 +124,7 @@ def test_alibi_slopes() -> None:
 @SITES
 def test_alibi_in_loops(site: str) -> None:
     e = Alibi(dims(site, heads=8)).double()
-    equals_loops(e, lambda t, h, i, j: torch.tensor(-(2.0 ** -(h + 1)) * abs(i - j)))
-
-
-def test_alibi_under_a_causal_mask_needs_only_the_key() -> None:
-    """Press et al. 2022: m j instead of -m (i - j) gives the same softmax."""
-    e = Alibi(dims("decoder")).double()
-    q, k, v = qkv(5, e.dims)
-    p = attend(e, q, k, v, pass_over(5, "decoder"))[1]
-    by_key = torch.tensor(slopes_of(2))[:, None, None] * torch.arange(5.0)
-    logits = (q @ k.mT / 2 + by_key).masked_fill(~causal(5, 5, q.device), -torch.inf)
-    assert torch.allclose(p, logits.softmax(-1), atol=1e-7)
+    adds(e, lambda t, h, i, j: torch.tensor(-(2.0 ** -(h + 1)) * abs(i - j)))
 
 
 def test_directional_alibi_looks_back_and_ahead() -> None:
@@ -193,7 +153,7 @@ def test_kerple_in_loops(site: str, form: Any) -> None:
         x = abs(i - j)
         return -p[h] * (1 + a[h] * x).log() if form == "log" else -a[h] * x ** p[h]
 
-    equals_loops(e, b)
+    adds(e, b)
 
 
 def test_kerple_starts_in_its_range_and_stays() -> None:
@@ -208,23 +168,6 @@ def test_kerple_starts_in_its_range_and_stays() -> None:
         assert form == "log" or e.p.max() <= 2
 
 
-def test_kerple_golden_and_limits() -> None:
-    log = Kerple(dims(heads=1)).double()
-    power = Kerple(dims(heads=8), form="power").double()
-    with torch.no_grad():
-        log.raw_p.fill_(math.log(math.e - 1))  # p = 1
-        log.raw_a.fill_(math.log(math.exp(0.5) - 1))  # a = 0.5
-        power.raw_p.zero_()  # p = 1
-        power.raw_a.copy_(torch.tensor(slopes_of(8)).double().expm1().log())
-    golden = torch.tensor([0, -0.40547, -0.69315, -1.79176]).double()
-    assert torch.allclose(bias_of(log, 11)[0, 0, 0, [0, 1, 2, 10]], golden, atol=1e-5)
-    alibi = Alibi(dims(heads=8)).double()
-    assert torch.allclose(bias_of(power), bias_of(alibi), atol=1e-12)
-    with torch.no_grad():
-        power.raw_a.fill_(-60)
-    assert bias_of(power).abs().max() < 1e-12  # a -> 0: no positions
-
-
 # --- Sandwich
 
 
@@ -234,16 +177,7 @@ def test_sandwich_in_loops(site: str) -> None:
         waves = [math.cos((i - j) * 10000 ** (-2 * m / 12)) for m in range(1, 7)]
         return torch.tensor((sum(waves) - 6) / (8 * (h + 1) / 2), dtype=torch.float64)
 
-    equals_loops(Sandwich(dims(site), width=12), b)
-
-
-def test_sandwich_golden() -> None:
-    bias = bias_of(Sandwich(dims(heads=8)), 4)[0, :, 0]
-    first = torch.tensor([0, -1.446617, -5.201992, -9.823780])
-    eighth = torch.tensor([0, -0.180827, -0.650249, -1.227973])
-    assert torch.allclose(bias[0], first, atol=1e-6)
-    assert torch.allclose(bias[7], eighth, atol=1e-6)
-    assert bias_of(Sandwich(dims()), 300).diagonal(dim1=-2, dim2=-1).abs().max() < 1e-6
+    adds(Sandwich(dims(site), width=12), b)
 
 
 # --- FIRE
@@ -266,23 +200,7 @@ def test_fire_in_loops(site: str, per_layer: bool, m: float) -> None:
         hidden = (f.first.weight[:, 0] * x + f.first.bias).clamp(min=0)
         return f.last.weight[h] @ hidden + f.last.bias[h]
 
-    equals_loops(e, b)
-
-
-def shifted(n: int, by: int) -> Context:
-    at = torch.arange(by, n + by)[None]
-    return Context("encoder", at, at, at)
-
-
-def test_fire_knows_distances_only_up_to_its_threshold() -> None:
-    e = shaken(Fire(dims()))
-    assert isinstance(e, Fire)
-    with torch.no_grad():
-        for f in e.curves:
-            f.m.fill_(1.0)
-    near, far = bias_of(e), bias_of(e, context=shifted(9, 400))
-    assert torch.allclose(near, far, atol=1e-12)
-    assert (near - bias_of(e, context=shifted(9, 800))).abs().max() > 1e-5
+    adds(e, b)
 
 
 def test_fire_over_the_length() -> None:
@@ -340,18 +258,8 @@ def test_disan_strict_masks_leave_no_row_empty() -> None:
         (lambda: Alibi(dims(heads=3), directional=True), "3 heads cannot be halved"),
         (lambda: Sandwich(dims(), width=7), "width=7: must be even"),
         (lambda: Disan(dims(heads=3)), "3 heads cannot be halved"),
-        (lambda: Disan(dims("cross")), "where=cross: directions exist within"),
     ],
 )
 def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make()
-
-
-@pytest.mark.parametrize("make", [Alibi, Kerple, Sandwich, Fire])
-def test_neighbours_far_away_differ_under_bfloat16(make: type[Encoding]) -> None:
-    torch.manual_seed(0)
-    e, at = make(dims()), torch.tensor([[0, 300, 301]])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        bias = bias_of(e, context=Context("encoder", at, at, at))
-    assert bias.dtype == torch.float32 and (bias[..., 0, 1] != bias[..., 0, 2]).any()

@@ -1,4 +1,4 @@
-"""Complex order: everything again in complex128, and what is left where nothing turns."""
+"""Complex order: everything again in complex128."""
 
 from collections.abc import Callable
 from itertools import product as pairs
@@ -79,40 +79,6 @@ def test_attention_equals_the_formula_in_complex_numbers(site: str, product: Any
     assert torch.equal(p[0::2], p[1::2])
 
 
-def test_nothing_turns_without_frequency_and_phase(tiny: Make, ids: Ids) -> None:
-    model, source = tiny("encoding=complex_order"), ids(2, 9)
-    e = model.encoder_encodings.entries[0]
-    assert isinstance(e, ComplexOrder)
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-
-    def change() -> float:
-        moved = model.encode(source[:, order])[0] - model.encode(source)[0][:, order]
-        return float(moved.detach().abs().max())
-
-    assert change() > 1e-3
-    with torch.no_grad():
-        e.frequency.zero_()
-        e.phase.zero_()
-    assert embedded(e, source, torch.ones(2, 9, 16)).imag.eq(0).all()
-    assert change() < 1e-5
-
-
-def test_only_the_hermitian_product_keeps_differences_alone() -> None:
-    """Shared frequencies, any words and phases, projections that do nothing."""
-    torch.manual_seed(0)
-    ids, x = torch.randint(30, (2, 7)), torch.randn(2, 7, 8, dtype=torch.float64)
-    products: list[tuple[Any, bool]] = [("bilinear", False), ("hermitian", True)]
-    for product, kept in products:
-        e = ComplexOrder(dims(), "shared", product=product).double()
-        scores = []
-        for start in (0, 40):
-            z = embedded(e, ids, x, start)
-            s = torch.stack([z.real, z.imag], 1).flatten(0, 1)
-            q = s.unflatten(-1, (2, 4)).transpose(1, 2)
-            scores.append(attend(e, q, q, q, pass_over(7, rows=4))[0])
-        assert torch.allclose(scores[0], scores[1], atol=1e-9) == kept
-
-
 def test_the_modulus_has_a_gradient_where_it_vanishes() -> None:
     e = ComplexOrder(dims())
     q = torch.zeros(2, 2, 3, 4, requires_grad=True)
@@ -129,27 +95,6 @@ def test_only_a_decoder_merges_its_streams() -> None:
     assert torch.allclose(made, joined(x).abs().square(), atol=1e-5)
     same = ComplexOrder(dims("encoder")).readout(x, Context("encoder", at, at, at))
     assert torch.equal(same, x)
-
-
-def test_large_positions_stay_apart_in_bfloat16() -> None:
-    e = ComplexOrder(dims(head_dim=32), "shared", False)
-    at = torch.tensor([[300, 301]])
-    with torch.autocast("cpu"):
-        x = e.embed(torch.ones(1, 2, 64, dtype=torch.bfloat16), Context("encoder", at, at, at))
-    assert (x[:, 0] - x[:, 1]).abs().max() > 0.1
-
-
-def test_parameters() -> None:
-    def count(site: str, **options: object) -> int:
-        e = create({"complex_order": {"where": [site], **options}}, dims(site))[0]
-        return sum(p.numel() for p in e.parameters())
-
-    assert count("encoder") == count("decoder") == 2 * 30 * 8 and count("cross") == 0
-    assert count("encoder", phase=False) == 30 * 8
-    assert count("encoder", phase=False, frequency="shared") == 8
-    assert count("encoder", learn=False) == 0
-    kept = ComplexOrder(dims(), learn=False).state_dict()
-    assert set(kept) == {"frequency", "phase"}
 
 
 def test_words_need_a_vocabulary() -> None:

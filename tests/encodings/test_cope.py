@@ -61,18 +61,6 @@ def test_padding_has_no_gate() -> None:
     assert torch.allclose(got[:, :, real][..., real], alone, atol=1e-12)
 
 
-def test_open_gates_count_tokens() -> None:
-    e = made(counts=64)
-    q, k, v = qkv(9, e.dims)
-    k = q.sum(2, keepdim=True).sign().expand_as(q) * 1e3  # every gate is 0 or 1
-    q = q.abs() * k.sign()
-    got = attend(e, q, k, v, pass_over(9, "decoder"))[0] - q @ k.mT / 2
-    z = q @ e.weight[0, 0].T
-    for i, j in product(range(9), range(9)):
-        if j <= i:
-            assert torch.allclose(got[:, :, i, j], z[:, :, i, i - j + 1], atol=1e-6)
-
-
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 def test_cope_starts_as_attention_without_positions(site: str) -> None:
     e = Cope(dims(site)).double()
@@ -90,8 +78,3 @@ def test_counts_stay_apart_in_bfloat16() -> None:
     at = torch.arange(350)[None]
     s = e.scores(q @ k.mT, q, k, 0, Context("decoder", at[:, -1:], at, at[:, -1:]))
     assert torch.equal(s[0, 0, 0] - 400, 2 * (torch.arange(350, 0, -1) % 2).float())
-
-
-def test_counts_only_within_a_sentence() -> None:
-    with pytest.raises(ValueError, match="where=cross: one can only count"):
-        Cope(dims("cross"))

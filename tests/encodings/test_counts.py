@@ -77,6 +77,7 @@ COUNTS = {
     "graph_transformer": 4 * 6 * 64 * 512 + 6 * 64 * (2 * 64 + 2) + (2 * 20 + 3) * 64,
 }
 LAYER = 3_152_384  # of an encoder at base size: attention, feed-forward, two norms
+COMPLEX = ("complex_order", "model.feedforward=real")
 WORDS: dict[tuple[str, ...], int] = {
     ("shaw_absolute", "encoding.shaw_absolute.longest=100"): 15_360_000,
     ("relative", "encoding.relative.per_head=true"): 405_504,
@@ -84,6 +85,11 @@ WORDS: dict[tuple[str, ...], int] = {
     ("fire", "encoding.fire.per_layer=false"): 660,
     ("gru", "encoding.gru.bidirectional=true"): 5_252_608,
     ("lstm", "encoding.lstm.hidden=512"): 6_828_544,
+    ("convolution", "encoding.convolution.width=5"): 2 * 5 * 512 * 512,
+    ("convolution", "encoding.convolution.depthwise=true"): 2 * 3 * 512,
+    (*COMPLEX, "encoding.complex_order.phase=false"): 2 * 8 * 512,  # of 8 words on either side
+    (*COMPLEX, "encoding.complex_order.frequency=shared"): 2 * (8 + 1) * 512,
+    (*COMPLEX, "encoding.complex_order.learn=false"): 0,
 }
 
 

@@ -94,11 +94,6 @@ def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:
     torch.testing.assert_close(got, expected)
 
 
-def test_only_a_source_is_covered() -> None:
-    with pytest.raises(ValueError, match="where=encoder: only of a source"):
-        Coverage(dims("encoder"))
-
-
 @pytest.mark.parametrize("per", ["component", "head"])
 @pytest.mark.parametrize("norm", [True, False])
 def test_gates_equal_loops(per: str, norm: bool) -> None:

@@ -1,15 +1,12 @@
 """DeBERTa, Transformer-XL and TENER against loops and against no positions."""
 
 from collections.abc import Callable
-from dataclasses import replace
-from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.deberta import Deberta
 from nmt.encodings.positions import Index
@@ -18,24 +15,9 @@ from nmt.encodings.tener import Tener
 from nmt.encodings.transformer_xl import TransformerXl
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
-from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
-
-Pair = Callable[[Tensor, Tensor, int, int, int], Tensor]
-"""`(q_i, k_j, head, i, j) -> logit` of one pair."""
+from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv
 
 sites = pytest.mark.parametrize("site", ["encoder", "decoder"])
-
-
-def check(e: Encoding, pair: Pair, layer: int, n: int = 9) -> None:
-    """Compare logits and outputs with a loop over heads, queries and keys."""
-    q, k, v = qkv(n, e.dims)
-    site = e.dims.site
-    got, _, out = attend(e, q, k, v, pass_over(n, site), layer)
-    for b, h, i in product(range(2), range(2), range(n)):
-        seen = range(i + 1 if site == "decoder" else n)
-        logits = torch.stack([pair(q[b, h, i], k[b, h, j], h, i, j) for j in seen])
-        assert torch.allclose(got[b, h, i, : len(seen)], logits, atol=1e-11)
-        assert torch.allclose(out[b, h, i], logits.softmax(0) @ v[b, h, : len(seen)], atol=1e-11)
 
 
 def pe(x: float, width: int, denominator: Any = "paper") -> Tensor:
@@ -48,48 +30,29 @@ def pe(x: float, width: int, denominator: Any = "paper") -> Tensor:
 @pytest.mark.parametrize("p2c", ["code", "paper"])
 def test_deberta_equals_the_formula(site: str, p2c: Any) -> None:
     e = drawn(Deberta(dims(site), 2, p2c))
-    for layer in range(2):
 
-        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
-            there = max(0, min(3, i - j + 2))
-            back = there if p2c == "code" else max(0, min(3, j - i + 2))
-            rows = slice(4 * h, 4 * h + 4)
-            of_key = e.w_kr[layer, 0, rows] @ e.p[there]
-            of_query = e.w_qr[layer, 0, rows] @ e.p[back]
-            return (q @ k + q @ of_key + k @ of_query) / 12**0.5
+    def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
+        there = max(0, min(3, i - j + 2))
+        back = there if p2c == "code" else max(0, min(3, j - i + 2))
+        rows = slice(4 * h, 4 * h + 4)
+        of_key = e.w_kr[layer, 0, rows] @ e.p[there]
+        of_query = e.w_qr[layer, 0, rows] @ e.p[back]
+        return (q @ k + q @ of_key + k @ of_query) / 12**0.5
 
-        check(e, pair, layer)
-
-
-def test_deberta_without_its_terms_and_its_scale_is_nothing() -> None:
-    e = drawn(Deberta(dims(), 2))
-    with torch.no_grad():
-        e.w_kr.zero_(), e.w_qr.zero_()
-    e.facts = replace(e.facts, scale=None)
-    q, k, v = qkv(9, e.dims)
-    assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=1e-14)
+    equals_loops(e, logit)
 
 
 @sites
 @pytest.mark.parametrize("untie", [False, True])
 def test_transformer_xl_equals_the_formula(site: str, untie: bool) -> None:
     e = drawn(TransformerXl(dims(site), untie))
-    for layer in range(2):
 
-        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
-            r = e.w_r[layer, 0, 4 * h : 4 * h + 4] @ pe(i - j, 8)
-            u, v = (t[layer if untie else 0, h, 0] for t in (e.u, e.v))
-            return (q @ k + q @ r + u @ k + v @ r) / 2
+    def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
+        r = e.w_r[layer, 0, 4 * h : 4 * h + 4] @ pe(i - j, 8)
+        u, v = (t[layer if untie else 0, h, 0] for t in (e.u, e.v))
+        return (q @ k + q @ r + u @ k + v @ r) / 2
 
-        check(e, pair, layer)
-
-
-def test_transformer_xl_with_zeros_is_nothing() -> None:
-    e = drawn(TransformerXl(dims()))
-    q, k, v = qkv(9, e.dims)
-    assert not torch.allclose(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2, atol=0.1)
-    assert e.zero_initialise()
-    assert torch.equal(attend(e, q, k, v, pass_over(9))[0], q @ k.mT / 2)
+    equals_loops(e, logit)
 
 
 @sites
@@ -98,30 +61,15 @@ def test_transformer_xl_with_zeros_is_nothing() -> None:
 )
 def test_tener_equals_the_formula(site: str, options: dict[str, Any]) -> None:
     e = drawn(Tener(dims(site), **options))
-    for layer in range(2):
 
-        def pair(q: Tensor, k: Tensor, h: int, i: int, j: int, layer: int = layer) -> Tensor:
-            r, back = (pe(x, 4, options.get("denominator", "paper")) for x in (i - j, j - i))
-            u, v = e.u[layer, h, 0], e.v[layer, h, 0]
-            logit = q @ k + q @ r + u @ k + v @ r
-            logit = logit + k @ back if options.get("key_term") else logit
-            return logit / 2 if options.get("scaled") else logit
+    def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
+        r, back = (pe(x, 4, options.get("denominator", "paper")) for x in (i - j, j - i))
+        u, v = e.u[layer, h, 0], e.v[layer, h, 0]
+        logit = q @ k + q @ r + u @ k + v @ r
+        logit = logit + k @ back if options.get("key_term") else logit
+        return logit / 2 if options.get("scaled") else logit
 
-        check(e, pair, layer)
-
-
-def test_the_mirror_image_of_teners_code_is_the_same_attention() -> None:
-    """The authors' q . R[j - i] + k . R[i - j] with the sines of queries, keys, u, v reflected."""
-    e = drawn(Tener(dims(), True, True))
-    q, k, v = qkv(9, e.dims)
-    mirror = torch.tensor([-1.0, -1, 1, 1], dtype=torch.float64)
-    theirs = torch.empty(2, 2, 9, 9, dtype=torch.float64)
-    for b, h, i, j in product(range(2), range(2), range(9), range(9)):
-        ahead, behind = pe(j - i, 4), pe(i - j, 4)
-        x, y = q[b, h, i] * mirror, k[b, h, j] * mirror
-        u, w = e.u[0, h, 0] * mirror, e.v[0, h, 0] * mirror
-        theirs[b, h, i, j] = (x + u) @ y + (x + w) @ ahead + y @ behind
-    assert torch.allclose(attend(e, q, k, v, pass_over(9))[0], theirs, atol=1e-12)
+    equals_loops(e, logit)
 
 
 def test_tener_takes_keys_from_the_input_itself(tiny: Callable[..., Transformer]) -> None:
@@ -204,18 +152,6 @@ def test_distances_are_enough(make: Callable[[], Any]) -> None:
     given = attend(e, q, k, v, Context("encoder", at, at, at, rows=2))[0]
     e.positions = Index()
     assert torch.allclose(given, attend(e, q, k, v, pass_over(9))[0], atol=1e-12)
-
-
-@pytest.mark.parametrize("name", REAL)
-@pytest.mark.parametrize("kind", [torch.int64, torch.float32])
-def test_large_positions_stay_apart_in_bfloat16(name: str, kind: torch.dtype) -> None:
-    e = REAL[name]().bfloat16()
-    q, k, v = (t.bfloat16() for t in qkv(1, e.dims))
-    logits = []
-    for far in (300, 301):
-        here, there = torch.tensor([[0]]).to(kind), torch.tensor([[far]]).to(kind)
-        logits.append(attend(e, q, k, v, Context("encoder", here, there, there))[0])
-    assert (logits[0] - logits[1]).abs().max() > 0.1
 
 
 @pytest.mark.parametrize(

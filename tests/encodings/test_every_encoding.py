@@ -1,17 +1,25 @@
 """Properties that hold for whatever stands in conf/encoding, found by looking there."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
+import torch
+from torch import Tensor
 
 from nmt.config import Settings
+from nmt.encodings.base import Encoding
+from nmt.encodings.composition import Encodings
+from nmt.encodings.context import Context
 from nmt.encodings.lookup import find, names
+from nmt.encodings.positions import Index
+from nmt.encodings.registry import SITES, create
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.inspect import conformance, parity
 from nmt.inspect.specimen import perturbed
 from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
 from tests.composing import few_representatives
+from tests.encodings.attending import dims
 
 OPTIONS = options_of("encoding")
 # A permuted sentence has the same states, permuted
@@ -20,6 +28,16 @@ COMPOSED = [
     *(*OPTIONS, "[absolute,relative]", "[lstm,relative]"),
     *("[rotary,alibi,relative_key]", "[lstm,alibi,relative]"),
 ]
+ZERO_INITIALISED = {  # classes that can start by changing nothing
+    *("Axial", "BiasTable", "Composite", "Convolution", "Cope", "Coverage", "Diet", "Fire"),
+    *("Floater", "Graformer", "GraphTransformer", "Huang", "Irpe", "Laplacian", "Learned"),
+    *("PerLanguage", "Relative", "ShawAbsolute", "SprAbsolute", "Structural", "T5", "Tpe"),
+    *("TransformerXl", "XlPe"),
+}
+ALIKE_WHERE_FAR = {  # all that is so far counts as one, or differs by less than bfloat16 holds
+    *("DaTransformer", "Gaussian", "Irpe", "SlidingWindow", "Wavelet"),
+    "Floater",  # whose path has no gaps: see test_floater.py
+}
 Make = Callable[..., Settings]
 
 every = pytest.mark.parametrize("option", COMPOSED)
@@ -75,3 +93,55 @@ def test_every_module_has_an_option_and_overrides_a_hook(settings_of: Make) -> N
     assert set(names()) - used <= {"none"}
     for name in names():
         assert bool(find(name).hooks) == (name != "none")
+
+
+def encodings_of(option: str, settings_of: Make, *sites: str) -> list[Encoding]:
+    """Those of an option, in two heads of 16 components."""
+    entries = settings_of(f"encoding={option}").encoding
+    return [e for site in sites for e in create(entries, dims(site, head_dim=16))]
+
+
+def test_which_can_be_made_to_change_nothing(settings_of: Make) -> None:
+    """That they then do is among the checks."""
+    every = [e for option in OPTIONS for e in encodings_of(option, settings_of, *SITES)]
+    assert {type(e).__name__ for e in every if e.zero_initialise()} == ZERO_INITIALISED
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_neighbours_far_away_differ_in_bfloat16(option: str, settings_of: Make) -> None:
+    """Words 300 and 301, which bfloat16 cannot tell apart, wherever places are read."""
+    torch.manual_seed(0)
+    at, x = torch.tensor([[0, 300, 301]]), torch.ones(1, 3, 32, dtype=torch.bfloat16)
+    columns = dict.fromkeys(("heads", "words", "order"), 0 * at) | {"language": at[:, :1]}
+    for e in encodings_of(option, settings_of, "encoder", "decoder"):
+        context = Context(e.dims.site, at, at, at, tokens=0 * at, columns=columns)
+        context.lengths = torch.tensor([1000])
+        reads = e.facts.position_type == "real" or (e.facts.num_positions or 0) > 301
+        if reads and type(e).__name__ not in ALIKE_WHERE_FAR:
+            e.positions = Index()
+            with torch.autocast("cpu", torch.bfloat16):
+                found = list(answers(Encodings([e]), x, context))
+            assert found and all((t[:, :, 1] != t[:, :, 2]).any() for t in found), type(e)
+
+
+def answers(site: Encodings, x: Tensor, context: Context) -> Iterator[Tensor]:
+    """What the first hook that reads places makes of words that are alike: [.., word, ..]."""
+
+    def split(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return tuple(t.unflatten(-1, (2, 16)).transpose(1, 2) for t in inputs)
+
+    (e,) = site
+    if "embed" in e.hooks:
+        yield site.embed(x, context)[:, None]
+    elif "layer" in e.hooks:
+        yield site.layer(x, 0, context)[:, None]
+    elif "project" in e.hooks:
+        yield from site.project(split, x, x, x, 0, context)[:2]  # type: ignore[arg-type]
+    elif "bias" in e.hooks:
+        bias = site.bias(0, context)
+        assert bias is not None and bias.dtype == torch.float32
+        yield bias[:, :, :1].mT  # of keys
+    elif "scores" in e.hooks:
+        q, k = split(x, x)
+        s = site.scores(q, k, 0, context)
+        yield from (s[..., :1], s[:, :, :1].mT)  # of queries, and of keys

@@ -1,7 +1,6 @@
-"""FLOATER: sinusoids as a special case, Runge-Kutta in loops, and what is kept while decoding."""
+"""FLOATER: Runge-Kutta in loops, and what is kept while decoding."""
 
 import copy
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -55,21 +54,6 @@ def rotating(dim: int = 64, substeps: int = 50) -> tuple[Floater, Rotation]:
     return e, rotation
 
 
-def error(substeps: int) -> float:
-    e, rotation = rotating(substeps=substeps)
-    q = vectors(e, 0, pass_over(51, rows=1))[0][0, 0]
-    turn = torch.arange(51)[:, None] * rotation.w
-    return float((q.detach() - torch.stack([turn.sin(), turn.cos()], -1).flatten(-2)).abs().max())
-
-
-def test_sinusoids_are_a_rotating_path() -> None:
-    assert error(50) < 1e-7
-
-
-def test_the_method_is_of_fourth_order() -> None:
-    assert math.log2(error(10) / error(20)) == pytest.approx(4, abs=0.1)
-
-
 def runge_kutta(f: Dynamics, p: Tensor, step: float, substeps: int, n: int) -> list[Tensor]:
     """The classical method in its textbook form, for one vector [dim]."""
     w1, b1, w2, b2 = (t.detach() for t in f.parameters())
@@ -107,20 +91,6 @@ def test_equals_the_formula(site: str) -> None:
             flat = x[0].transpose(0, 1).flatten(1)
             assert torch.allclose(flat, torch.stack(wanted), atol=1e-12)
             assert n == (9 if site == "cross" and role else 5)
-
-
-def test_zero_paths_change_nothing(tiny: Make, ids: Ids) -> None:
-    plain, own = tiny("encoding=absolute"), tiny("encoding=floater_cross")
-    own.load_state_dict(plain.state_dict(), strict=False)
-    source, target = ids(2, 6), ids(2, 7, seed=1)
-    assert not torch.allclose(own(source, target), plain(source, target), atol=1e-3)
-    floaters = [m for m in own.modules() if isinstance(m, Floater)]
-    assert len(floaters) == 3 and all(e.zero_initialise() for e in floaters)
-    assert torch.equal(own(source, target), plain(source, target))
-    own(source, target).square().sum().backward()
-    for e in floaters:
-        for p in (e.start, e.dynamics.outer.weight):
-            assert p.grad is not None and p.grad.abs().sum() > 0
 
 
 def test_decoding_draws_each_stretch_of_the_path_once() -> None:

@@ -1,11 +1,9 @@
-"""Forget gates against the formula in loops, and what is remembered of each key."""
+"""Forget gates against the formula in loops."""
 
 import torch
 from torch import Tensor
 
-from nmt.encodings.context import Context
 from nmt.encodings.fox import Fox
-from nmt.encodings.passes import computed
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 SITES = ("encoder", "decoder", "cross")
@@ -63,29 +61,3 @@ def test_gates_of_padding_are_not_counted() -> None:
     found, _, _ = attend(e, q, k, v, padded)
     alone, _, _ = attend(e, q[1:, :, :4], k[1:, :, :4], v[1:, :, :4], pass_over(4, "cross", 1))
     torch.testing.assert_close(found[1:, :, :4, :4], alone)
-
-
-class Kept:
-    """A memory of keys as a decoder has it."""
-
-    def __init__(self) -> None:
-        self.of: dict[str, Tensor] = {}
-
-    def remember(self, name: str, new: Tensor) -> Tensor:
-        self.of[name] = torch.cat([self.of[name], new], 2) if name in self.of else new
-        return self.of[name]
-
-
-def test_keys_are_remembered_by_layer_from_step_to_step() -> None:
-    e, x, key_caches = made("decoder"), torch.randn(2, 5, 8, dtype=torch.float64), [Kept(), Kept()]
-    whole = pass_over(5, "decoder")
-    for layer in range(2):
-        e.project(lambda *_: (x, x, x), x, x, x, layer, whole)
-    for a, b in ((0, 1), (1, 4), (4, 5)):
-        at = torch.arange(b)[None]
-        context = Context("decoder", at[:, a:], at, at[:, a:], rows=2, key_caches=key_caches)
-        for layer in range(2):
-            e.project(lambda *_: (x, x, x), x[:, a:b], x[:, a:b], x[:, a:b], layer, context)
-            found = e.bias(layer, context)
-            torch.testing.assert_close(found, e.bias(layer, whole)[:, :, a:b, :b])
-    assert not context.once("nothing", lambda: 0) and "remembered" in computed(context)

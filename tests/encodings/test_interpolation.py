@@ -46,13 +46,6 @@ def test_equals_positions_multiplied_by_hand(kind: type[Encoding], factor: float
     assert bool(moved)
 
 
-def test_a_penalty_shrinks_with_the_distance() -> None:
-    scaled, plain = Encodings([Alibi(dims())]), Encodings([Alibi(dims())])
-    scaled.scale_positions(0.25)
-    a, b = scaled.bias(0, pass_over(9)), plain.bias(0, pass_over(9))
-    assert a is not None and b is not None and torch.equal(a, b / 4)
-
-
 def test_a_second_factor_replaces_the_first() -> None:
     """Factors are of the positions of training, so 1 undoes them."""
     e = Encodings([Absolute(dims())])

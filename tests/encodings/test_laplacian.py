@@ -89,26 +89,6 @@ def test_components_are_those_of_plain_loops(count: int) -> None:
             assert found[row, piece, known:].eq(0).all()
 
 
-def test_they_are_eigenvectors_of_the_tree_itself() -> None:
-    """Also those of an eigenvalue that four words of a star share, who differ in them."""
-    matrix = laplacian(STAR)
-    found = eigenvectors(HEADS[-1:], WORDS[-1:], LENGTHS[-1:], 8)[0]
-    first = [WORDS[-1].tolist().index(word) for word in range(7)]
-    exact = jacobi(matrix)
-    assert sum(abs(value - 1) < 1e-9 for value, _ in exact) == 4
-    for k, (value, _) in enumerate(exact[1:7]):
-        u = found[first, k].tolist()
-        for i in range(5):  # words that do not touch the node above
-            if STAR[i]:
-                product_of_row = sum(matrix[i][j] * u[j] for j in range(7))
-                assert abs(product_of_row - value * u[i]) < 1e-10
-    alone = found[first, 1:5][[0, 2, 3, 4, 5]]
-    assert (
-        len({round(float(x), 4) for x in alone.norm(dim=1)}) > 1
-        or alone.unique(dim=0).shape[0] == 5
-    )
-
-
 def beside(rows: list[int], training: bool = False) -> Context:
     """A pass over some of the sentences, without padding that they do not need."""
     n = int(LENGTHS[rows].max())

@@ -1,4 +1,4 @@
-"""Encodings that know how long the output is to be, against the formula and by what they do."""
+"""Encodings that know how long the output is to be, which a decoder must be told."""
 
 import math
 from collections.abc import Callable
@@ -14,7 +14,6 @@ from nmt.encodings.context import Context
 from nmt.encodings.lrpe import LengthRatio
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions_remaining import Remaining
-from nmt.encodings.sinusoids import sinusoids
 from nmt.model.transformer import Transformer
 
 DIMS = Dims("decoder", 1, 2, 8, 4)
@@ -49,16 +48,6 @@ def test_ratio_in_loops() -> None:
                 angle = t / n ** (2 * b / 8)
                 assert float(got[row, t, 2 * b]) == pytest.approx(math.sin(angle), abs=1e-6)
                 assert float(got[row, t, 2 * b + 1]) == pytest.approx(math.cos(angle), abs=1e-6)
-
-
-def test_base_10000_is_the_ordinary_sinusoid() -> None:
-    got = added(LengthRatio(DIMS), context(30, 10000))
-    assert torch.allclose(got[0], sinusoids(torch.arange(30), 8), atol=1e-6)
-
-
-def test_difference_read_backwards_is_the_ordinary_sinusoid() -> None:
-    got = added(Absolute(replace(DIMS, positions=Remaining())), context(9, 8))
-    assert torch.allclose(got[0].flip(0), sinusoids(torch.arange(9), 8), atol=1e-6)
 
 
 def test_noise_is_for_training_and_within_its_bounds() -> None:

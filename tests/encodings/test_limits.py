@@ -26,6 +26,7 @@ TABLES: dict[
     "diet": {"longest": 12, "rank": 2},
     "bias_table": {"reference": "absolute", "longest": 12},
     "shaw_absolute": {"longest": 12},
+    "synthesizer": {"longest": 12},
     "relative": {"tau": None, "longest": 12},
 }
 PLACES = {

@@ -200,15 +200,6 @@ def test_positions_with_the_name_of_built_in_ones_are_refused(site: Path) -> Non
     assert positions("sample")
 
 
-def test_two_plug_ins_of_one_name_of_positions_are_refused(site: Path) -> None:
-    offer(site, "theirs")
-    offer(site, "theirs", distribution="yours")
-    assert at_refusal("theirs") == (
-        "encoding.absolute: at=theirs: the distribution of-theirs and the distribution yours offer "
-        "positions of this name; uninstall one"
-    )
-
-
 @pytest.mark.parametrize(
     "source, expected",
     [

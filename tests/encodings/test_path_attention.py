@@ -78,8 +78,3 @@ def test_of_a_strength_of_zero_nothing_is_taken() -> None:
         e.beta_bias.fill_(-1e9)
     found, _, _ = attend(e, q, k, v, pass_over(N))
     torch.testing.assert_close(found, q @ k.mT / 2)
-
-
-def test_it_is_of_one_text() -> None:
-    with pytest.raises(ValueError, match="where=cross: a path leads"):
-        PathAttention(dims("cross"))

@@ -102,17 +102,6 @@ def test_lstm_projects_where_widths_differ() -> None:
     assert isinstance(Lstm(dims("encoder"), hidden=8).out, nn.Linear)
 
 
-def test_parameters() -> None:
-    def count(e: Encoding) -> int:
-        return sum(p.numel() for p in e.parameters())
-
-    d, one = 8, 6 * (8 * 8 + 8)
-    assert count(Gru(dims())) == count(Gru(dims("decoder"), bidirectional=True)) == one
-    assert count(Gru(dims(), bidirectional=True)) == 2 * one + 2 * d * d + d
-    assert count(Convolution(dims(), width=5)) == 5 * d * d
-    assert count(Convolution(dims(), width=5, depthwise=True)) == 5 * d
-
-
 def test_rr_transformer_is_a_composition(settings_of: Callable[..., Settings]) -> None:
     named, composed = settings_of("encoding=rr_transformer"), settings_of("encoding=[gru,relative]")
     assert named.encoding == composed.encoding and list(named.encoding) == ["gru", "relative"]
@@ -134,11 +123,6 @@ def test_convolution_equals_the_formula_in_two_loops(site: str, depthwise: bool)
                     near = x[row, t + offset]
                     wanted = wanted + (w[:, 0] * near if depthwise else w @ near)
             assert torch.allclose(got[row, t], wanted, atol=1e-12)
-
-
-def test_convolution_can_be_zero_initialised() -> None:
-    e, x = Convolution(dims()), torch.randn(2, 5, 8)
-    assert e.zero_initialise() and torch.equal(e.embed(x, pass_over(5)), x)
 
 
 @pytest.mark.parametrize("width", [0, 1, 4])

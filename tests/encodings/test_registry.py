@@ -11,7 +11,8 @@ from nmt.encodings.registry import create
 
 DIMS = Dims("encoder", 1, 2, 8, 4)
 NO_SITES: tuple[Any, ...] = (None, 3, {})
-NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 3})
+TWO = {"index": {"start": 1}, "shift": {"k": 3}}
+NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 3}, TWO)
 
 
 @pytest.mark.parametrize(
@@ -22,8 +23,6 @@ NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 
         ({"os": {}}, "no encoding is called 'os'"),
         ({"relative": {"taau": 3}}, "encoding.relative: no option 'taau'; did you mean 'tau'?"),
         ({"relative": {"tau": "x"}}, "encoding.relative: tau=x: expected int"),
-        ({"relative": {"tau": True}}, "tau=True: expected int"),
-        ({"relative": {"key": 1}}, "key=1: expected bool"),
         ({"relative": {"where": ["middle"]}}, "where=middle: choose among"),
         *(({"relative": {"where": w}}, f"where={w}: choose some of enc") for w in NO_SITES),
         *(
@@ -77,12 +76,6 @@ def test_where_selects_sites_and_order_is_kept() -> None:
     ]
 
 
-def test_positions_are_one_choice() -> None:
-    two = {"absolute": {"at": {"index": {"start": 1}, "shift": {"k": 3}}}}
-    with pytest.raises(ValueError, match=r"^encoding\.absolute: at=.*expected one name"):
-        create(two, Dims("encoder", 1, 2, 8, 4))
-
-
 @pytest.mark.parametrize("option", ["pairs", "integer", "sites", "columns"])
 def test_options_of_positions_are_their_fields(option: str) -> None:
     with pytest.raises(ValueError, match=f"no option '{option}'"):
@@ -97,9 +90,21 @@ def test_what_works_on_embeddings_is_not_for_cross_attention() -> None:
         assert create({entry: {"where": "cross"}}, Dims("cross", 1, 2, 8, 4))
 
 
-def test_true_is_no_number_of_an_optional_option() -> None:
-    with pytest.raises(ValueError, match="hidden=True: expected"):
-        create({"gru": {"hidden": True}}, Dims("encoder", 1, 2, 8, 4))
+@pytest.mark.parametrize(
+    "name, site, said",
+    [
+        ("cope", "cross", "one can only count between words of one sentence"),
+        ("disan", "cross", "directions exist within one sentence only"),
+        ("gaussian", "cross", "the centre is a place in the same text"),
+        ("path_attention", "cross", "a path leads through the words of one text"),
+        ("selective_rope", "cross", "turns add up along the words of one text"),
+        ("sliding_window", "cross", "a window lies around a token of the same text"),
+        ("coverage", "encoder", "only of a source can all be covered; where=cross"),
+    ],
+)
+def test_some_are_not_for_every_site(name: str, site: str, said: str) -> None:
+    with pytest.raises(ValueError, match=rf"^encoding\.{name}: where={site}: {said}$"):
+        create({name: {"where": site}}, replace(DIMS, site=site))
 
 
 @pytest.mark.parametrize(

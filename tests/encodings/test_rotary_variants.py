@@ -25,7 +25,9 @@ def gradients(found: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
     return torch.autograd.grad(found.square().sum(), inputs, retain_graph=True)
 
 
-@pytest.mark.parametrize(("p", "w"), [(0.75, [1, 0.1, 0.01, 0]), (0.25, [1, 0, 0, 0])])
+@pytest.mark.parametrize(
+    ("p", "w"), [(1.0, [1, 0.1, 0.01, 1e-3]), (0.75, [1, 0.1, 0.01, 0]), (0.25, [1, 0, 0, 0])]
+)
 def test_slow_pairs_do_not_turn(p: float, w: list[float]) -> None:
     e = PRope(dims("decoder", head_dim=8), p=p).double()
     q, k, v = (t.requires_grad_() for t in qkv(N, e.dims))
@@ -35,16 +37,12 @@ def test_slow_pairs_do_not_turn(p: float, w: list[float]) -> None:
     torch.testing.assert_close(gradients(found, q, k), gradients(wanted, q, k))
 
 
-def test_of_a_share_of_one_comes_rotary_and_of_none_nothing() -> None:
-    q, k, v = qkv(N, dims(head_dim=8))
-    every, rotary = (
-        attend(cls(dims(head_dim=8)), q, k, v, pass_over(N))[0]
-        for cls in (lambda d: PRope(d, p=1.0), Rotary)
-    )
-    assert torch.equal(every, rotary)
+def test_some_pair_must_turn() -> None:
     for p in (0.1, 1.5):
         with pytest.raises(ValueError, match=f"p={p}: must let 1 to 4 pairs rotate"):
             PRope(dims(head_dim=8), p=p)
+    with pytest.raises(ValueError, match="original=6: no pair turns once"):
+        Fope(dims(), original=6)
 
 
 def in_pairs(x: Tensor, layout: str) -> Pairs:
@@ -92,15 +90,13 @@ def test_pairs_turn_at_series_of_frequencies(layout: Any, original: int, w: list
     assert [*e.state_dict()] == ["coefficients"] and not [*e.parameters()]
 
 
-def test_of_no_gain_comes_rotary() -> None:
+def test_of_no_gain_comes_rotary_without_slow_pairs() -> None:
     q, k, v = qkv(N, dims(head_dim=8))
     still, slow = (
         attend(e, q, k, v, pass_over(N))[0]
         for e in (Fope(dims(head_dim=8), gain=0.0), PRope(dims(head_dim=8), p=0.5))
     )
     torch.testing.assert_close(still, slow)
-    with pytest.raises(ValueError, match="original=6: no pair turns once"):
-        Fope(dims(), original=6)
 
 
 def chosen_angles(e: SelectiveRope, x: Tensor, head: int, b: int) -> list[Tensor]:
@@ -152,8 +148,3 @@ def test_turns_by_words_keep_what_others_say_relative() -> None:
         *([by_words, by_position], [by_position, by_words]),
     )
     assert [Encodings([*pair]).relative for pair in pairs] == [True, False, True, False]
-
-
-def test_turns_are_of_one_text() -> None:
-    with pytest.raises(ValueError, match="where=cross: turns add up"):
-        SelectiveRope(dims("cross"))

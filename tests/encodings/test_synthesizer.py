@@ -1,4 +1,4 @@
-"""The three forms of Synthesizer in plain loops; tables have a longest text."""
+"""The three forms of Synthesizer in plain loops."""
 
 from typing import Any
 
@@ -6,9 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.limits import max_length
 from nmt.encodings.relative import Relative
 from nmt.encodings.synthesizer import Synthesizer
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
@@ -69,14 +67,6 @@ def test_one_query_at_a_time_at_any_position(form: str) -> None:
         torch.testing.assert_close(found, every[:, :, i : i + 1, : i + 1])
     alone, _, _ = attend(e, q[:1], k[:1], v[:1], pass_over(N, rows=1))
     torch.testing.assert_close(alone, every[:1])
-
-
-def test_a_text_is_no_longer_than_the_tables() -> None:
-    e = made("random")
-    assert max_length(e, training=True) == 8
-    q, k, _ = qkv(9, dims())
-    with pytest.raises(ValueError, match="not all among the 8"):
-        Encodings([e]).scores(q, k, 0, pass_over(9))
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -158,27 +158,6 @@ def test_binary_trees_have_left_children_and_right_sisters() -> None:
             assert (int(new[row, i]), int(branch[row, i])) == wanted
 
 
-@pytest.mark.parametrize("binary", [True, False])
-def test_each_word_of_a_tree_has_a_code_of_its_own(binary: bool) -> None:
-    draw = random.Random(3)
-    heads = [0] * 30
-    for w in range(1, 30):
-        heads[w] = draw.randint(1, w)
-    column, words = batch([(heads, [1] * 30)])
-    above, branch = binarised(column, words) if binary else (column, birth_order(column, words))
-    codes = path_codes(above, branch, 30)[0, :30].tolist()
-    assert len({tuple(code) for code in codes}) == 30
-    assert not binary or int(branch.max()) == 1
-
-
-def test_a_chain_is_the_sentence_itself() -> None:
-    heads, words = batch([(list(range(9)), [1] * 9)])
-    t = torch.arange(9)
-    assert depths(heads)[0, :9].equal(t)
-    assert tree_distances(heads, words)[0, :9, :9].equal(t[None] - t[:, None])
-    assert graph_distances(heads, words, 20)[0, :9, :9].equal(t[None] - t[:, None])
-
-
 def test_pieces_of_a_word_stand_together_and_sisters_apart() -> None:
     """Two sisters share their head as two pieces of a word do; `words` tells them apart."""
     heads, words = batch([([0, 1, 1], [1, 2, 1])])

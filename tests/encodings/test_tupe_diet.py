@@ -1,4 +1,4 @@
-"""TUPE and DIET against their formulas in loops, and against what they generalise."""
+"""TUPE and DIET against their formulas in loops."""
 
 from collections.abc import Callable
 from itertools import product
@@ -12,9 +12,8 @@ from nmt.encodings.bias_table import BiasTable
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.diet import Diet
-from nmt.encodings.limits import max_length
 from nmt.encodings.positions import Index
-from nmt.encodings.positions_columns import ColumnPositions
+from nmt.encodings.positions_columns import ColumnPositions, Tree
 from nmt.encodings.positions_random import Shift
 from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.t5 import bucket
@@ -83,17 +82,6 @@ def test_tupe_unties_the_first_token_of_a_reordered_sentence() -> None:
     assert (bias[0, :, 1:, 1:] != e.first[1][:, None, None]).all()
 
 
-def test_tupe_without_positions_is_attention_at_its_scale() -> None:
-    e = shaken(Tupe(dims(), buckets=8, max_distance=6))
-    assert isinstance(e, Tupe) and e.distances is not None and e.facts.scale == 8**-0.5
-    with torch.no_grad():
-        for p in (*e.to_query.parameters(), *e.to_key.parameters(), e.distances):
-            p.zero_()
-    q, k, v = qkv(9, e.dims)
-    got = attend(e, q, k, v, pass_over(9))[1]
-    assert torch.allclose(got, (q @ k.mT / 8**0.5).softmax(-1), atol=1e-12)
-
-
 def test_tupe_serves_all_layers_with_one_term() -> None:
     c, e = pass_over(9), Tupe(dims())
     assert e.bias(0, c) is e.bias(1, c)
@@ -115,17 +103,6 @@ def test_diet_in_loops() -> None:
                 assert r[0, h, i, j] == relative.to_query[own, h, max(-2, min(2, j - i)) + 2, 0]
 
 
-def test_diet_of_full_rank_is_any_table() -> None:
-    table = shaken(BiasTable(dims(), reference="absolute", longest=9, per_layer=False))
-    diet = Diet(dims(), longest=9, rank=9).double()
-    assert isinstance(table, BiasTable) and diet.to_key is not None
-    with torch.no_grad():
-        diet.to_query.copy_(table.weight.view(1, 2, 9, 9))
-        diet.to_key.copy_(torch.eye(9))
-    a, b = table.bias(0, pass_over(9)), diet.bias(0, pass_over(9))
-    assert a is not None and b is not None and torch.allclose(a, b, atol=1e-12)
-
-
 def test_positions_of_each_row_are_its_own() -> None:
     """As under random shifts: [batch, n] positions, the encodings must not mix rows."""
     at = torch.tensor([[0, 2, 5], [1, 3, 4]])
@@ -137,18 +114,6 @@ def test_positions_of_each_row_are_its_own() -> None:
             one = at[row : row + 1]
             alone = e.bias(0, Context("encoder", one, one, one))
             assert alone is not None and torch.allclose(alone[0], both[row], atol=1e-12)
-
-
-@pytest.mark.parametrize("make", [Tupe, lambda d, **o: Diet(d, rank=2, **o)])
-def test_refuses_positions_without_a_vector(make: Callable[..., Encoding]) -> None:
-    e = make(dims(), longest=4)
-    assert max_length(e, False) == 4
-    with pytest.raises(ValueError, match="positions 0 to 4 are not all among the 4 that"):
-        Encodings([e]).bias(0, pass_over(5))
-
-
-class Tree(Positions):
-    distances_only = True
 
 
 @pytest.mark.parametrize(
@@ -167,13 +132,3 @@ class Tree(Positions):
 def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         make()
-
-
-@pytest.mark.parametrize("make", [Tupe, lambda d: Diet(d, rank=2)])
-def test_neighbours_far_away_differ_under_bfloat16(make: Callable[..., Encoding]) -> None:
-    torch.manual_seed(0)
-    e, at = make(dims()), torch.tensor([[0, 300, 301]])
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        bias = e.bias(0, Context("encoder", at, at, at))
-    assert bias is not None and bias.dtype == torch.float32
-    assert (bias[..., 0, 1] != bias[..., 0, 2]).all()

@@ -1,13 +1,15 @@
 """Ricker wavelets of the distance against the formula in loops."""
 
 import math
+from itertools import product
 
 import pytest
 import torch
+from torch import Tensor
 
 from nmt.encodings.context import Context
 from nmt.encodings.wavelet import Wavelet
-from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.attending import attend, dims, equals_loops, qkv
 
 
 def wave(t: float, a: float, b: float) -> float:
@@ -18,19 +20,14 @@ def wave(t: float, a: float, b: float) -> float:
 @pytest.mark.parametrize("site", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("scales, first", [(2, 0), (4, 2), (8, -1)])
 def test_equals_the_formula_in_loops(site: str, scales: int, first: int) -> None:
-    sizes = dims(site, head_dim=8)
-    e, (q, k, v) = Wavelet(sizes, scales, first), qkv(9, sizes)
-    found, _, _ = attend(e, q, k, v, pass_over(9, site))
     shifts = [0, -1, 1, -2] if site == "encoder" else [0, 1, 2, 3]
-    for i in range(9):
-        for j in range(9):
-            p = [
-                wave(i - j, 2 ** (first + a), b)
-                for a in range(scales)
-                for b in shifts[: 8 // scales]
-            ]
-            moved = k[:, :, j] + torch.tensor(p, dtype=torch.float64)
-            torch.testing.assert_close(found[:, :, i, j], (q[:, :, i] * moved).sum(-1) / 8**0.5)
+    places = list(product(range(first, first + scales), shifts[: 8 // scales]))
+
+    def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
+        p = [wave(i - j, 2**a, b) for a, b in places]
+        return q @ (k + torch.tensor(p, dtype=torch.float64)) / 8**0.5
+
+    equals_loops(Wavelet(dims(site, head_dim=8), scales, first), logit)
 
 
 def test_one_query_at_a_time_and_positions_of_each_sentence() -> None:

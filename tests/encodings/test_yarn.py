@@ -11,6 +11,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.yarn import Yarn
 from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.encodings.test_rotary import scores_in_loops
 
 WIDTH, PAIRS = 32, 16
 
@@ -35,15 +36,11 @@ def test_scores_in_loops(ramp: Any, original: int, factor: float) -> None:
     q, k, v = qkv(6, e.dims)
     found = attend(e, q, k, v, pass_over(6))[0]
     sharper = (0.1 * math.log(factor) + 1) ** 2
-    wanted = torch.zeros_like(found)
+    w = []
     for b in range(PAIRS):
-        g, w = kept(ramp, b, original), 10000 ** (-2 * b / WIDTH)
-        x, y = (torch.complex(t[..., 2 * b], t[..., 2 * b + 1]) for t in (q, k))
-        for i in range(6):
-            for j in range(6):
-                angle = torch.tensor((j - i) * (g * w + (1 - g) * w / factor)).double()
-                turn = torch.polar(torch.ones_like(angle), angle)
-                wanted[:, :, i, j] += (x[:, :, i].conj() * y[:, :, j] * turn).real
+        g, frequency = kept(ramp, b, original), 10000 ** (-2 * b / WIDTH)
+        w.append(g * frequency + (1 - g) * frequency / factor)
+    wanted = scores_in_loops(q, k, w, [1.0] * PAIRS, 0)
     torch.testing.assert_close(found, wanted * sharper * WIDTH**-0.5)
 
 
