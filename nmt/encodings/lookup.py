@@ -1,10 +1,8 @@
 """From the name of an encoding to its class: modules of this package, and installed plug-ins."""
 
-import inspect
 import pkgutil
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 import nmt.encodings as package
 from nmt.encodings.base import Encoding
@@ -43,5 +41,6 @@ def _classes(name: str) -> list[type[Encoding]]:
     full = f"{package.__name__}.{name}"
     if not name.isidentifier() or find_spec(full) is None:
         return []
-    classes: list[Any] = [c for _, c in inspect.getmembers(import_module(full), inspect.isclass)]
-    return [c for c in dict.fromkeys(classes) if fits(ENCODING, c) and c.__module__ == full]
+    members = vars(import_module(full)).values()
+    own = {c for c in members if fits(ENCODING, c) and c.__module__ == full}
+    return sorted(own, key=lambda c: c.__name__)

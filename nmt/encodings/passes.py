@@ -1,6 +1,5 @@
 """Contexts of forward passes and decoding steps, as the model makes them; not for encodings."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -120,11 +119,6 @@ def copied(context: Context) -> Context:
 
 def computed(context: Context) -> set[str]:
     """Names of everything computed for a pass so far: "delta" (distances), "remembered", ..."""
-    return set(_computed(context))
-
-
-def _computed(context: Context) -> Iterator[str]:
-    for name, value in context._memo.items():
-        yield str(name[0] if isinstance(name, tuple) else name)
-        if isinstance(value, Context):
-            yield from _computed(value)
+    names = {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}
+    inner = [value for value in context._memo.values() if isinstance(value, Context)]
+    return names.union(*map(computed, inner))
