@@ -297,11 +297,6 @@ def test_refuses_what_cannot_be(entries: dict[str, dict[str, Any]], site: str, s
     assert said in str(e.value)
 
 
-def test_pairwise_encodings_take_trees_and_graphs() -> None:
-    for at, kind in (("tree", Tree), ("graph", Graph)):
-        assert isinstance(create({"relative": {"at": at}}, dims())[0].positions, kind)
-
-
 @pytest.mark.parametrize("option", OPTIONS)
 def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids) -> None:
     """Whatever stands in the columns behind the end of a sentence, its states are the same."""
@@ -316,16 +311,6 @@ def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids
     a, b = model.encode(source, columns)[0], model.encode(source, other)[0]
     assert (a[0, :6] - b[0, :6]).detach().abs().max() < 1e-6
     assert torch.equal(a[1], b[1])
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_the_column_changes_what_the_encoder_says(option: str, tiny: Make, ids: Ids) -> None:
-    model = tiny(f"encoding={option}")
-    source = ids(1, 9)
-    a, b = (example.columns(model.entries, source, seed) for seed in (0, 3))
-    if "language" in a:
-        b["language"] = 1 - a["language"]
-    assert (model.encode(source, a)[0] - model.encode(source, b)[0]).abs().max() > 1e-3
 
 
 def test_a_decoder_may_have_a_table_per_language(tiny: Make, ids: Ids) -> None:

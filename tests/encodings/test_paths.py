@@ -90,19 +90,6 @@ def test_paths_are_those_of_walks(longest: int) -> None:
     assert (2 * KINDS + 1 in kinds) == (longest < 5)
 
 
-def test_every_path_has_a_number_of_its_own_below_the_count() -> None:
-    tree = LabelledTree("heads", "labels", KINDS, 3)
-    numbers = tree.numbers(beside())
-    count = sum((length + 1) * KINDS**length for length in range(4))
-    assert tree.starts[-1] == count
-    by_number: dict[int, tuple[int, ...]] = {}
-    for row, i, j, one, other in pairs():
-        way = tuple(walk(row, one, other, 3))
-        number = int(numbers[row, i, j])
-        assert by_number.setdefault(number, way) == way and 0 <= number < count + 2
-    assert len(by_number) == len(set(by_number.values()))
-
-
 def compare(
     e: Structural | GraphTransformer,
     relation: Callable[[Walk], Tensor],

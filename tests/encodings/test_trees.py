@@ -169,21 +169,6 @@ def test_pieces_of_a_word_stand_together_and_sisters_apart() -> None:
     assert first_pieces(words).tolist() == [[0, 1, 1, 3, 4]]
 
 
-def test_padding_changes_nothing() -> None:
-    for row, sentence in enumerate(SENTENCES):
-        heads, words = batch([sentence])
-        n = heads.shape[1]
-        assert depths(heads)[0].equal(depths(HEADS)[row, :n])
-        assert tree_distances(heads, words)[0].equal(tree_distances(HEADS, WORDS)[row, :n, :n])
-        assert graph_distances(heads, words, 3)[0].equal(
-            graph_distances(HEADS, WORDS, 3)[row, :n, :n]
-        )
-        for one, all_ in zip(binarised(heads, words), binarised(HEADS, WORDS), strict=True):
-            assert one[0].equal(all_[row, :n])
-        codes = [path_codes(h, birth_order(h, w), 9) for h, w in ((heads, words), (HEADS, WORDS))]
-        assert codes[0][0].equal(codes[1][row, :n])
-
-
 def test_a_row_of_padding_alone_is_no_trouble() -> None:
     nothing = torch.zeros(2, 5, dtype=torch.long)
     assert depths(nothing).eq(0).all()
