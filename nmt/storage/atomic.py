@@ -47,11 +47,10 @@ def try_place(path: Path) -> None:
     missing = [parent for parent in path.parents if not parent.exists()]
     temporary = temporary_of(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary.write_bytes(BLOCK)
-        sync(temporary)
-    except OSError as error:
-        raise _naming(path, error) from None
+        with _naming(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            temporary.write_bytes(BLOCK)
+            sync(temporary)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
@@ -59,10 +58,14 @@ def try_place(path: Path) -> None:
                 parent.rmdir()
 
 
-def _naming(path: Path, error: OSError) -> OSError:
-    """Return the error with the path as its file name, instead of a temporary one or none."""
-    error.filename, error.filename2 = str(path), None
-    return error
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """Let an OSError have the path as its file name, instead of a temporary one or none."""
+    try:
+        yield
+    except OSError as error:
+        error.filename, error.filename2 = str(path), None
+        raise
 
 
 def replace(path: Path, data: bytes) -> None:
@@ -77,14 +80,12 @@ def replace_by(path: Path, make: Callable[[Path], object]) -> None:
     """
     temporary = temporary_of(path)
     try:
-        make(temporary)
-        sync(temporary)
-        os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
-    except BaseException as error:
-        if isinstance(error, OSError):
-            _naming(path, error)
+        with _naming(path):
+            make(temporary)
+            sync(temporary)
+            os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
+    finally:
         temporary.unlink(missing_ok=True)
-        raise
     sync(path.parent)
 
 
@@ -94,19 +95,12 @@ def directory(path: Path) -> Iterator[Path]:
 
     Nothing may exist at the path. Raises OSError that names the path.
     """
-    temporary = temporary_of(path)
-    try:
-        temporary.mkdir()
+    with working(path) as temporary:
         yield temporary
         for folder, _, names in os.walk(temporary):
             for name in (*names, "."):
                 sync(Path(folder) / name)
         os.rename(temporary, path)  # noqa: PTH104
-    except BaseException as error:
-        if isinstance(error, OSError):
-            _naming(path, error)
-        shutil.rmtree(temporary, ignore_errors=True)
-        raise
     sync(path.parent)
 
 
@@ -118,11 +112,9 @@ def working(path: Path) -> Iterator[Path]:
     """
     temporary = temporary_of(path)
     try:
-        temporary.mkdir()
-        yield temporary
-    except OSError as error:
-        _naming(path, error)
-        raise
+        with _naming(path):
+            temporary.mkdir()
+            yield temporary
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 
