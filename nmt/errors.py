@@ -34,6 +34,12 @@ class Exit(IntEnum):
 
 
 DISK = (errno.ENOSPC, errno.EIO, errno.EDQUOT, errno.EFBIG)  # a full or failing disk
+# what is wrong with a place that a user names; who writes there says so with its key, exit 73
+PLACE = (
+    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
+    *(errno.ENOTDIR, errno.EISDIR),
+)
+BUG = 1  # as Python leaves
 
 
 class UserError(Exception):
@@ -49,7 +55,7 @@ class UserError(Exception):
 
 
 def exit_code(error: BaseException) -> int:
-    """Return the exit code of a command that ends with this error; 1: a bug in nmt."""
+    """Return the exit code of a command that ends with this error; BUG for one of ours."""
     if isinstance(error, UserError):
         return error.code
     if isinstance(error, KeyboardInterrupt):
@@ -58,7 +64,9 @@ def exit_code(error: BaseException) -> int:
         return Exit.PIPE
     if is_out_of_memory(error):
         return Exit.NO_MEMORY
-    return Exit.IO if isinstance(error, OSError) and error.errno in DISK else 1
+    if isinstance(error, OSError) and error.errno in PLACE and error.filename:
+        return Exit.NO_INPUT
+    return Exit.IO if isinstance(error, OSError) and error.errno in (*DISK, errno.EBADF) else BUG
 
 
 def where_raised(error: Exception) -> str:

@@ -1,6 +1,5 @@
 """Running a command: its exit code, and one line where the user is to mend something."""
 
-import errno
 import gc
 import logging
 import os
@@ -10,7 +9,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nmt.cli import streams
-from nmt.errors import DISK, Exit, UserError, is_out_of_memory, visible
+from nmt.errors import BUG, Exit, UserError, exit_code, visible
 
 _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
 
@@ -30,28 +29,22 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
         sys.stdout.flush()
     except UserError as e:
         return _report_error(str(e), e.code, e.details)
-    except KeyboardInterrupt:
-        return _report_error("interrupted", Exit.INTERRUPTED)
-    except BrokenPipeError:
-        _drop_output()
-        return Exit.PIPE
-    except Exception as e:
-        if is_out_of_memory(e):
-            return _report_error(f"out of memory; {_MEMORY_ADVICE}", Exit.NO_MEMORY)
-        if isinstance(e, OSError) and e.errno in _PLACES and e.filename:
-            return _report_error(f"{e.filename}: {e.strerror}; give another place", Exit.NO_INPUT)
-        if not isinstance(e, OSError) or e.errno not in (*DISK, errno.EBADF):
+    except (Exception, KeyboardInterrupt) as e:
+        if (code := exit_code(e)) == BUG:
             raise
-        _drop_output()
-        return _report_error(f"{e.filename or 'output'}: {e.strerror}", Exit.IO)
+        if code in (Exit.PIPE, Exit.IO):
+            _drop_output()
+        if code == Exit.PIPE:
+            return code
+        place, reason = getattr(e, "filename", None), getattr(e, "strerror", None)
+        messages = {
+            Exit.INTERRUPTED: "interrupted",
+            Exit.NO_MEMORY: f"out of memory; {_MEMORY_ADVICE}",
+            Exit.NO_INPUT: f"{place}: {reason}; give another place",
+            Exit.IO: f"{place or 'output'}: {reason}",
+        }
+        return _report_error(messages[Exit(code)], code)
     return Exit.OK
-
-
-# what is wrong with a place that a user names; who writes there says so with its key, exit 73
-_PLACES = (
-    *(errno.EACCES, errno.EPERM, errno.EROFS, errno.ENAMETOOLONG, errno.ELOOP),
-    *(errno.ENOTDIR, errno.EISDIR),
-)
 
 
 def _check_arguments(argv: list[str]) -> None:
@@ -95,7 +88,7 @@ def _drop_output() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _report_error(message: str, code: Exit, details: Sequence[str] = ()) -> int:
+def _report_error(message: str, code: int, details: Sequence[str] = ()) -> int:
     """Write a message and its details, one line each whatever text of others is in them."""
     lines = [f"nmt: {visible(message)}", *(f"  {visible(detail)}" for detail in details)]
     sys.stderr.write("".join(f"{line}\n" for line in lines))

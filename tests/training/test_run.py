@@ -423,7 +423,12 @@ def test_what_is_no_run_has_no_progress(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "error", [MemoryError(), KeyboardInterrupt(), OSError(5, "Input/output error"), KeyError("x")]
+    "error",
+    [
+        *(MemoryError(), KeyboardInterrupt(), KeyError("x")),
+        *(OSError(5, "Input/output error"), OSError(9, "Bad file descriptor")),
+        PermissionError(13, "Permission denied", "corpus/train.de"),
+    ],
 )
 def test_the_status_has_the_exit_code_of_the_command(
     error: BaseException, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
