@@ -29,21 +29,13 @@ def prepare_standard_streams() -> None:
     what is meant for the stream; Python has None for it then. What the encoding of stdout does not
     have is written as \\xNN: a table is of more use so than not at all.
     """
-    for descriptor, stream in enumerate((sys.stdin, sys.stdout, sys.stderr)):
-        if stream is None and not _is_open(descriptor):
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        if stream is None:
             os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free: this one
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115, PTH123
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
-
-
-def _is_open(descriptor: int) -> bool:
-    try:
-        os.fstat(descriptor)
-    except OSError:
-        return False
-    return True
 
 
 def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
@@ -61,14 +53,17 @@ def input_name(name: str) -> str:
     return "stdin" if name == "-" else name
 
 
-def is_regular_file(name: str) -> bool:
-    """Whether an input is a file, whose lines are all there; a pipe's may follow on an answer."""
+def is_complete(name: str) -> bool:
+    """Whether an input's lines are all there, as those of a file; a pipe's may follow on an answer.
+
+    So are those of a stdin that is a stream of Python's own.
+    """
     if name != "-":
         return Path(name).is_file()
     try:
         return stat.S_ISREG(os.fstat(sys.stdin.fileno()).st_mode)
-    except (OSError, ValueError):  # a stream of Python's own
-        return False
+    except (OSError, ValueError):
+        return True
 
 
 class IncomingLines:
@@ -83,13 +78,10 @@ class IncomingLines:
 
     @classmethod
     def at(cls, name: str, before_waiting: Callable[[], None]) -> "IncomingLines | None":
-        """That of stdin for -; None for a file, whose lines are all there."""
-        if name != "-" or is_regular_file(name):
+        """That of stdin for -; None where all lines are there."""
+        if name != "-" or is_complete(name):
             return None
-        try:
-            return cls(sys.stdin.fileno(), before_waiting)
-        except (OSError, ValueError):  # a stream of Python's own
-            return None
+        return cls(sys.stdin.fileno(), before_waiting)
 
     def __iter__(self) -> Iterator[bytes]:
         return self

@@ -20,7 +20,7 @@ from nmt.cli.streams import (
     IncomingLines,
     OutputStream,
     input_name,
-    is_regular_file,
+    is_complete,
     opened_input,
     text_lines,
 )
@@ -224,7 +224,7 @@ def records(
         prefixes=streams.get(PREFIX),
         first=done + 1,
         notes=notes,
-        read_ahead=all(map(is_regular_file, [options.input, *options.parallel.values()])),
+        read_ahead=all(map(is_complete, [options.input, *options.parallel.values()])),
         has_more=arriving.waits if arriving else lambda: True,
         align=options.alignment is not None,
     )
