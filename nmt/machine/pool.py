@@ -23,7 +23,7 @@ from multiprocessing.reduction import ForkingPickler
 from types import FrameType, TracebackType
 from typing import Any, TypeVar
 
-from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.errors import Exit, UserError
 from nmt.machine.memory import keep_memory
 
 Task = TypeVar("Task")
@@ -224,11 +224,7 @@ def _call(function: Callable[..., Result], *args: Any) -> Result:
     """Call a function; an error that cannot be pickled is replaced."""
     try:
         return function(*args)
-    except UserError:
-        raise
     except Exception as error:
-        if is_out_of_memory(error):
-            raise MemoryError(str(error)) from None
         try:
             ForkingPickler.loads(ForkingPickler.dumps(error))
         except Exception:
