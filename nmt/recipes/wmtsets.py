@@ -3,8 +3,7 @@
 import logging
 import socket
 import tarfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -32,7 +31,7 @@ def tests(job: RecipeJob) -> Stage:
         hashes = {name: list(map(sha256_of, paths)) for name, paths in local.items() if paths}
         return {"sets": sets, "dev": job.lock.dev, "all": job.lock.all, **hashes}
 
-    return Stage("tests", DISK, inputs, partial(_tests, job, local))
+    return Stage(job, "tests", DISK, inputs, partial(_tests, job, local))
 
 
 def _sides(job: RecipeJob, folder: Path, name: str) -> tuple[Path, Path]:
@@ -102,31 +101,24 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
 
 
 def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:
-    """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand."""
+    """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand.
+
+    It compares the MD5 of an archive before it extracts it.
+    """
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
+    timeout = socket.getdefaulttimeout()
+    socket.setdefaulttimeout(60)  # sacreBLEU would wait for ever
     try:
-        with _safe_downloads():
-            source = get_source_file(known, pair)
-            return Path(source), Path(get_reference_files(known, pair)[0])
+        source = get_source_file(known, pair)
+        return Path(source), Path(get_reference_files(known, pair)[0])
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
         place = Path(SACREBLEU_DIR) / known
         why = f"sacreBLEU refuses its download; remove {place} to retry"
     except (OSError, EOFError, tarfile.TarError) as error:
         why = f"sacreBLEU's {known}: {error}"
-    files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
-    raise UnavailableError([f"{name} ({files}): {why}"])
-
-
-@contextmanager
-def _safe_downloads() -> Iterator[None]:
-    """Let sacreBLEU neither wait for ever nor write outside of its directory."""
-    timeout, former = socket.getdefaulttimeout(), vars(tarfile.TarFile).get("extraction_filter")
-    socket.setdefaulttimeout(60)
-    tarfile.TarFile.extraction_filter = staticmethod(tarfile.data_filter)
-    try:
-        yield
     finally:
         socket.setdefaulttimeout(timeout)
-        tarfile.TarFile.extraction_filter = former
+    files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
+    raise UnavailableError([f"{name} ({files}): {why}"])

@@ -79,7 +79,9 @@ def test_sets_are_known_to_sacrebleu() -> None:
 
     for lock in RECIPES.values():
         for known in lock.sets.values():
-            assert f"{lock.source}-{lock.target}" in DATASETS[known.sacrebleu].langpairs, known
+            dataset = DATASETS[known.sacrebleu]
+            assert f"{lock.source}-{lock.target}" in dataset.langpairs, known
+            assert dataset.md5 and len(dataset.md5) == len(dataset.data)  # of what it extracts
 
 
 @pytest.mark.parametrize(
