@@ -58,8 +58,8 @@ def command(argv: list[str]) -> None:
     for line in whole:
         log.info("%s", line)
     with locked(job.root):
-        for text in recipe.make(job, options.stages):
-            sys.stdout.write(text)
+        for name in options.stages:
+            sys.stdout.write(recipe.STAGES[name](job).run())
             sys.stdout.flush()
     if options.stages == [*recipe.STAGES]:
         for i, words in enumerate(recipe.next_commands(job)):

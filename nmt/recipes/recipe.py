@@ -1,9 +1,9 @@
-"""The stages of a recipe in their order: the disk that each needs, and running them."""
+"""The stages of a recipe in their order, the disk that each needs, and what comes after them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from nmt.recipes import disk, stages, wmtsets
-from nmt.recipes.stamp import RecipeJob, Stage, needs_run, run_stage
+from nmt.recipes.stamp import RecipeJob, Stage
 
 STAGES: dict[str, Callable[[RecipeJob], Stage]] = {
     "download": stages.download,
@@ -20,19 +20,13 @@ def forecast(job: RecipeJob, names: Sequence[str]) -> tuple[list[str], list[str]
     lines, needed = [], 0.0
     for name in names:
         stage = STAGES[name](job)
-        if not needs_run(job, stage):
+        if not stage.needs_run():
             lines.append(f"{name}: nothing to do")
             continue
         needed += stage.disk
         lines.append(f"{name}: to do; about {disk.size(stage.disk)} of disk")
     disk.check(job.root, needed)
     return lines, [f"in all: {disk.size(needed)} in {job.root}"] if needed else []
-
-
-def make(job: RecipeJob, names: Sequence[str]) -> Iterator[str]:
-    """Run the stages; yields the report of each."""
-    for name in names:
-        yield run_stage(job, STAGES[name](job))
 
 
 def next_commands(job: RecipeJob) -> list[list[str]]:

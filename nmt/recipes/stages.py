@@ -12,7 +12,7 @@ from nmt.recipes import archive
 from nmt.recipes.disk import size
 from nmt.recipes.download import UnavailableError, fetch, local_file
 from nmt.recipes.lock import PinnedCorpus
-from nmt.recipes.stamp import RecipeJob, Stage, Stamp
+from nmt.recipes.stamp import RecipeJob, Stage
 from nmt.storage import atomic, manifest
 
 log = logging.getLogger(__name__)
@@ -22,7 +22,9 @@ COUNTS = "corpus.json"  # in the directory of the text
 def download(job: RecipeJob) -> Stage:
     """One archive of each corpus, from a folder or from the network."""
     accepted = {c.id: [[v.sha256 for v in a.versions] for a in c.archives] for c in job.corpora}
-    return Stage("download", _missing(job), lambda: {"accepted": accepted}, partial(_download, job))
+    return Stage(
+        job, "download", _missing(job), lambda: {"accepted": accepted}, partial(_download, job)
+    )
 
 
 def corpus(job: RecipeJob) -> Stage:
@@ -30,11 +32,11 @@ def corpus(job: RecipeJob) -> Stage:
     members = [[c.id, c.pairs, c.columns] for c in job.corpora]
 
     def inputs() -> dict[str, Any]:
-        archives = list(Stamp(job, "download").outputs(download(job)).values())
+        archives = list(download(job).outputs().values())
         return {"archives": archives, "members": members, "languages": job.lock.languages}
 
     text = [corpus.text for corpus in job.corpora]  # each is extracted, then added to the whole
-    return Stage("corpus", sum(text) + max(text), inputs, partial(_corpus, job))
+    return Stage(job, "corpus", sum(text) + max(text), inputs, partial(_corpus, job))
 
 
 def _missing(job: RecipeJob) -> float:
@@ -90,7 +92,7 @@ def _archive(job: RecipeJob, corpus: PinnedCorpus, folder: Path) -> Path:
 
 def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
     """Write train.*, and its counts."""
-    archives = Stamp(job, "download").outputs(download(job))
+    archives = download(job).outputs()
     finals = [job.root / f"train.{code}" for code in job.lock.languages]
     folder = atomic.temporary_of(job.root / "text")
     folder.mkdir()

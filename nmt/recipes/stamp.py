@@ -4,6 +4,7 @@ The stamp of a stage is written when its outputs are whole, and by rename: a sta
 has none, and does again only what is not there.
 """
 
+import json
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -33,24 +34,27 @@ class RecipeJob(NamedTuple):
         return [c for c in self.lock.corpora if not c.only or c.only in self.answers]
 
 
-class Stage(NamedTuple):
-    """A part of a recipe."""
-
-    name: str
-    disk: float  # bytes that it needs
-    inputs: Callable[[], Mapping[str, Any]]  # UserError (66): another stage has to make them first
-    make: Callable[[], tuple[Iterable[Path], str]]  # its outputs, and a report for people
-
-
-class Stamp:
-    """The record of a finished stage, ROOT/state/STAGE.json.
+class Stage:
+    """A part of a recipe, and the record that it is done, ROOT/state/STAGE.json.
 
     A file whose size and time of change are as they were counts as unchanged; one of another
     time is hashed again.
     """
 
-    def __init__(self, job: RecipeJob, name: str) -> None:
-        self._job, self._name = job, name
+    def __init__(
+        self,
+        job: RecipeJob,
+        name: str,
+        disk: float,
+        inputs: Callable[[], Mapping[str, Any]],
+        make: Callable[[], tuple[Iterable[Path], str]],
+    ) -> None:
+        """`disk`: bytes that it needs. `make` returns its outputs, and a report for people.
+
+        `inputs` raises UserError (66) where another stage has to make them first.
+        """
+        self.name, self.disk = name, disk
+        self._job, self._inputs, self._make = job, inputs, make
         self._path = job.root / "state" / f"{name}.json"
         self._record: dict[str, Any] = {}
         if self._path.is_file():
@@ -60,46 +64,57 @@ class Stamp:
             except UserError as error:
                 log.warning("%s; the stage %s begins anew", error, name)
 
-    def outputs(self, stage: Stage) -> dict[str, str]:
-        """Names below the root, with SHA-256; UserError (66) if the stage must run first."""
+    def needs_run(self) -> bool:
+        """Whether it must run, or waits for another one."""
+        try:
+            return bool(self._reason_to_run(self._inputs()))
+        except UserError as error:
+            if error.code != Exit.NO_INPUT:
+                raise
+            return True
+
+    def run(self) -> str:
+        """Run it unless it is finished; returns its report."""
+        inputs = self._inputs()  # before it runs: files may change meanwhile
+        if why := self._reason_to_run(inputs):
+            log.info("%s: %s", self.name, why)
+            outputs, report = self._make()
+            self._record = {
+                "format": FORMAT,
+                "inputs": inputs,
+                "outputs": {self._relative_name(path): _described(path) for path in outputs},
+                "report": report,
+            }
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            atomic.replace(self._path, manifest.dump(self._record))
+        else:
+            log.info("%s: nothing to do; all inputs and outputs are as they were", self.name)
+        return str(self._record["report"])
+
+    def outputs(self) -> dict[str, str]:
+        """Names below the root, with SHA-256; UserError (66) if it must run first."""
         if why := self._problem():
-            raise UserError(f"{why}; the stage {self._name} makes it", Exit.NO_INPUT)
-        if self._changed(stage):
+            raise UserError(f"{why}; the stage {self.name} makes it", Exit.NO_INPUT)
+        if self._changed(self._inputs()):
             raise UserError(
-                f"{self._path}: the stage {self._name} ran with other options, or another lock "
+                f"{self._path}: the stage {self.name} ran with other options, or another lock "
                 "file; run it with these",
                 Exit.NO_INPUT,
             )
         return {name: file["sha256"] for name, file in self._record["outputs"].items()}
 
-    def reason_to_run(self, stage: Stage) -> str:
-        """Why a stage must run; empty if inputs and outputs are as they were."""
-        changed = self._changed(stage)
+    def _reason_to_run(self, inputs: Mapping[str, Any]) -> str:
+        """Why it must run; empty if inputs and outputs are as they were."""
         if not self._record:
             return "not done yet"
+        changed = self._changed(inputs)
         return f"other {', '.join(changed)}" if changed else self._problem()
 
-    def record(self, inputs: Mapping[str, Any], outputs: Iterable[Path], report: str) -> None:
-        """Record a stage that has run on these inputs; its outputs are synced first."""
-        self._record = {
-            "format": FORMAT,
-            "inputs": _plain(inputs),
-            "outputs": {self._relative_name(path): _described(path) for path in outputs},
-            "report": report,
-        }
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        atomic.replace(self._path, manifest.dump(self._record))
-
-    @property
-    def report(self) -> str:
-        """The report of the stage, for people."""
-        return str(self._record["report"])
-
-    def _changed(self, stage: Stage) -> list[str]:
+    def _changed(self, inputs: Mapping[str, Any]) -> list[str]:
         """Names of the inputs that are others than those of the record, if there is one."""
         before = self._record.get("inputs", {})
-        inputs = _plain(stage.inputs())
-        return [key for key, value in inputs.items() if before.get(key) != value]
+        plain = json.loads(json.dumps(inputs))  # as the record has them
+        return [key for key, value in plain.items() if before.get(key) != value]
 
     def _problem(self) -> str:
         if not self._record:
@@ -120,28 +135,6 @@ class Stamp:
         return path.relative_to(self._job.root).as_posix() if inside else str(path.resolve())
 
 
-def needs_run(job: RecipeJob, stage: Stage) -> bool:
-    """Whether a stage must run, or waits for another one."""
-    try:
-        return bool(Stamp(job, stage.name).reason_to_run(stage))
-    except UserError as error:
-        if error.code != Exit.NO_INPUT:
-            raise
-        return True
-
-
-def run_stage(job: RecipeJob, stage: Stage) -> str:
-    """Run a stage unless it is finished; returns its report."""
-    stamp = Stamp(job, stage.name)
-    if why := stamp.reason_to_run(stage):
-        log.info("%s: %s", stage.name, why)
-        inputs = stage.inputs()  # before it runs: files may change meanwhile
-        stamp.record(inputs, *stage.make())
-    else:
-        log.info("%s: nothing to do; all inputs and outputs are as they were", stage.name)
-    return stamp.report
-
-
 def _described(path: Path) -> dict[str, Any]:
     """Size, time of change and SHA-256 of an output, once it is on the disk."""
     atomic.sync(path)
@@ -151,9 +144,3 @@ def _described(path: Path) -> dict[str, Any]:
         "changed": status.st_mtime_ns,
         "sha256": sha256_of(path),
     }
-
-
-def _plain(value: Mapping[str, Any]) -> dict[str, Any]:
-    """As JSON gives it back, so that what was written equals what is compared with it."""
-    plain: dict[str, Any] = manifest.parse(manifest.dump(dict(value)), Path("inputs"))
-    return plain
