@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from itertools import islice
 from os.path import samestat
 from pathlib import Path
@@ -74,7 +74,7 @@ class ResumableOutput(OutputStream):
     """NAME.part, open to be written, and the record of what has been done."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Find out what is done, and cut off what was half written; raises as `resumable` does."""
+        """Find out what is done, and cut off what was half written; raises as `open_output` does."""
         self.path, self.identity = path, dict(identity)
         self.part, self.record = partial_files(path)
         self.progress = Progress()  # as of the last full window
@@ -219,32 +219,27 @@ def _is_file(output: str) -> bool:
 
 
 @contextmanager
-def resumable(path: Path, identity: Mapping[str, Any]) -> Iterator[ResumableOutput]:
-    """Write NAME.part, and give it its name when it is left without an error.
+def open_output(name: str | None, identity: Mapping[str, Any]) -> Iterator[OutputStream]:
+    """The output that -o names; None: stdout. A file gets its name if it is left without an error.
 
     `identity`: the model, the settings, and all else but the input that decides on lines. Raises
     UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
     cannot be written, is being written by another process, or was left by something else.
     """
+    if name is None or not _is_file(name):
+        with plain_output(name) as stream:
+            yield stream
+        return
     try:
-        output = ResumableOutput(path, identity)
+        output = ResumableOutput(Path(name), identity)
     except OSError as error:
-        raise unwritable(path, error) from None
+        raise unwritable(Path(name), error) from None
     try:
         yield output
         output.complete()
     except BaseException:
         output.abandon()
         raise
-
-
-def open_output(
-    output: str | None, identity: Mapping[str, Any]
-) -> AbstractContextManager[OutputStream]:
-    """The output that -o names: a file is resumed if its identity is the same; None: stdout."""
-    if output is None or not _is_file(output):
-        return plain_output(output)
-    return resumable(Path(output), identity)
 
 
 def skip_finished(
