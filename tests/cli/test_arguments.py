@@ -197,13 +197,32 @@ def test_every_command_tells_its_version(name: str, capsys: pytest.CaptureFixtur
     assert capsys.readouterr() == (f"nmt {__version__}\n", "")
 
 
-@pytest.mark.parametrize("name", COMMANDS)
-def test_help_tells_of_the_version(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+PAGES = """
+import sys
+from importlib import import_module
+BY_HYDRA = ["nmt.cli.prepare", "nmt.cli.train"]
+for module in sorted(sys.argv[1:], key=BY_HYDRA.__contains__):
     try:
-        COMMANDS[name](["--help"])
+        import_module(module).main(["--help"])
     except SystemExit as end:  # argparse
-        assert end.code == 0
-    assert "--version" in capsys.readouterr().out
+        assert not end.code
+    assert module in BY_HYDRA or "hydra" not in sys.modules, module
+import_module("nmt.cli.train").main(["--help", "segmenter"])
+import_module("nmt.cli.encodings").main([])
+large = {"torch", "sacrebleu", "numpy", "matplotlib"} & {*sys.modules}
+assert not large, large
+"""
+
+
+def test_help_and_the_list_of_encodings_import_no_large_library() -> None:
+    modules = [main.args[0].__module__ for main in COMMANDS.values()]
+    done = subprocess.run(
+        [sys.executable, "-c", PAGES, *modules], capture_output=True, check=False, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("--version") == len(COMMANDS)
+    for shown in ("MODEL [MODEL ...] [INPUT]", "decode.beam_size", "--reference REF", "STAGE"):
+        assert shown in done.stdout
 
 
 def shell(script: str, where: Path, **environment: str) -> tuple[int, str, str]:

@@ -1,7 +1,5 @@
 """nmt-encodings: the list, the checks, and what is refused."""
 
-import subprocess
-import sys
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -33,12 +31,6 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
         family for family in FAMILIES if family in lines
     ]
 
-
-def test_the_list_needs_no_torch() -> None:
-    code = (
-        "import sys; from nmt.cli.encodings import main; main([]); sys.exit('torch' in sys.modules)"
-    )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True).returncode == 0
 
 
 def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:

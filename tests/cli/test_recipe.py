@@ -1,9 +1,7 @@
 """nmt-recipe as a command: its words, and the whole way from archives to scores."""
 
-import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -149,11 +147,3 @@ def test_quoted_words_are_read_back(tmp_path: Path) -> None:
     for odd in ("a b", "it's", "a,b", "x=y", "[z]", "plain/path-1.2"):
         words = ["data=wmt19_deen", f"data.root={quoted(tmp_path / odd)}"]
         assert experiment_of(words).settings.data.root == str(tmp_path / odd)  # type: ignore[attr-defined]
-
-
-def test_help_is_quick() -> None:
-    words = [sys.executable, "-X", "importtime", "-m", "nmt.cli.recipe", "--help"]
-    done = subprocess.run(words, capture_output=True, text=True, check=True, env=os.environ)
-    assert "wmt19_deen" in done.stdout and "STAGE" in done.stdout
-    loaded = {line.rpartition("|")[2].strip() for line in done.stderr.split("\n")}
-    assert "nmt.recipes.lock" in loaded and not loaded & {"torch", "sacrebleu", "hydra"}

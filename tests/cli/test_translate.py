@@ -15,7 +15,6 @@ import numpy as np
 import pytest
 
 from nmt import modeldir
-from nmt.cli import translate
 from nmt.config import Decode, Settings
 from nmt.data.bpe import Bpe
 from nmt.data.joined import join, write
@@ -389,14 +388,3 @@ def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: 
     assert out.split(b"\n")[1] == b""
     code, out, err = command(str(moved), "--device=tpu")
     assert (code, out, err.count("\n")) == (2, b"", 1)
-
-
-def test_help_is_there_at_once(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as exit:
-        translate.main(["--help"])
-    assert exit.value.code == 0
-    out = capsys.readouterr().out
-    assert "nmt-translate MODEL [MODEL ...] [INPUT]" in out
-    assert "decode.beam_size" in out
-    code = "import sys; from nmt.cli import translate; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=False).returncode == 0

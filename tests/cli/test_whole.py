@@ -131,15 +131,6 @@ def test_mistakes_get_one_line(
     assert said in err and err.count("\n") == 1 and "Traceback" not in err
 
 
-def test_help_answers_without_torch(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)  # importing it would fail
-    for command in (train, prepare):
-        for topic, part in {"": "segmenter ", "segmenter": "segmenter.merges "}.items():
-            assert command(["--help", *([topic] if topic else [])]) == 0
-            assert f"  {part}" in capsys.readouterr().out
-
 
 def test_stdin_to_stdout(
     learnt: tuple[list[str], Path, Path],
