@@ -44,11 +44,9 @@ LONG = "n" * 300
 FILES = ("data=files", "data.root=.")
 WRONG: list[tuple[str, Sequence[str], int, str]] = [
     *((name, ["--nonsense"], 2, "--nonsense: no such option; see --help") for name in COMMANDS),
-    ("train", ["~encoding"], 2, "~encoding: every run has one"),
     ("train", ["~encoding=absolute"], 2, "~encoding=absolute: every run has one"),
     ("train", ["~seed"], 2, "~seed: every run has one"),
     ("train", ["~model"], 2, "~model: every run has one"),
-    ("train", ["~runs"], 2, "~runs: every run has one"),
     ("train", ["encoding=[]"], 2, "encoding=[]: name an option, or leave encoding out"),
     ("train", ["encoding=[absolute,absolute]"], 2, "absolute is in it twice"),
     ("train", ["encoding=[relative,relative_absolute]"], 2, "relative is in it twice"),
@@ -60,17 +58,10 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["encoding=none", "encoding=lstm"], 2, "give encoding once"),
     ("prepare", ["data.workers=1", "data.workers=2"], 2, "give data.workers once"),
     ("evaluate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
-    ("encodings", ["none", "seed=1", "seed=2"], 2, "give seed once"),
     ("encodings", ["relative", "seed=1", "seed=2"], 2, "give seed once"),
     ("translate", ["x", "decode.alpha=1", "decode.alpha=2"], 2, "give decode.alpha once"),
     ("translate", [], 2, "the following arguments are required: MODEL; see --help"),
     ("recipe", [], 2, "the following arguments are required: RECIPE; see --help"),
-    (
-        "evaluate",
-        ["x", "--source=s", "--reference=r", "decode.alpha=1", "decode.alpha=2"],
-        2,
-        "once",
-    ),
     ("train", ["größe=1"], 2, "größe=1: not readable as key=value"),
     ("train", ["=1"], 2, "=1: not readable as key=value"),
     ("train", ["x==1"], 2, "x==1: "),
@@ -87,10 +78,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["early_stopping=8"], 2, "'early_stopping'; did you mean trainer.early_stopping?"),
     ("train", ["model@x=base"], 2, "model@x=base: "),
     ("train", ["data=files", "data.root=größe"], 66, "größe/train.de: no such file"),
-    ("train", ["data=files", "data.root=mit,komma"], 66, "mit,komma/train.de: no such file"),
-    ("train", ["data=files", "data.root=a(b)"], 66, "a(b)/train.de: no such file"),
-    ("train", ["data=files", "data.root=eq=al"], 66, "eq=al/train.de: no such file"),
-    ("train", ["data=files", "data.root=~/x"], 66, "home/x/train.de: no such file"),
     ("train", ["data=files", f"data.root={LONG}", "name=n"], 66, "train.de: File name too long"),
     ("train", [f"name={LONG}"], 73, "File name too long"),
     ("train", ["data=files", "data.root=\udcff"], 2, r"data.root=\xff: not UTF-8"),
@@ -146,7 +133,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
     ("evaluate", ["x"], 66, "x: no such file or directory"),
-    ("evaluate", ["--xyz"], 2, "--xyz: no such option; see --help"),
     ("recipe", ["testset", "x"], 2, "--name, --source, --reference; see --help"),
     ("evaluate", ["--jobs", "x"], 2, "argument --jobs: x: expected an integer from 1 to 1024"),
     ("evaluate", ["--samples", "39"], 2, "--samples: 39: expected an integer from 40 to 100000"),
@@ -170,7 +156,6 @@ def test_wrong_words_get_one_line_and_their_code(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setenv("HOME", "home")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nmt.training.session.fit", None)  # what is not refused is not trained
     assert COMMANDS[name](words) == code

@@ -32,7 +32,6 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-
 def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["relative", "model=base"]) == 0
     assert "50,688 in a model of 512 x 6+6 layers" in capsys.readouterr().out
@@ -44,6 +43,8 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
         (["relativ"], "relativ: no such encoding; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
+        (["none", "--plot", "x.gif"], "--plot x.gif: the name must end in one of .png, .svg, .pdf"),
+        (["--plot", "x.png"], "--plot: of which encoding? nmt-encodings NAME --plot FILE"),
         (["relative", "--table"], "relative: --table takes KEY=VALUE, not a name"),
         (["--table", "--check"], "--table --check: choose one of them"),
         (["relative", "--device", "cpu"], "--device: only --check decodes"),

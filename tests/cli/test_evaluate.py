@@ -317,12 +317,6 @@ def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_pat
     assert "dropped second halves are not counted: other: is not the reference" in err
 
 
-def test_only_decode_may_change(command: Run, models: list[str]) -> None:
-    code, _, err = command("m1", "decode.beam=2", "--reference", "s", "--source", "s")
-    assert code == 2
-    assert "did you mean decode.beam_size?" in err
-
-
 def test_labels(tmp_path: Path, models: list[str]) -> None:
     def label(argument: str) -> str:
         (system,) = systems_of([argument])

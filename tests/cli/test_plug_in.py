@@ -11,7 +11,6 @@ import pytest
 from nmt.cli.encodings import main as encodings
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
-from nmt.cli.translate import main as translate
 from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
 from tests.plug_ins import example, install
@@ -38,20 +37,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     (tmp_path / "own" / "encoding" / f"{NAME}.yaml").write_text(YAML, encoding="utf-8")
     yield tmp_path / "own"
     sys.modules.pop("mine_encodings", None)
-
-
-def test_trains_translates_and_is_drawn(folder: Path, tmp_path: Path, capsys: Capture) -> None:
-    words = [f"encoding={NAME}", *TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
-    beside = ["--config-dir", str(folder)]
-    assert train([*beside, *words, "name=run"]) == 0
-    source = tmp_path / "in.txt"
-    source.write_text("ein satz\nnoch ein satz\n", encoding="utf-8")
-    capsys.readouterr()
-    assert translate([str(tmp_path / "run"), str(source), "--threads", "1"]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
-    for name, more in {"a.svg": [], "b.svg": ["--run", str(tmp_path / "run")]}.items():
-        assert encodings([NAME, *beside, "--plot", str(tmp_path / name), *more]) == 0
-        assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
@@ -109,7 +94,7 @@ def test_is_among_all(folder: Path) -> None:
 def test_is_shown_at_work(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Its model is evaluated by processes of their own, which find the package, too."""
+    """Its model is drawn, and evaluated by processes of their own, which find the package, too."""
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     words = [*TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}", f"encoding={NAME}"]
@@ -120,6 +105,10 @@ def test_is_shown_at_work(
     assert evaluate([*runs, "--samples", "40", "--jobs", "2", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert "± 2 seeds" in out and "translating" in err
+    for name, more in {"a.svg": [], "b.svg": ["--run", runs[0]]}.items():
+        beside = ["--config-dir", str(folder)]
+        assert encodings([NAME, *beside, "--plot", str(tmp_path / name), *more]) == 0
+        assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:

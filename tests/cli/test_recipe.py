@@ -11,7 +11,6 @@ from nmt.cli.recipe import parse_arguments
 from nmt.config import Files
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import composed, experiment_of
-from nmt.overrides.quoting import quoted
 from nmt.overrides.sweep import sweep_of
 from nmt.recipes import disk
 from nmt.recipes.lock import names
@@ -77,22 +76,13 @@ def test_dry_run_touches_nothing(
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_the_runs_of_the_lock_file_are_the_papers(name: str) -> None:
+    """Those that tests/cli/test_runs.py looks at."""
     job = parse_arguments([name]).job
     for run, encoding in zip(job.lock.runs, ("absolute", "relative"), strict=True):
         settings = experiment_of(["scale=wmt19", f"run={run}"]).settings
-        assert list(settings.encoding) == [encoding]
-        assert settings.data.name == name and settings.data.max_length == 100
-        if encoding == "absolute":
-            assert settings.encoding["absolute"]["at"] == {"index": {"start": 1}}
+        assert list(settings.encoding) == [encoding] and settings.data.name == name
     assert settings.data.cache == f"data/{name}/prepared"
     assert (settings.data.source_language, "en") == job.lock.languages
-    assert settings.model.dim == 512 and settings.optim.kind == "plateau"
-    if name == "wmt19_deen":
-        assert settings.segmenter.kind == "bpe" and settings.segmenter.merges == 50_000
-    else:
-        assert settings.segmenter.vocabulary_size == 32_000
-        assert not settings.segmenter.shared_vocabulary
-        assert settings.segmenter.training_lines == 4_000_000
 
 
 def test_lock_files_travel_with_the_package() -> None:
@@ -141,9 +131,3 @@ def test_make_continues_with_the_tables_unless_it_only_shows(name: str) -> None:
     assert {w for w in ours if w.startswith(("scale=", "run="))} <= set(lines().split())
     assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--local x")
     assert "nmt-train" not in lines("RECIPE=--dry-run --local x")
-
-
-def test_quoted_words_are_read_back(tmp_path: Path) -> None:
-    for odd in ("a b", "it's", "a,b", "x=y", "[z]", "plain/path-1.2"):
-        words = ["data=wmt19_deen", f"data.root={quoted(tmp_path / odd)}"]
-        assert experiment_of(words).settings.data.root == str(tmp_path / odd)  # type: ignore[attr-defined]

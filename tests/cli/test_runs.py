@@ -26,7 +26,7 @@ PAPER: dict[str, tuple[list[str], int, str]] = {
     "R9": (["absolute"], 100, "wmt19_zhen"),
     "R10": (["relative"], 100, "wmt19_zhen"),
 }
-SCALES = {"toy": (48, 36, []), "small": (50, 38, ["data.root=x"]), "wmt19": (100, 75, [])}
+SCALES = {"wmt19": (100, 75, []), "toy": (48, 36, []), "small": (50, 38, ["data.root=x"])}
 
 
 @cache
@@ -62,6 +62,7 @@ def test_each_run_is_what_the_paper_says(run: str, scale: str) -> None:
     if run in ("R9", "R10"):
         assert isinstance(settings.segmenter, UnigramLearning)
         assert settings.segmenter.vocabulary_size == 32000
+        assert settings.segmenter.training_lines == 4_000_000
         assert not settings.segmenter.shared_vocabulary
     else:
         assert (settings.segmenter.kind, settings.segmenter.merges) == ("bpe", 50000)

@@ -1,7 +1,6 @@
 """The whole job through the real commands: prepare, train, translate, evaluate."""
 
 import hashlib
-import io
 import json
 import re
 import sys
@@ -80,18 +79,6 @@ def test_the_same_command_again_changes_nothing(
     assert digests(run) == before
 
 
-def test_other_words_in_the_same_directory_are_refused(
-    learnt: tuple[list[str], Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    words, run, _ = learnt
-    before = digests(run)
-    changes = {"tau=4": "tau=8", "model.dropout=0": "model.dropout=0.3"}
-    assert train([changes.get(word, word) for word in words]) == 2
-    said = capsys.readouterr().err
-    assert "tau" in said and "model.dropout" in said and "0.3" in said and "name=" in said
-    assert digests(run) == before
-
-
 def test_every_separator_survives_the_whole_way(
     learnt: tuple[list[str], Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -112,36 +99,6 @@ def test_every_separator_survives_the_whole_way(
     files = ["--source", str(tmp_path / "train.de"), "--reference", str(tmp_path / "train.en")]
     assert evaluate([str(out), *files, "--samples", "40"]) == 0
     assert f"{len(lines)} pairs" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "words, code, said",
-    [
-        (["encoding=absolute", "tau=16"], 2, "has no tau"),
-        (["encoding=relativ"], 2, "did you mean relative?"),
-        (["model.dim=abc"], 2, "model.dim=abc: expected integer"),
-        (["data=multi30k", "data.root=missing"], 66, "missing/train.de: no such file"),
-    ],
-)
-def test_mistakes_get_one_line(
-    words: list[str], code: int, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert train([*words, f"runs={tmp_path}", f"data.cache={tmp_path}"]) == code
-    err = capsys.readouterr().err
-    assert said in err and err.count("\n") == 1 and "Traceback" not in err
-
-
-
-def test_stdin_to_stdout(
-    learnt: tuple[list[str], Path, Path],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    given = io.BytesIO("\nder Mann schläft.\n\n".encode())
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(given))
-    assert translate([str(learnt[1])]) == 0
-    out = capsys.readouterr().out.split("\n")
-    assert len(out) == 4 and not out[0] and out[1] and not out[2]
 
 
 @pytest.mark.slow

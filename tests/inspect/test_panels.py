@@ -163,10 +163,3 @@ def test_vectors_of_distances_are_drawn_once_they_were_learned(
 
 class _Side:
     vocabulary = range(40)
-
-
-def test_wrong_files_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["none", "--plot", str(tmp_path / "x.gif")]) == 2
-    assert "must end in one of" in capsys.readouterr().err
-    assert main(["--plot", str(tmp_path / "x.png")]) == 2
-    assert "of which encoding" in capsys.readouterr().err
