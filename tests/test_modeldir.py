@@ -258,18 +258,6 @@ def test_a_config_is_data_and_bounded(content: bytes, said: str, model: Path) ->
     refused(resealed(model, "config.json", content), Exit.DATA, "config.json", said)
 
 
-def test_a_config_that_names_code_or_nonsense_is_refused(model: Path) -> None:
-    plain = json.loads((model / "config.json").read_bytes())
-    for group, key, value in (
-        ("model", "_target_", "torch.hub.load"),
-        ("model", "dim", "${oc.env:HOME}"),
-        ("model", "heads", 5),
-        ("encoding", "os.system", {}),
-    ):
-        changed = {**plain, group: {**plain[group], key: value}}
-        refused(resealed(model, "config.json", manifest.dump(changed)), Exit.DATA, "config.json")
-
-
 def test_a_damaged_vocabulary_is_refused(model: Path) -> None:
     plain = json.loads((model / "source.json").read_bytes())
     for changed in ({}, {**plain, "vocabulary": [1, 2]}, {**plain, "segmenter": {"kind": "os"}}):

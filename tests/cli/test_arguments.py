@@ -41,7 +41,6 @@ COMMANDS = {
     "translate": translate.main,
 }
 LONG = "n" * 300
-FILES = ("data=files", "data.root=.")
 WRONG: list[tuple[str, Sequence[str], int, str]] = [
     *((name, ["--nonsense"], 2, "--nonsense: no such option; see --help") for name in COMMANDS),
     ("train", ["~encoding=absolute"], 2, "~encoding=absolute: every run has one"),
@@ -132,6 +131,9 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
+    ("train", ["model.dim=100000000"], 71, "model.dim=100000000: weights, gradients and Adam's"),
+    ("train", ["model.encoder_layers=1000000"], 2, "encoder_layers=1000000: must be from 1"),
+    ("train", ["encoding=relative", "tau=1" + "0" * 30], 2, "encoding.relative.tau=1000000000"),
     ("evaluate", ["x"], 66, "x: no such file or directory"),
     ("recipe", ["testset", "x"], 2, "--name, --source, --reference; see --help"),
     ("evaluate", ["--jobs", "x"], 2, "argument --jobs: x: expected an integer from 1 to 1024"),
