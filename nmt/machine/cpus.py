@@ -38,16 +38,12 @@ def cores() -> int:
 def _quotas() -> Iterator[float]:
     """The CPUs that each cgroup of this process allows, in v2 and v1; nothing without a quota."""
     for directory in cgroups("cpu"):
-        with suppress(OSError, ValueError):  # no such controller, or "max"
-            quota, period = (directory / "cpu.max").read_text(encoding="utf-8").split()
-            yield int(quota) / int(period)
-        with suppress(OSError, ValueError):
-            quota, period = (
-                (directory / f"cpu.cfs_{name}_us").read_text(encoding="utf-8")
-                for name in ("quota", "period")
-            )
-            if int(quota) > 0:  # -1: none
-                yield int(quota) / int(period)
+        for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
+            with suppress(OSError, ValueError):  # no such controller, or "max"
+                texts = ((directory / name).read_text(encoding="utf-8") for name in names)
+                quota, period = map(int, " ".join(texts).split())
+                if quota > 0:  # -1: none
+                    yield quota / period
 
 
 def cgroups(controller: str) -> Iterator[Path]:
