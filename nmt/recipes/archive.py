@@ -16,7 +16,6 @@ from typing import IO, Any
 from nmt.data.corpus import BOM
 from nmt.errors import Exit, UserError
 
-BLOCK = 1 << 20  # bytes read at once
 NEAR = 5  # names of an archive that a message shows
 
 
@@ -88,15 +87,9 @@ def _members(path: Path) -> Iterator[tuple[str, Callable[[], Any]]]:
 
 def _copy(member: IO[bytes], out: Path) -> int:
     """Write the text of a member to a file, and return its lines."""
-    lines, last = 0, b"\n"
+    lines = 0
     with member, out.open("wb") as file:
-        block = member.read(BLOCK).removeprefix(BOM)
-        while block:
-            file.write(block)
-            lines += block.count(b"\n")
-            last = block[-1:]
-            block = member.read(BLOCK)
-        if last != b"\n":
-            file.write(b"\n")
+        for line in member:
+            file.write((line if lines else line.removeprefix(BOM)).removesuffix(b"\n") + b"\n")
             lines += 1
     return lines
