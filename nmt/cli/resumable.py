@@ -74,7 +74,7 @@ class ResumableOutput(OutputStream):
     """NAME.part, open to be written, and the record of what has been done."""
 
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
-        """Find out what is done, and cut off what was half written; raises as `open_output` does."""
+        """Find out what is done, cut off what was half written; raises what `open_output` does."""
         self.path, self.identity = path, dict(identity)
         self.part, self.record = partial_files(path)
         self.progress = Progress()  # as of the last full window
