@@ -109,10 +109,9 @@ def parse(text: str) -> dict[str, Any]:
         elif value in values.get(key, ()):
             fields[key] = value
         else:
-            instead = "; kernels are chosen by trainer.kernels" if key == "triton" else ""
             raise UserError(
                 f"{VARIABLE}: {setting}: expected float32=onednn or torch, bfloat16=SPEED relative "
-                f"to float32, and int8={', '.join(FORMATS)} or none{instead}"
+                f"to float32, and int8={', '.join(FORMATS)} or none"
             )
     return fields
 

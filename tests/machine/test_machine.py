@@ -135,10 +135,6 @@ def test_what_cannot_be_read_is_refused(text: str, monkeypatch: pytest.MonkeyPat
         this_machine()
 
 
-def test_whether_kernels_compute_is_not_for_the_variable() -> None:
-    with pytest.raises(UserError, match=r"^NMT_MACHINE: triton=no: .*chosen by trainer\.kernels"):
-        parse("int8=none,triton=no")
-
 
 def test_the_name_of_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n"
