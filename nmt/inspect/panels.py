@@ -188,7 +188,7 @@ class _EncodingPanels:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        if "outputs" not in self.e.hooks or not self.e.facts.reads_probabilities:
+        if not self.e.facts.reads_probabilities:
             return []
         n, e, context = self.n, self.e, self.context(self.n)  # row j attends to key j alone
         x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.all_heads
