@@ -85,11 +85,9 @@ def _load(checkpoint: Path, device: str) -> Trained:
     facts = modelfiles.facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
     sizes = len(source.vocabulary), len(target.vocabulary)
-    shapes = None
-    with modelfiles.in_file(sealed.path / CONFIG):
-        if not _is_small(settings, tensors):
+    if not _is_small(settings, tensors):
+        with modelfiles.in_file(sealed.path / CONFIG):
             shapes = build.meta_model(settings, *sizes)
-    if shapes is not None:
         check_tensors(shapes, tensors, sealed.path / WEIGHTS)
     with modelfiles.in_file(sealed.path / CONFIG), build.Uninitialised():
         model = build.model(settings, source.vocabulary, target.vocabulary)

@@ -51,14 +51,7 @@ def facts(path: str | Path) -> dict[str, Any]:
 
 def weights_sha256(path: str | Path) -> str:
     """Return the SHA-256 of a model's weights, as its manifest says; raises what `load` does."""
-    return reading(Path(path), lambda checkpoint: _weights_sha256(modelpath.open_model(checkpoint)))
-
-
-def _weights_sha256(sealed: VerifiedDirectory) -> str:
-    entry = sealed.files.get(WEIGHTS)
-    if not isinstance(entry, dict):
-        raise UserError(f"{sealed.path}: lists no {WEIGHTS}; it is no model", Exit.DATA)
-    return str(entry.get("sha256"))
+    return reading(Path(path), lambda place: modelpath.open_model(place).sha256(WEIGHTS))
 
 
 def portable(settings: config.Settings) -> config.Settings:

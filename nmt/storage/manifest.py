@@ -123,6 +123,10 @@ class VerifiedDirectory:
         _compare(where, hashlib.sha256(data).hexdigest(), entry["sha256"])
         return data
 
+    def sha256(self, name: str) -> str:
+        """Return the hash of a file that the manifest has; the file is not read."""
+        return str(self._entry(name)["sha256"])
+
     def _entry(self, name: str) -> dict[str, Any]:
         """Return size and hash of a file as the manifest has them."""
         entry = self.files.get(name)
