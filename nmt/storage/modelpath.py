@@ -6,6 +6,7 @@ import re
 from functools import cache
 from pathlib import Path
 
+from nmt import foreign
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
@@ -52,8 +53,6 @@ def open_model(checkpoint: Path) -> VerifiedDirectory:
             "nmt-evaluate read it, all else needs the model itself",
             Exit.DATA,
         )
-    from nmt import foreign  # only where something is wrong
-
     foreign.refuse_foreign(checkpoint)
     return VerifiedDirectory(checkpoint)
 
