@@ -135,7 +135,6 @@ def test_what_cannot_be_read_is_refused(text: str, monkeypatch: pytest.MonkeyPat
         this_machine()
 
 
-
 def test_the_name_of_a_processor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     facts = "processor\t: 0\ncpu family\t: 25\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n"
     (tmp_path / "cpuinfo").write_text(f"{facts}\n{facts.replace('EPYC', 'other')}")

@@ -1,29 +1,10 @@
-"""The recipes in miniature: archives of the real names and inner layout, their lock file, a server.
-
-For tests, and for people who want to see a whole recipe in a minute, without a network:
-
-    python -m tests.recipes.miniature wmt19_deen /tmp/mini 8123
-
-makes the archives, leaves them at http://127.0.0.1:8123/ until Ctrl-C, and prints the command to
-type in another shell, which is
-
-    nmt-recipe wmt19_deen --lock /tmp/mini/wmt19_deen.toml --local /tmp/mini/sets \\
-        --root /tmp/mini/root
-
-Kill it at any moment and type it again. Moods of the server (see tests.recipes.server) can be given
-as FILE=MOOD,MOOD:
-
-    python -m tests.recipes.miniature wmt19_deen /tmp/mini 8123 europarl-v9.de-en.tsv.gz=500,short
-
-With --wrong, the lock file has one wrong hash.
-"""
+"""The recipes in miniature: archives of the real names and inner layout, and their lock file."""
 
 import gzip
 import hashlib
 import io
 import json
 import random
-import sys
 import tarfile
 import tomllib
 import zipfile
@@ -33,7 +14,6 @@ from typing import Any
 
 from nmt.data.toy import pairs as toy
 from nmt.recipes import lock as locks
-from tests.recipes.server import Server
 
 LINES = 60  # of a pair of members
 HAN = "".join(chr(0x4E00 + i) for i in range(30))
@@ -148,31 +128,3 @@ def inline(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return json.dumps(value, ensure_ascii=False)
-
-
-def words(recipe: str, folder: Path) -> list[str]:
-    """What nmt-recipe is told, but for the recipe's name and stages."""
-    return [
-        *("--lock", str(folder / f"{recipe}.toml"), "--local", str(folder / "sets")),
-        *("--root", str(folder / "root")),
-    ]
-
-
-def main(argv: list[str]) -> None:
-    """Make a miniature, serve it until Ctrl-C, and say what to type."""
-    wrong = "--wrong" in argv
-    recipe, folder, port, *moods = [word for word in argv if word != "--wrong"]
-    served = make(recipe, Path(folder).resolve(), f"http://127.0.0.1:{port}", wrong)
-    told = dict(mood.split("=", 1) for mood in moods)
-    server = Server(served, {k: v.split(",") for k, v in told.items()}, int(port))
-    line = " ".join(words(recipe, Path(folder).resolve()))
-    sys.stderr.write(f"serving {len(served)} files at {server.url}; now type\n\n")
-    sys.stderr.write(f"nmt-recipe {recipe} {line}\n\n")
-    try:
-        server.serve_forever()
-    except KeyboardInterrupt:
-        server.server_close()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

@@ -23,10 +23,9 @@ class Server(ThreadingHTTPServer):
         self,
         files: Mapping[str, bytes],
         moods: Mapping[str, Sequence[str]] | None = None,
-        port: int = 0,
         pause: float = 0.05,
     ) -> None:
-        super().__init__(("127.0.0.1", port), _Handler)
+        super().__init__(("127.0.0.1", 0), _Handler)
         self.files = dict(files)
         self.moods = {name: list(each) for name, each in (moods or {}).items()}
         self.pause = pause  # seconds between pieces of a slow answer

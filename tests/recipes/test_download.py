@@ -55,7 +55,7 @@ def serve() -> Iterator[Serve]:
     running = []
 
     def start(*moods: str, data: bytes = DATA, **more: float) -> Server:
-        server = Server({FILE: data}, {FILE: moods} if moods else None, **more)  # type: ignore[arg-type]
+        server = Server({FILE: data}, {FILE: moods} if moods else None, **more)
         context = serving(server)
         context.__enter__()
         running.append(context)
