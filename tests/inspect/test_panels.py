@@ -128,37 +128,27 @@ def test_files_are_written(option: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables of the run, not those of a random start; another encoding is refused."""
+    """Its tables and their vectors, not those of a random start; another encoding is refused."""
     settings = experiment_of(["encoding=relative", *SMALL]).settings
     model = build.transformer(settings, 40, 40).eval()
     trained = modeldir.Trained(settings, model, _Side(), _Side(), {"step": 7})  # type: ignore[arg-type]
     monkeypatch.setattr(modeldir, "load", lambda path: trained)
-    first, second = tmp_path / "a.png", tmp_path / "b.png"
-    assert main(["--run", "runs/x", "--plot", str(first)]) == 0
+
+    def drawn(*arguments: str) -> str:
+        assert main([*arguments, "--plot", str(tmp_path / "a.svg")]) == 0
+        return (tmp_path / "a.svg").read_text(encoding="utf-8")
+
+    first = drawn("--run", "runs/x")
+    for row in ("encoder", "decoder"):
+        for role in ("keys", "values"):
+            assert f"relative: {row}, similarity of learned vectors ({role})" in first
+    assert "similarity of learned" not in drawn("relative", *SMALL)
+    assert drawn("--run", "runs/x") == first
     with torch.no_grad():
         for p in model.encoder_encodings.parameters():
             p.mul_(3)
-    assert main(["relative", "--run", "runs/x", "--plot", str(second)]) == 0
-    assert first.read_bytes() != second.read_bytes()
-    assert main(["rotary", "--run", "runs/x", "--plot", str(second)]) == 2
-
-
-@pytest.mark.slow
-def test_vectors_of_distances_are_drawn_once_they_were_learned(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = experiment_of(["encoding=relative", *SMALL]).settings
-    model = build.transformer(settings, 40, 40).eval()
-    trained = modeldir.Trained(settings, model, _Side(), _Side(), {})  # type: ignore[arg-type]
-    monkeypatch.setattr(modeldir, "load", lambda path: trained)
-    drawn = {}
-    for name, arguments in {"fresh": ["relative", *SMALL], "run": ["--run", "runs/x"]}.items():
-        assert main([*arguments, "--plot", str(tmp_path / f"{name}.svg")]) == 0
-        drawn[name] = (tmp_path / f"{name}.svg").read_text(encoding="utf-8")
-    assert "similarity of learned" not in drawn["fresh"]
-    for row in ("encoder", "decoder"):
-        for role in ("keys", "values"):
-            assert f"relative: {row}, similarity of learned vectors ({role})" in drawn["run"]
+    assert drawn("relative", "--run", "runs/x") != first
+    assert main(["rotary", "--run", "runs/x", "--plot", str(tmp_path / "a.svg")]) == 2
 
 
 class _Side:
