@@ -1,6 +1,7 @@
 """A miniature recipe in a directory of its own, with its server."""
 
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -45,17 +46,12 @@ Make = Callable[..., Mini]
 
 @pytest.fixture
 def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
-    contexts = []
+    with ExitStack() as stack:
 
-    def make(name: str = "wmt19_deen", wrong: bool = False, **more: object) -> Mini:
-        server = Server({}, **more)  # type: ignore[arg-type]
-        context = serving(server)
-        context.__enter__()
-        contexts.append(context)
-        server.files = miniature.make(name, tmp_path, server.url, wrong)
-        monkeypatch.chdir(tmp_path)
-        return Mini(name, tmp_path, server)
+        def make(name: str = "wmt19_deen", wrong: bool = False, **more: object) -> Mini:
+            server = stack.enter_context(serving(Server({}, **more)))  # type: ignore[arg-type]
+            server.files = miniature.make(name, tmp_path, server.url, wrong)
+            monkeypatch.chdir(tmp_path)
+            return Mini(name, tmp_path, server)
 
-    yield make
-    for context in contexts:
-        context.__exit__(None, None, None)
+        yield make

@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -52,18 +53,13 @@ Serve = Callable[..., Server]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    running = []
+    with ExitStack() as stack:
 
-    def start(*moods: str, data: bytes = DATA, **more: float) -> Server:
-        server = Server({FILE: data}, {FILE: moods} if moods else None, **more)
-        context = serving(server)
-        context.__enter__()
-        running.append(context)
-        return server
+        def start(*moods: str, data: bytes = DATA, **more: float) -> Server:
+            server = Server({FILE: data}, {FILE: moods} if moods else None, **more)
+            return stack.enter_context(serving(server))
 
-    yield start
-    for context in running:
-        context.__exit__(None, None, None)
+        yield start
 
 
 def get(asked: Archive, folder: Path, mirror: str | None = None) -> bytes:
