@@ -74,6 +74,15 @@ def test_the_next_command_goes_on(
     assert rows == len(LINES) - 6
 
 
+def test_a_stop_within_the_first_window_leaves_nothing(
+    nmt_translate: Run, text: Path, copying: Trained
+) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, copying, 1)
+        assert nmt_translate(str(text), "-o", str(text.with_name("out")))[0] == 130
+    assert contents(text.parent) == {"in": text.read_bytes()}
+
+
 def test_numbers_of_lines_go_on_too(
     nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
 ) -> None:
