@@ -9,10 +9,9 @@ in training, 0 where nothing is lost by length. TESTS: NAME=SRC,REF;NAME=SRC,REF
 import sys
 from pathlib import Path
 
-from nmt.cli import train
+import nmt
 from nmt.cli.command import run
 from nmt.experiments.testsets import parse_test
-from nmt.overrides.compose import experiment_of
 from scripts.longtext import records
 from scripts.longtext.measure import record_of
 
@@ -20,10 +19,10 @@ from scripts.longtext.measure import record_of
 def command(argv: list[str]) -> None:
     """Train where the run is not finished, translate, count, write the record."""
     path, planned, longest, tests, *overrides = argv
-    train.command(overrides)
-    directory = experiment_of(overrides).run
+    experiment = nmt.compose(overrides)
+    nmt.train(experiment)  # nmt-train also compares with a parent: the TER of outputs that run on
     files = [parse_test(test) for test in tests.split(";") if test]
-    record = record_of(directory, files, int(longest) or None)
+    record = record_of(experiment.run, files, int(longest) or None)
     record.about["overrides"] = planned.split(" ")
     records.write(Path(path), record)
 
