@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from inspect import Parameter, signature
+from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 from nmt.encodings import parts
@@ -11,27 +12,22 @@ from nmt.encodings.context import Positions
 from nmt.encodings.lookup import find
 from nmt.encodings.options import check, nearest
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
-from nmt.encodings.positions import Index
-from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
-from nmt.encodings.positions_random import Augment, PoSE, Shift
-from nmt.encodings.positions_remaining import Remaining
-from nmt.encodings.positions_sampled import Sample
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
-POSITIONS: dict[str, type[Positions]] = {
-    "index": Index,
-    "shift": Shift,
-    "augment": Augment,
-    "sample": Sample,
-    "pose": PoSE,
-    "remaining": Remaining,
-    "column": ColumnPositions,
-    "segment": Segment,
-    "depth": Depth,
-    "tree": Tree,
-    "graph": Graph,
-}  # by their names in `at:`
+POSITIONS = {
+    "index": "positions:Index",
+    "shift": "positions_random:Shift",
+    "augment": "positions_random:Augment",
+    "sample": "positions_sampled:Sample",
+    "pose": "positions_random:PoSE",
+    "remaining": "positions_remaining:Remaining",
+    "column": "positions_columns:ColumnPositions",
+    "segment": "positions_columns:Segment",
+    "depth": "positions_columns:Depth",
+    "tree": "positions_columns:Tree",
+    "graph": "positions_columns:Graph",
+}  # name in `at:` -> module in this folder, and class
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -129,10 +125,11 @@ def _positions(at: Any) -> tuple[str, Positions]:
 def position_class(name: str) -> type[Positions]:
     """The class of a name in POSITIONS, or the one that an installed plug-in offers.
 
-    Raises ValueError as `lookup.find`.
+    Its module is imported only where a config has the name. Raises ValueError as `lookup.find`.
     """
-    cls: type[Positions] | None = plug_in(POSITION, name, name in POSITIONS) or POSITIONS.get(name)
-    if cls is None:
+    if (cls := plug_in(POSITION, name, name in POSITIONS)) is not None:
+        return cls
+    if name not in POSITIONS:
         known = nearest(name, [*POSITIONS, *offered(POSITION)])
         raise ValueError(f"no positions are called {name!r}{known}")
-    return cls
+    return resolve_name(f"nmt.encodings.{POSITIONS[name]}")
