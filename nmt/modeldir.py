@@ -201,7 +201,7 @@ def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Pat
         if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
             raise UserError(
                 f"{where}: {name} is {list(tensor.shape)} {tensor.dtype}, "
-                f"config.json asks for {list(expected[name].shape)} {expected[name].dtype}",
+                f"its config asks for {list(expected[name].shape)} {expected[name].dtype}",
                 Exit.DATA,
             )
 

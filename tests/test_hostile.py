@@ -94,6 +94,10 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
         *("config.json", setting("encoding", value={"relative": {"tau": {"a": [1]}}})),
         "",
     ),
+    "an encoding with the name of code": (
+        *("config.json", setting("encoding", value={"os.system": {}})),
+        "os.system",
+    ),
     "no facts": ("facts.json", lambda plain: plain.clear(), "longest_source"),
     "facts of another kind": (
         *("facts.json", setting("longest_source", value=[ESCAPES])),

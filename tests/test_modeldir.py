@@ -271,7 +271,7 @@ def test_weights_of_another_model_are_refused(model: Path, original: Path) -> No
     for changed, said in (
         (less, f"the tensor {name} is missing"),
         ({**tensors, "extra": torch.zeros(1)}, "the tensor extra belongs to another model"),
-        ({**less, name: torch.zeros(3, 5)}, f"{name} is [3, 5] torch.float32, config.json asks"),
+        ({**less, name: torch.zeros(3, 5)}, f"{name} is [3, 5] torch.float32, its config asks"),
         ({**less, name: tensors[name].double()}, f"{name} is"),
     ):
         content = safetensors.torch.save(changed)

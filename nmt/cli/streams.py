@@ -73,7 +73,7 @@ class IncomingLines:
         """`before_waiting` is called where no line is there yet: its writer may want answers."""
         self._descriptor, self._before_waiting = descriptor, before_waiting
         self._lines = deque[bytes]()
-        self._rest = b""  # of a line that has not ended
+        self._parts: list[bytes] = []  # of a line that has not ended
         self._ended = False
 
     @classmethod
@@ -107,10 +107,14 @@ class IncomingLines:
     def _read(self) -> None:
         block = os.read(self._descriptor, BLOCK)
         self._ended = not block
-        *lines, self._rest = (self._rest + block).split(b"\n")
-        self._lines.extend(line + b"\n" for line in lines)
-        if self._ended and self._rest:
-            self._lines.append(self._rest)
+        *ended, rest = block.split(b"\n")
+        for line in ended:
+            self._lines.append(b"".join([*self._parts, line, b"\n"]))
+            self._parts.clear()
+        if rest:
+            self._parts.append(rest)
+        if self._ended and self._parts:
+            self._lines.append(b"".join(self._parts))
 
 
 def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:

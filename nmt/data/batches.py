@@ -182,7 +182,7 @@ class Batches:
             self._in_use = {at: kept for at, kept in self._in_use.items() if at in current}
             planned = self._ahead.pop((epoch, block), None) or self._begin(epoch, block)
             self._in_use[epoch, block] = planned()
-            if self._sampled is not None:
+            if self._sampled is not None and self._sampled.pool.count:  # else it would wait
                 epochs, number = divmod(block + self._concurrent, self._blocks)
                 following = epoch + epochs, number
                 self._ahead = {at: b for at, b in self._ahead.items() if at >= min(current)}

@@ -9,11 +9,13 @@ from nmt.errors import Exit, UserError, visible
 def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
     """Return the mapping if it has just these keys, with values of just these types.
 
-    Raises UserError (65) that names the keys.
+    Raises UserError (65) that names a wrong one.
     """
-    if not isinstance(value, dict) or {key: type(v) for key, v in value.items()} != types:
+    found = {key: type(v) for key, v in value.items()} if isinstance(value, dict) else {}
+    if found != types or not isinstance(value, dict):
         expected = ", ".join(f"{key} ({kind.__name__})" for key, kind in types.items())
-        raise damaged(where, f"expected a mapping of just {expected}")
+        wrong = min((str(key) for key, _ in found.items() ^ types.items()), default="")
+        raise damaged(f"{where}.{wrong[:40]!a}", f"expected a mapping of just {expected}")
     return value
 
 

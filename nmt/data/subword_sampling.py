@@ -67,7 +67,7 @@ def sampled_text(
     joining = joining_of(data)
     limits = data.max_length, data.max_length if joining is None else joining.max_length
     # two at least, unless fewer are wanted: with one, training would wait for each block
-    workers = data.workers // ranks if data.workers else max(2, cores() // ranks)
+    workers = max(1, data.workers // ranks) if data.workers else max(2, cores() // ranks)
     workers = workers if len(store) > BLOCK else 1
     return SampledText(store, RandomSegmentation(of_sides, seed), limits, workers)
 

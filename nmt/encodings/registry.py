@@ -88,6 +88,9 @@ def _check_positions(cls: type[Encoding], name: str, positions: Positions, site:
 
 def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
     """The options of a constructor, and their types with bounds."""
+    if issubclass(cls, Positions):  # a field's type is known where its class is
+        hints = get_type_hints(cls, include_extras=True)
+        return {name: hints[name] for name in signature(cls).parameters}
     hints = get_type_hints(cls.__init__, include_extras=True)
     return {k: kind for k, kind in hints.items() if k not in ("dims", "facts", "return")}
 

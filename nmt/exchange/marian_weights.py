@@ -160,10 +160,10 @@ def to_ours(
                 f"{where}: {', '.join(found)} differ, and should be one matrix", Exit.DATA
             )
         if side := _side(name, ids):
-            if len(tensor) != side.size:
+            if tensor.shape[:1] != (side.size,):
                 raise UserError(
-                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(found))} "
-                    f"{len(tensor)} rows",
+                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(found))} is "
+                    f"{list(tensor.shape)}",
                     Exit.DATA,
                 )
             tensor = side.rows(tensor)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
-from omegaconf import DictConfig, open_dict
+from omegaconf import DictConfig, OmegaConf, open_dict
+from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
@@ -60,9 +61,13 @@ def parent_of(path: Path, overrides: Sequence[Override] = ()) -> Parent:
 
 def _begun_from(path: Path, overrides: Sequence[Override]) -> Parent | None:
     """What the run that overrides name took over from a parent, if it began from that."""
-    typed = {o.key_or_group: str(o.value()) for o in overrides}
-    config = Path(typed.get("runs", "runs"), typed.get("name", ""), CONFIG)
-    if "name" not in typed or not config.is_file():
+    plain = [o for o in overrides if "." not in o.key_or_group and not o.is_sweep_override()]
+    typed = OmegaConf.create({o.key_or_group: o.value() for o in plain})  # name=c-${seed}
+    try:
+        runs, name = typed.get("runs", "runs"), typed.get("name")
+    except OmegaConfBaseException:  # a name of keys that nobody typed
+        return None
+    if not name or not (config := Path(str(runs), str(name), CONFIG)).is_file():
         return None
     begun = _recorded(path, config)
     start = begun.settings.trainer.init_from

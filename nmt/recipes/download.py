@@ -148,7 +148,7 @@ def _receive(url: str, part: Path, sizes: set[int], bar: "tqdm[Any]") -> None:
     headers |= {"Range": f"bytes={count}-"} if count else {}
     query = request.Request(url, headers=headers)
     with request.urlopen(query, timeout=TIMEOUT) as answer:
-        continued = answer.status == 206  # with another part: then the hash is wrong
+        continued = answer.status == 206
         start = count = count if continued else 0
         length = answer.headers.get("Content-Length", "")
         total = start + int(length) if length.isdecimal() else None
@@ -161,6 +161,8 @@ def _receive(url: str, part: Path, sizes: set[int], bar: "tqdm[Any]") -> None:
                 count += len(block)
                 if count > max(sizes):
                     file.truncate(0)
+                    if continued:
+                        raise ConnectionError("another part than the missing one")
                     raise ValueError(f"sends more than the {max(sizes)} bytes of the lock file")
                 file.write(block)
                 file.flush()  # what is in no file is lost to a kill

@@ -80,7 +80,10 @@ def announce(model: Transformer, described: dict[str, str], plan: Timetable, pai
 
 def driver() -> str:
     """The version of the GPUs' driver; "?" if the system does not have it."""
-    text = DRIVER.read_text(encoding="utf-8") if DRIVER.exists() else ""
+    try:
+        text = DRIVER.read_text(encoding="utf-8")
+    except OSError:
+        return "?"
     version = re.search(r"\s(\d+(\.\d+)+)\s", text)
     return "?" if version is None else version[1]
 

@@ -9,7 +9,7 @@ from nmt.errors import Exit, UserError
 from nmt.training import dev_score, surgery
 from nmt.training.distributed import SINGLE, World
 from nmt.training.progress import function_of
-from nmt.training.run import Outcome, open_run
+from nmt.training.run import Outcome, Run, open_run
 from nmt.training.trainer import fit
 
 
@@ -28,16 +28,21 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
             return run.end(run.step)
-        if trainer.dev_metric == "bleu":
-            dev_score.bleu(settings)
-        if trainer.init_from is not None and run.saved is None:
-            surgery.check(settings, trainer.init_from)
+        world.broadcast(lambda: _check(settings, run))
         prepared = _prepared(settings, directory, world)
         run.refuse_other_data(prepared.facts["fingerprint"])
         outcome = fit(prepared, run)
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome
+
+
+def _check(settings: Settings, run: Run) -> None:
+    """Raise UserError for a BLEU that cannot be computed here, and a parent that will not do."""
+    if settings.trainer.dev_metric == "bleu":
+        dev_score.bleu(settings)
+    if (parent := settings.trainer.init_from) is not None and run.saved is None:
+        surgery.check(settings, parent)
 
 
 def _fingerprint(settings: Settings, directory: Path) -> str:

@@ -250,7 +250,8 @@ class Trainer:
         try:
             return self.sum_gradients(batches, tokens)
         except (RuntimeError, MemoryError) as error:
-            if self.world.size > 1 or not is_out_of_memory(error):
+            single = all(len(batch.source) == 1 for batch in batches)
+            if self.world.size > 1 or single or not is_out_of_memory(error):
                 raise  # of several ranks, the others would wait for this one
         # from here on, no error holds the tensors of the first try
         self.optimizer.zero_grad(set_to_none=True)

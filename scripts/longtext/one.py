@@ -20,7 +20,7 @@ def command(argv: list[str]) -> None:
     """Train where the run is not finished, translate, count, write the record."""
     path, planned, longest, tests, *overrides = argv
     experiment = nmt.compose(overrides)
-    nmt.train(experiment)  # nmt-train also compares with a parent: the TER of outputs that run on
+    nmt.train(experiment)  # nmt-train also compares with a parent, which nobody keeps
     files = [parse_test(test) for test in tests.split(";") if test]
     record = record_of(experiment.run, files, int(longest) or None)
     record.about["overrides"] = planned.split(" ")

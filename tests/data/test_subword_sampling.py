@@ -25,13 +25,20 @@ from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.examples import Joining
 from nmt.data.marian import MarianSegmenter
 from nmt.data.preparation.learn import learn_merges
+from nmt.data.side import Side
 from nmt.data.store import PairStore, Writer
-from nmt.data.subword_sampling import RandomSegmentation, SampledBlock, SampledText
+from nmt.data.subword_sampling import (
+    RandomSegmentation,
+    SampledBlock,
+    SampledText,
+    sampled_text,
+)
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import SPACE, Unigram, learn_model
 from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
+from tests.composing import settings_of
 
 PLAIN = Tokenizer("nfc", "none", "de")
 WORDS = Counter({"low": 9, "lower": 8, "lowest": 7, "newer": 9, "wider": 6, "banana": 9, "x": 1})
@@ -310,6 +317,15 @@ def test_workers_segment_as_this_process(
         assert rows(text, 2, len(store)) == alone
 
 
+def test_ranks_without_a_worker_each_segment_their_own_text(
+    store: PairStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.data.subword_sampling.BLOCK", 1)
+    data = settings_of("data.bpe_dropout=0.3", "data.workers=1").data
+    text = sampled_text(data, store, (Side(*bpe()), Side(*bpe())), 1, ranks=2)
+    assert text is not None and text.pool.count == 0
+
+
 def test_a_killed_worker_is_an_error_of_data_workers(store: PairStore) -> None:
     segmentation = RandomSegmentation([BpeDropout(*bpe(), 0.3)] * 2, 1)
     text = SampledText(store, segmentation, (100, 100), 2)
@@ -363,8 +379,9 @@ def test_batches_of_all_epochs_are_as_many_and_hold_the_text_of_theirs(
             batches.batch(4, len(batches))
 
 
-def test_a_worker_segments_the_blocks_of_its_batches_and_the_next_ones(
-    store: PairStore, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("workers", [0, 2])
+def test_workers_segment_the_blocks_of_a_rank_and_the_next_ones(
+    workers: int, store: PairStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.data.batches.BLOCK", 60)
     monkeypatch.setattr("nmt.data.batches.LEAST", 30)
@@ -376,6 +393,7 @@ def test_a_worker_segments_the_blocks_of_its_batches_and_the_next_ones(
         return block(epoch, rows, counts)
 
     monkeypatch.setattr(text, "block", watched)
+    monkeypatch.setattr(text.pool, "count", workers)
     batches = Batches(store, 200, "max", 1, sampled=text, accumulate=4)
     assert begun == []
     mine = [number for number in range(len(batches)) if number % 4 in (1, 3)]  # the second of two
@@ -384,7 +402,7 @@ def test_a_worker_segments_the_blocks_of_its_batches_and_the_next_ones(
     lines += [line for number in mine[2:] for line in batches.batch(3, number).lines]
     shares = {epoch: sum(count for e, count in begun if e == epoch) for epoch in (3, 4)}
     assert shares[3] == len(set(lines)) == len(lines) == pytest.approx(len(store) / 2, abs=4)
-    assert 0 < shares[4] < 2 * 35, "the first ones of the next epoch"
+    assert shares[4] < 2 * 35 and (shares[4] > 0) == (workers > 0), "the next epoch's first ones"
 
 
 def test_a_resumed_run_segments_no_more_than_the_block_it_stands_in(store: PairStore) -> None:

@@ -234,7 +234,7 @@ class Touching:
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be as many"),
         ("tie_word_embeddings", False, "tie_word_embeddings=false: where both sides share"),
         ("d_model", "wide", "d_model=wide: expected integer"),
-        ("d_model", 18, "config.json asks for"),
+        ("d_model", 18, "its config asks for"),
         ("encoder_layers", 3, "has no encoder.layers.2.self_attn.q_proj.weight"),
         ("decoder_start_token_id", 0, "starts the decoder with id 0, but <pad> is"),
     ],

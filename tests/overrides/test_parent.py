@@ -196,7 +196,7 @@ def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path
         [*start, "name=c"],
         [*start, "data.dev_lines=500", "name=held"],
         [*start, "data=files", "data.root=/other", "name=other"],
-        [*start, "encoding=rotary", "seed=3", "name=rotary"],
+        [*start, "encoding=rotary", "seed=3", "name=rotary${seed}"],
     ]
     begun = [experiment_of(command) for command in commands]
     for each in begun:
@@ -205,9 +205,10 @@ def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path
     for command, each in zip(commands, begun, strict=True):
         again = experiment_of(command)
         assert (again.run, again.settings) == (each.run, each.settings)
-    with pytest.raises(UserError, match="the name= of that run") as error:
-        experiment_of(start)
-    assert error.value.code == Exit.NO_INPUT
+    for unnamed in (start, [*start, "name=${tau}"]):
+        with pytest.raises(UserError, match="the name= of that run") as error:
+            experiment_of(unnamed)
+        assert error.value.code == Exit.NO_INPUT
 
 
 @pytest.mark.parametrize("resolve", [True, False])
