@@ -55,7 +55,7 @@ processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on o
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
 
-bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, beside peers; BENCH="arguments"
+bench: $(VENV)/installed ## how fast training, decoding, preparation and start-up are, compared with other toolkits; BENCH="arguments"
 	-$(BIN)/python -m scripts.bench peers $(PEERS)
 	$(BIN)/python -m scripts.bench --peers $(PEERS) $(BENCH)
 

@@ -16,8 +16,8 @@ Average the weights of several checkpoints (Vaswani et al. 2017, section 6.1): t
 run, its K best checkpoints, or the models that you name. Their settings, text and
 vocabulary must be the same. The mean is computed in float64.
 
-A run keeps its trainer.keep_checkpoints newest checkpoints and its best one, so --last 5 needs a
-run trained with trainer.keep_checkpoints=5. If there are fewer than K, it is an error.
+A run keeps its trainer.keep_checkpoints newest checkpoints and its trainer.keep_best best ones, so
+--last 5 needs a run trained with trainer.keep_checkpoints=5. Fewer than K are an error.
 
 facts.json in OUTPUT lists what was averaged. Evaluate the mean before you use it: it may be worse
 than the best of its checkpoints.

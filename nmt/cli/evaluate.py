@@ -35,7 +35,7 @@ file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings 
 seed are one system. The first system is the baseline that the others are tested against.
 
 The test set is --source and --reference, or several by --test. Without these it is that of the
-corpus that the runs were trained on. Line N of all files belongs together; .gz files are read, too.
+corpus that the runs were trained on. Line N of all files belongs together; they may be .gz or .zst.
 Translations are kept in the directory of a run, otherwise in --cache, and used again for the same
 model, text and search settings.
 
@@ -210,7 +210,7 @@ def _add_scores(parser: Parser) -> None:
     )
     add(
         "--lengths",
-        metavar="MODEL",
+        metavar="MODEL|reference|both",
         help="the model whose pieces measure length (default: the first); reference: by length of "
         "the reference; both: by that and by that of the source",
     )

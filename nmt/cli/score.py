@@ -110,9 +110,13 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-score", usage=USAGE, description=ABOUT, epilog=EPILOG)
     add = parser.add_argument
-    add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
-    add("source", metavar="SOURCE", help="text, perhaps .gz; -: stdin")
-    add("target", metavar="TARGET", help="its translations, perhaps .gz; -: stdin")
+    add(
+        "model",
+        metavar="MODEL",
+        help="run of nmt-train, or a model directory",
+    )
+    add("source", metavar="SOURCE", help="text, perhaps .gz or .zst; -: stdin")
+    add("target", metavar="TARGET", help="its translations, likewise; -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
     add("--batch-tokens", type=integer(1), default=4000, metavar="N", help=BATCH)

@@ -154,13 +154,17 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         epilog=EPILOG + search_settings_help(),
     )
     add = parser.add_argument
-    add("model", metavar="MODEL", help="run directory of nmt-train, or one of its checkpoints")
+    add(
+        "model",
+        metavar="MODEL",
+        help="run of nmt-train, or a model directory",
+    )
     add(
         "arguments",
         nargs="*",
         default=[],  # or argparse requires one
         metavar="INPUT",
-        help="text, perhaps .gz; none or -: stdin; a directory: another MODEL",
+        help="text, perhaps .gz, .zst; none or -: stdin; a directory: another MODEL",
     )
     add("-o", "--output", help="file to write (default: stdout)")
     add("--n-best", type=integer(1, 1000), metavar="N", help="the N best translations, with scores")

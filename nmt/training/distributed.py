@@ -1,8 +1,8 @@
 """Several processes (ranks) that train one model together, as torchrun starts them.
 
 The number of ranks does not change what an update is: it has trainer.accumulate batches, sharded
-over the ranks, and the gradients are summed. So one process and many make the same updates, up to
-rounding (and other dropout: see `World.seed`). Only rank 0 writes.
+over the ranks, and the mean gradient of all their tokens. So one process and many make the same
+updates, up to rounding (and other dropout: see `World.seed`). Only rank 0 writes.
 """
 
 import ctypes

@@ -105,11 +105,11 @@ class MetricsLog:
     def dev(self, line: Line) -> None:
         """Report on a checkpoint, before it is written."""
         self._write({"kind": "dev", **line})
-        self._show(dev_ppl=f"{line['perplexity']:.4g}")
-        log.info(
-            "step %d/%d, epoch %d: dev perplexity %.4g",
-            *(line["step"], self.bar.total, line["epoch"], line["perplexity"]),
-        )
+        named = [name for name in ("perplexity", "bleu", "chrf") if name in line]
+        scores = {name: f"{line[name]:.4g}" for name in named}
+        self._show(**{f"dev_{name}": score for name, score in scores.items()})
+        shown = ", ".join(f"dev {name} {score}" for name, score in scores.items())
+        log.info("step %d/%d, epoch %d: %s", line["step"], self.bar.total, line["epoch"], shown)
 
     def skipped(self, line: Line) -> None:
         """Report on an update that was not made, with the lines of the batch in the data."""

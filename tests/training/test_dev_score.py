@@ -1,6 +1,7 @@
 """What decides on a checkpoint: translations of development text; early stopping, kept bests."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -61,10 +62,15 @@ def test_what_restricts_a_search_changes_no_score(data: Prepared, whole: Path) -
 
 
 def test_it_decides_on_the_best_and_the_rate(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     scores(monkeypatch, [10.0, 30.0, 20.0, 5.0])
-    outcome = tiny.train(tmp_path / "run", data, trainer__dev_metric="bleu")
+    with caplog.at_level("INFO", "nmt"):
+        outcome = tiny.train(tmp_path / "run", data, trainer__dev_metric="bleu")
+    assert re.search(r"dev perplexity [\d.]+, dev bleu 30\n", caplog.text)
     lines = dev_lines(tmp_path / "run")
     assert [line["bleu"] for line in lines][:4] == [10.0, 30.0, 20.0, 5.0]
     assert (outcome.best, outcome.metric) == (30.0, "bleu")

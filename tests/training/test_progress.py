@@ -86,7 +86,7 @@ def test_a_bar_on_a_terminal(
     sys.stderr.isatty = lambda: True  # type: ignore[method-assign]
     tiny.train(tmp_path / "run", data)
     err = capsys.readouterr().err
-    for shown in ("update/s", "loss=", "dev_ppl=", "tok_s=", "lr=", "GB=", "12/12"):
+    for shown in ("update/s", "loss=", "dev_perplexity=", "tok_s=", "lr=", "GB=", "12/12"):
         assert shown in err
 
 
