@@ -11,10 +11,10 @@ def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
 
     Raises UserError (65) that names a wrong one.
     """
-    found = {key: type(v) for key, v in value.items()} if isinstance(value, dict) else {}
-    if found != types or not isinstance(value, dict):
+    actual = {key: type(v) for key, v in value.items()} if isinstance(value, dict) else {}
+    if actual != types or not isinstance(value, dict):
         expected = ", ".join(f"{key} ({kind.__name__})" for key, kind in types.items())
-        wrong = min((str(key) for key, _ in found.items() ^ types.items()), default="")
+        wrong = min((str(key) for key, _ in actual.items() ^ types.items()), default="")
         raise damaged(f"{where}.{wrong[:40]!a}", f"expected a mapping of just {expected}")
     return value
 

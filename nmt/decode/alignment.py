@@ -55,15 +55,15 @@ def aligned(
     numbers = _word_numbers(line, [pair.source.text for pair, _ in parts])
     for (pair, of_part), of_words in zip(parts, numbers, strict=True):
         text, strings = pair.source.protected
-        own = pieces_of(source.segmenter, text)[: len(pair.source.ids) - 1]
+        inputs = pieces_of(source.segmenter, text)[: len(pair.source.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
-        pieces += [*own, END]
+        pieces += [*inputs, END]
         outputs += [*output, END]
         surfaces += _surfaces(target, output, strings)
         height, width = of_part.shape
         attention[row : row + height, column : column + width] = of_part
         row, column = row + height, column + width
-        shares = word_shares(source, _surfaces(source, own, strings), pair.source.text.split())
+        shares = word_shares(source, _surfaces(source, inputs, strings), pair.source.text.split())
         np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
         to_source[column - 1, -1] = 1
     to_target = word_shares(target, surfaces, translation.split())

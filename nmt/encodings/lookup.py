@@ -42,5 +42,5 @@ def _classes(name: str) -> list[type[Encoding]]:
     if not name.isidentifier() or find_spec(full) is None:
         return []
     members = vars(import_module(full)).values()
-    own = {c for c in members if fits(ENCODING, c) and c.__module__ == full}
-    return sorted(own, key=lambda c: c.__name__)
+    classes = {c for c in members if fits(ENCODING, c) and c.__module__ == full}
+    return sorted(classes, key=lambda c: c.__name__)

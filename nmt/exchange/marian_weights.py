@@ -151,18 +151,18 @@ def to_ours(
     """
     left, ours = {**tensors}, dict[str, Tensor]()
     for name, theirs in names(shape, family):
-        found = {one: left.pop(one) for one in theirs if one in left}
-        if not found:
+        copies = {place: left.pop(place) for place in theirs if place in left}
+        if not copies:
             raise UserError(f"{where}: has no {theirs[0]}; it is incomplete", Exit.DATA)
-        tensor, *others = found.values()
+        tensor, *others = copies.values()
         if not all(torch.equal(tensor, other) for other in others):
             raise UserError(
-                f"{where}: {', '.join(found)} differ, and should be one matrix", Exit.DATA
+                f"{where}: {', '.join(copies)} differ, and should be one matrix", Exit.DATA
             )
         if side := _side(name, ids):
             if tensor.shape[:1] != (side.size,):
                 raise UserError(
-                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(found))} is "
+                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(copies))} is "
                     f"{list(tensor.shape)}",
                     Exit.DATA,
                 )

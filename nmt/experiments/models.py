@@ -41,7 +41,7 @@ def translated(
     complete = []
     for read, by_system in zip(tests, _translations(tests, systems, options), strict=True):
         both = zip(read.test.hypotheses, by_system, strict=True)
-        test = read.test._replace(hypotheses=[of_file + made for of_file, made in both])
+        test = read.test._replace(hypotheses=[of_file + of_models for of_file, of_models in both])
         complete.append(read._replace(test=test))
     return complete
 
