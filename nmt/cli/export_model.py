@@ -1,4 +1,4 @@
-"""nmt-export: write a trained model as another engine reads it, with proof."""
+"""nmt-export: write a model for another engine, and compare their translations."""
 
 import argparse
 import sys

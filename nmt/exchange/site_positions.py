@@ -158,7 +158,7 @@ def _refuse_needs(probe: _Probe) -> None:
         for needed, why, hook in (  # and the hook that could do without
             (e.dims.served_layers, "it serves some layers only", (*e.hooks, "embed")[0]),
             (e.dims.served_heads, "it serves some heads only", (*e.hooks, "embed")[0]),
-            (column, f"it reads the column {column} beside the text", "scores"),
+            (column, f"it reads the column {column}", "scores"),
             (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
             (e.facts.streams > 1, "its states are complex", "embed"),
             ("layer" in e.hooks, "it changes the input of every layer", "layer"),

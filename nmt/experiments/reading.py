@@ -152,8 +152,8 @@ def _columns(
     absent = missing(facts.columns - ({LENGTH} if forced else set()), columns)
     if absent and not isinstance(data, Toy):  # of its sentences the grammar tells
         raise UserError(
-            f"{model.place}: reads {', '.join(absent)} beside the text, which its config names for "
-            f"its own test set only; add --columns {absent[0]}=FILE"
+            f"{model.place}: reads the column {', '.join(absent)}, which its config names for its "
+            f"own test set only; add --columns {absent[0]}=FILE"
         )
     return {name: path for name, path in columns.items() if name in facts.columns}
 

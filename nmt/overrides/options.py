@@ -44,7 +44,7 @@ FAMILIES = (  # of encodings, in the order of every list
     "distances, from changed queries and keys",
     "order by recurrence or convolution",
     "softmax, gates and coverage",
-    "positions from columns beside the text",
+    "positions from columns of the source",
     "several of these",
 )
 UNSTATED = "no family stated"

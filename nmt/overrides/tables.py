@@ -61,5 +61,5 @@ class TableReport:
 
     table: TableLayout = knob("which table")
     samples: int = knob("of the bootstrap behind intervals and tests", least=40)
-    attention: bool = knob("look into the models, too")
+    attention: bool = knob("also measure the models' attention")
     by_sentence: bool = knob("a joined line is read as the pieces of its sentences")

@@ -103,7 +103,7 @@ def make(
 
 
 def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.integer[Any]]:
-    """Integers beside the source: a tree for heads, else the number of each piece."""
+    """Integers of a column of the source: a tree for heads, else the number of each piece."""
     draw = np.random.default_rng([seed, 3])
     if per == "sentence":
         return draw.integers(0, 2, len(lengths))

@@ -57,7 +57,7 @@ def at_once(memory: int) -> int:
 
 
 def columns_of(settings: Settings | str) -> frozenset[str]:
-    """The columns beside the source that a model with these settings reads."""
+    """The columns of the source that a model with these settings reads."""
     if isinstance(settings, str):
         return frozenset()
     return frozenset(build.meta_model(settings, 8, 8).columns)

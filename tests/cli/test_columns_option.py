@@ -23,7 +23,7 @@ from tests.pretended import pretend
 
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A model that copies, and reads heads and a language beside the text."""
+    """A model that copies, and reads the columns heads and language."""
     made = translator({"heads", "language"}, "heads", "language")
     facts = {"longest_source": 30}
     some = Trained(made.reader.settings, model_of(made), made.source, made.target, facts)
@@ -86,7 +86,7 @@ def test_evaluate_reads_them_too(
     assert evaluate.main([*words, "--columns", given]) == 65
     assert "heads: has 1 lines, but" in capsys.readouterr().err
     assert evaluate.main([*words, "--columns", option(place, "language")]) == 2
-    assert "model: reads heads beside the text" in capsys.readouterr().err
+    assert "model: reads the column heads" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])

@@ -1,4 +1,4 @@
-"""Integers beside the text reach the pieces of their words, in stores, batches and messages."""
+"""Columns of integers reach the pieces of their words, in stores, batches and messages."""
 
 import gzip
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Encodings that read columns beside the source: against formulas, in models, and when refused."""
+"""Encodings that read columns of the source: against formulas, in models, and when refused."""
 
 import math
 from collections.abc import Callable

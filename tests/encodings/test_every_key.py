@@ -20,7 +20,7 @@ from tests.composing import settings_of
 from tests.conftest import TINY, moved
 
 STILL = ("model.dropout=0.0", "model.attention_dropout=0.0", "model.feedforward_dropout=0.0")
-NAMES = ("heads", "tree", "labels", "column", "order", "name")  # of a column beside the source
+NAMES = ("heads", "tree", "labels", "column", "order", "name")  # of a column of the source
 LEAST = 1e-5  # what two float32 sums of the same numbers may differ by
 
 Value = Any  # of a key: None, a number, a word, a list

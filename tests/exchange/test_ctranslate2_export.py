@@ -1,4 +1,4 @@
-"""Models go out to CTranslate2 with proof, or are refused by name and reason."""
+"""Models go out to CTranslate2 verified, or are refused by name and reason."""
 
 import errno
 import json

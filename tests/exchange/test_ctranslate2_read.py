@@ -1,4 +1,4 @@
-"""CTranslate2 directories come in with proof, or are refused by name."""
+"""CTranslate2 directories come in verified, or are refused by name."""
 
 import json
 from collections.abc import Callable

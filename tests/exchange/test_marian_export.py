@@ -1,4 +1,4 @@
-"""Models go back to where Marian models come from, with proof, or are refused with a reason."""
+"""Models go back to where Marian models come from, verified, or are refused with a reason."""
 
 import json
 import logging

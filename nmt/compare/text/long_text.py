@@ -19,9 +19,9 @@ def long_text(d: LongText) -> str:
     ]
     if d.remedies:
         count = d.remedies[0].losses.lines
-        title = f"3. What search gives, tried on {count} of the {d.beyond.lines} long lines"
+        title = f"3. Search settings, tried on {count} of the {d.beyond.lines} long lines"
         parts += _section(title, _tried(d))
-        parts += _section("4. What training may give; not tried here", _training(d))
+        parts += _section("4. Further training, not tried here", _training(d))
     parts += _section("What this does not say", _unknown(d))
     return "\n".join(parts).rstrip() + "\n"
 
