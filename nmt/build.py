@@ -14,7 +14,7 @@ from nmt.config import Decode, Settings, integers
 from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.registry import create
-from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
 
 BASE = {
@@ -23,13 +23,17 @@ BASE = {
     "encoder_layers": 6,
     "decoder_layers": 6,
 }  # Vaswani et al. (2017); the size that is furthest beyond it is the one to lower
+ON_META = (
+    " Models are also built without numbers (device meta), so a constructor cannot read those of a "
+    "tensor: compute them with math, or in a tensor with device='cpu'."
+)
 DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large one
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
     """Make the model, its weights drawn from torch's global generator.
 
-    Raises UserError that names the key whose value cannot be.
+    Raises UserError that names the key whose value cannot be, or where a constructor failed.
     """
     model = settings.model
     if model.dim % model.heads:
@@ -39,9 +43,11 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
     except ValueError as e:
         place = "" if str(e).startswith("encoding.") else "model: "
         raise UserError(f"{place}{e}") from None
-    except (RuntimeError, MemoryError) as e:
+    except Exception as e:  # whatever the constructor of an encoding raises
         if not is_out_of_memory(e):
-            raise
+            hint = ON_META if "meta tensor" in str(e) else ""
+            names = ",".join(settings.encoding)
+            raise UserError(f"encoding=[{names}]: cannot be built: {where_raised(e)}{hint}") from e
         sizes = (*integers(settings.encoding, "encoding"), largest_size(settings))
         name, value = max(sizes, key=lambda size: size[1])
         raise UserError(
@@ -123,9 +129,7 @@ def shrunken(settings: Settings) -> Settings:
     It has two layers, or more where model.drop_residual or an entry of the encoding names them.
     """
     model = settings.model
-    lists = [options.get("layers") for options in settings.encoding.values()]
-    served = [n + 1 for each in lists if isinstance(each, list) for n in each if type(n) is int]
-    deepest = max([LAYERS, *model.drop_residual, *served])
+    deepest = max([LAYERS, *model.drop_residual, count_named(settings.encoding, "layers")])
     shallow = replace(
         model,
         encoder_layers=min(model.encoder_layers, deepest),
@@ -138,6 +142,13 @@ def shrunken(settings: Settings) -> Settings:
     except UserError:
         return replace(settings, model=shallow)
     return small
+
+
+def count_named(encoding: Mapping[str, Mapping[str, Any]], key: str) -> int:
+    """How many layers or heads (`key`) a model needs for those that its encodings list."""
+    lists = [options.get(key) for options in encoding.values()]
+    numbers = [n for each in lists if isinstance(each, list) for n in each if type(n) is int]
+    return 1 + max(numbers, default=-1)
 
 
 def largest_size(settings: Settings) -> tuple[str, int]:

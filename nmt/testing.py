@@ -7,16 +7,14 @@ def test_mine() -> None:
 """
 
 from collections.abc import Iterable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.inspect.conformance import Result, failures, run_checks, small_settings
+from nmt.inspect.conformance import Result, failures, run_checks, small_settings, subject
 from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import perturbed
 from nmt.machine.device import pick, set_up
 from nmt.overrides.options import config_dir_override
 
@@ -43,11 +41,12 @@ def check_encoding(
     Tried are: hooks return the documented shapes, and every parameter gets a gradient; later tokens
     and padding change nothing; a common shift of positions changes nothing if and only if the
     class says `relative`; the order of tokens shows (in an encoder only with `order_matters`);
-    positions are read as `position_type` says; long and empty sequences stay finite;
-    `zero_initialise` changes nothing; layers that are computed twice give the same bits; and
-    decoding with a cache of `tokens` tokens gives the logits of one pass: token by token, several
-    at once, with beams that change rows, with padding, after other passes, in these `precisions`
-    (float32, bfloat16), on this `device`.
+    positions are read as `position_type` says, and far ones in bfloat16, too; long and empty
+    sequences stay finite; `zero_initialise` changes nothing; layers that are computed twice give
+    the same bits; torch knows of all tensors, so that they are saved; and decoding with a cache of
+    `tokens` tokens gives the logits of one pass: token by token, several at once, with beams that
+    change rows, with padding, after other passes, in these `precisions` (float32, bfloat16), on
+    this `device`.
 
     Returns all results. Raises AssertionError that names each check that failed, with the entry and
     the hook at fault where they are known, and the figure; UserError for what cannot be built.
@@ -63,10 +62,10 @@ def check_encoding(
         settings = small_settings(encoding, [*folder, *overrides])
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
-        settings = replace(small_settings("none", [*folder, *overrides]), encoding=entry)
+        settings = small_settings("none", [*folder, *overrides], entry)
     there = pick(device)
     set_up(there)  # in exact float32
-    model = perturbed(settings)
+    model = subject(settings)
     results = list(run_checks(model, order_matters, tokens, precisions, there))
     if lines := failures(results):
         names, count = ",".join(settings.encoding), sum(not result.passed for result in results)

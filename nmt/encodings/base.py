@@ -67,7 +67,7 @@ class Encoding(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Wrap the projections [batch, n, dim] -> q, k, v [batch, heads, n, head_dim].
 
-        `xk` and `xv` hold the new keys only; keys are cached as they are returned here.
+        Keys are new ones only, and cached as returned. Inputs may be one tensor: write into none.
         """
         return project(xq, xk, xv)
 

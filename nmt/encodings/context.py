@@ -190,7 +190,10 @@ class Context:
         return before.transpose(1, 2).flatten(2, 3)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
-        """Compute what is equal in every layer only once per pass."""
+        """Compute what is equal in every layer only once per pass.
+
+        All entries and layers of the site share the names: `("mine", id(self))` is one entry's.
+        """
         if name not in self._memo:
             self._memo[name] = make()
         return self._memo[name]

@@ -4,8 +4,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from types import NoneType
-from typing import Annotated, Any, Literal, get_args, get_origin
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ def _unmet(value: Any, kind: Any) -> str | None:
         choices = get_args(kind)
         fits = value in choices and not isinstance(value, bool)
         return None if fits else f"choose one of {', '.join(map(str, choices))}"
-    accepted = (int, float) if kind is float else kind
+    of_items = get_origin(kind) not in (None, Union, UnionType)  # as list[int]
+    accepted = (int, float) if kind is float else get_origin(kind) if of_items else kind
     if not isinstance(value, accepted) or isinstance(value, bool) is not (kind is bool):
         return f"expected {getattr(kind, '__name__', str(kind))}"
     if kind is float and not math.isfinite(value):

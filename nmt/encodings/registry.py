@@ -103,6 +103,8 @@ def _checked(
 ) -> dict[str, Any]:
     """The options as `options.check` returns them; ValueError where a required one is missing."""
     known = options_of(cls)
+    for name in signature(cls).parameters.keys() & options.keys() - known.keys() - {"dims"}:
+        raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
     checked = check(options, known, also, where)
     for name, parameter in signature(cls).parameters.items():
         if name in known and name not in options and parameter.default is Parameter.empty:

@@ -6,31 +6,28 @@ which names the entry and the hook at fault where they can be told, and the figu
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
+from nmt.build import count_named, meta_model
 from nmt.config import Settings
 from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import Specimen, entries, full_pass, sentences
+from nmt.inspect.specimen import VOCAB, Specimen, entries, full_pass, perturbed, sentences
 from nmt.model import trial
 from nmt.model.example import Sentences, within
 from nmt.model.invariance import fault, relative_difference, shifted
 from nmt.model.transformer import Transformer
 from nmt.overrides.compose import experiment_of
 
-SMALL = {
-    "model.dim": 32,
-    "model.feedforward_dim": 48,
-    "model.heads": 2,
-    "model.encoder_layers": 2,
-    "model.decoder_layers": 2,
-}
+FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
+REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
 ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 LONG = 200  # tokens
@@ -170,6 +167,19 @@ def kind_of_positions(model: Transformer) -> str:
     return _shown(moved)
 
 
+def positions_far_apart(model: Transformer) -> str:
+    """bfloat16, which cannot hold them, gives what float32 gives."""
+    for _, e in entries(model):
+        e.positions = Index(step=FAR_APART)
+    text = _text(model)
+    expected = full_pass(model, text)
+    with torch.autocast("cpu", torch.bfloat16):
+        moved = relative_difference(full_pass(model, text), expected)
+    if moved > REDUCED:
+        raise CheckError(f"differs from float32 by {moved:.2g}; look at: {ONLY_REDUCED}")
+    return _shown(moved)
+
+
 def long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
     for second in (1, 0):
@@ -231,11 +241,30 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
 
 
-def small_settings(encoding: str, overrides: Sequence[str] = ()) -> Settings:
-    """Settings of an option of encoding=, in a model as small as can be unless model= is chosen."""
+def small_settings(
+    encoding: str, overrides: Sequence[str] = (), entries: dict[str, dict[str, Any]] | None = None
+) -> Settings:
+    """Settings of an option of encoding=, in a model as small as can be unless model= is chosen.
+
+    It has more layers and heads where the encodings list more. `entries` replace the option's.
+    """
     keys = {override.partition("=")[0] for override in overrides}
-    sizes = [] if "model" in keys else [f"{k}={v}" for k, v in SMALL.items() if k not in keys]
-    return experiment_of([*sizes, *overrides, f"encoding={encoding}"]).settings
+    settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
+    entries = settings.encoding if entries is None else entries
+    if "model" not in keys:
+        heads = next(n for n in (2, 4, 8, 16, 32) if n >= count_named(entries, "heads"))
+        layers = max(2, count_named(entries, "layers"))
+        small = {"heads": heads, "dim": 16 * heads, "feedforward_dim": 24 * heads}
+        small |= {"encoder_layers": layers, "decoder_layers": layers}
+        chosen: dict[str, Any] = {k: n for k, n in small.items() if f"model.{k}" not in keys}
+        settings = replace(settings, model=replace(settings.model, **chosen))
+    return replace(settings, encoding=entries)
+
+
+def subject(settings: Settings) -> Transformer:
+    """The model to check; raises UserError if it cannot be built, with or without numbers."""
+    meta_model(settings, VOCAB, VOCAB)  # as cards have it, and training before it begins
+    return perturbed(settings)
 
 
 def failures(results: Iterable[Result]) -> list[str]:
@@ -264,6 +293,7 @@ CHECKS: dict[str, Check] = {  # in this order
     "order in the encoder": order_in_encoder,
     "order in the decoder": order_in_decoder,
     "kind of positions": kind_of_positions,
+    "bfloat16, positions far apart": positions_far_apart,
     "long and empty sequences": long_and_empty_sequences,
     "zero-initialised": zero_initialised,
     "recomputation": recomputation,

@@ -9,8 +9,14 @@ import torch
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.inspect.conformance import OF_TRAINED, Result, failures, run_checks, small_settings
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.conformance import (
+    OF_TRAINED,
+    Result,
+    failures,
+    run_checks,
+    small_settings,
+    subject,
+)
 from nmt.overrides.options import Folders, options_of
 
 NAME, WIDTH = 38, 110  # columns
@@ -26,8 +32,8 @@ def check_encodings(
 ) -> None:
     """Check encodings, all if no name is given, and show what was tried of each.
 
-    Of several, those that are right get a line. Raises UserError (70) if a check failed, and (2)
-    where a model cannot be built: of all only if none can.
+    Of several, those that are right get a line. Raises UserError (70) if a check failed, or a model
+    of those that are named cannot be built, and (2) if none can be built.
     """
     logging.captureWarnings(True)  # torch's advice about kernels does not belong into the report
     logging.getLogger("py.warnings").setLevel(logging.ERROR)
@@ -35,10 +41,8 @@ def check_encodings(
     all_names = names or options_of("encoding", folders)
     for name in all_names:
         try:
-            model = perturbed(small_settings(name, overrides))
+            model = subject(small_settings(name, overrides))
         except UserError as error:
-            if names:
-                raise
             refused[name] = error
         else:
             failed += _show_results(
@@ -48,7 +52,7 @@ def check_encodings(
         raise refused[all_names[0]]
     for name, why in refused.items():
         show(f"{name:<{NAME}}refused: {why}")
-    _conclude(failed)
+    _conclude(failed + (len(refused) if names else 0))
 
 
 def check_run(path: Path, show: Show, device: torch.device) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterator
 
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from nmt.model import example
 from nmt.model.example import Sentences
@@ -32,9 +32,14 @@ def text(model: Transformer, per_sentence: Collection[str] | None = None) -> Sen
 def step(model: Transformer, sentences: Sentences) -> None:
     """Compute a loss and its gradients, from torch's global generator.
 
-    Raises TrialError where something is not finite, or a parameter gets no gradient; what encodings
-    raise passes through.
+    Raises TrialError where something is not finite, a parameter gets no gradient, or torch does not
+    know a tensor of an encoding; what encodings raise passes through.
     """
+    for name in _unregistered(model):
+        raise TrialError(
+            f"{name} is neither a parameter nor a buffer, so it would not be saved, nor moved to a "
+            "GPU; use nn.Parameter, register_buffer, nn.ParameterList or nn.ModuleList"
+        )
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
@@ -71,6 +76,19 @@ def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
     yield from (
         (f"model: {n}", p) for n, p in model.named_parameters() if id(p) not in in_encodings
     )
+
+
+def _unregistered(model: Transformer) -> Iterator[str]:
+    """The attributes of encodings with a tensor or a module that torch does not know of."""
+    known = {id(each) for each in (*model.parameters(), *model.buffers(), *model.modules())}
+    for site, encodings in model.sites.items():
+        for e in encodings:
+            for module in e.modules():
+                for name, value in vars(module).items():
+                    values = value.values() if isinstance(value, dict) else value
+                    held = values if isinstance(value, (list, tuple, dict)) else [value]
+                    if any(isinstance(v, (Tensor, nn.Module)) and id(v) not in known for v in held):
+                        yield f"encoding.{e.name}: {name} ({site})"
 
 
 def num_elements(model: nn.Module) -> int:

@@ -92,7 +92,8 @@ def _mean(paths: Sequence[Path]) -> Trained:
         _refuse_other(paths[0], first, path, newest)
         for name, tensor in modeldir.weights(newest.model).items():
             sums[name] += tensor  # [...], float64
-    means = {name: (total / len(paths)).float() for name, total in sums.items()}
+    kinds = {name: tensor.dtype for name, tensor in modeldir.weights(newest.model).items()}
+    means = {name: (total / len(paths)).to(kinds[name]) for name, total in sums.items()}
     modeldir.set_weights(newest.model, means, paths[-1])
     facts = {key: value for key, value in newest.facts.items() if key != PERPLEXITY}
     log.info("mean of %d models: %s", len(paths), ", ".join(path.name for path in paths))

@@ -22,6 +22,8 @@ KINDS: dict[str, Any] = {
     "method": Literal[1, 2],
     "size": PositiveInt | None,
     "share": PositiveFloat | None,
+    "sizes": list[int],
+    "either": int | str,
 }
 
 
@@ -30,7 +32,7 @@ KINDS: dict[str, Any] = {
     [
         *[("flag", True), ("text", "x"), ("number", 1), ("number", -0.5), ("count", 1)],
         *[("rest", 0), ("factor", 1), ("step", 1e-9), ("kind", "far"), ("method", 2)],
-        *[("size", None), ("size", 3)],
+        *[("size", None), ("size", 3), ("sizes", [1, 2]), ("either", 1), ("either", "x")],
     ],
 )
 def test_what_fits_passes(option: str, value: object) -> None:
@@ -64,6 +66,7 @@ def test_a_whole_number_is_a_float_where_one_is_expected() -> None:
         ("method", True, "method=True: choose one of 1, 2"),
         ("size", 0, "size=0: must be at least 1"),
         ("size", True, "size=True: expected int"),
+        ("sizes", 3, "sizes=3: expected list"),
         ("cuont", 1, "no option 'cuont'; did you mean 'count'?"),
     ],
 )

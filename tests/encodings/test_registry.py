@@ -43,6 +43,17 @@ def test_says_what_is_wrong(entries: dict[str, dict[str, Any]], said: str) -> No
     assert said in str(e.value)
 
 
+class Untyped(Encoding):
+    def __init__(self, dims: Dims, strength=0.5) -> None:  # type: ignore[no-untyped-def]
+        super().__init__(dims)
+
+
+def test_an_option_without_a_type_is_told_from_one_that_is_not_there() -> None:
+    with pytest.raises(ValueError, match=r"^encoding\.mine: strength: has no type in __init__"):
+        create({"mine": {"use": Untyped, "strength": 1}}, DIMS)
+    assert create({"mine": {"use": Untyped}}, DIMS)
+
+
 class NoDefault(Encoding):
     def __init__(self, dims: Dims, tau: int) -> None:
         super().__init__(dims)

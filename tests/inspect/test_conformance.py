@@ -131,6 +131,38 @@ class Rounding(Right):
         return bias.roll(1, -1) if low else bias
 
 
+class Unsaved(Right):
+    """Its list is no nn.ParameterList."""
+
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.per_layer = [nn.Parameter(torch.randn(())) for _ in range(dims.layers)]
+
+    def wrong(self, bias: Tensor, context: Context) -> Tensor:
+        return bias + self.per_layer[0]
+
+
+class Rounded(Encoding):
+    """Adds cosines of positions that bfloat16 rounds."""
+
+    def embed(self, x: Tensor, context: Context) -> Tensor:
+        low = torch.bfloat16 if torch.is_autocast_enabled("cpu") else torch.float32
+        at = context.queries.to(low).float()[..., None]
+        return x + (at * torch.arange(1, x.shape[-1] + 1)).cos()
+
+
+class ReadingTensors(Right):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.slopes = torch.arange(dims.heads).tolist()
+
+
+class NamedLikeAMethod(Right):
+    def __init__(self, dims: Dims) -> None:
+        super().__init__(dims)
+        self.table = nn.Parameter(torch.ones(()))  # type: ignore[method-assign, assignment]
+
+
 class Raising(Right):
     def wrong(self, bias: Tensor, context: Context) -> Tensor:
         raise KeyError("nothing here")
@@ -188,6 +220,8 @@ def test_dropout_may_be_a_module() -> None:
             ),
             (Orderless, "order in the encoder", "the order of tokens has no effect"),
             (Blind, "kind of positions", "position_type none, but positions times 2 show"),
+            (Unsaved, "training step", "encoding.unsaved: per_layer (encoder) is neither a param"),
+            (Rounded, "bfloat16, positions far apart", "differs from float32 by"),
             (Signs, "kind of positions", "position_type real, but positions times 2 show 0"),
             (Whole, "kind of positions", "IndexError at test_conformance.py:"),
             (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
@@ -238,6 +272,12 @@ def test_options_of_a_class_and_overrides() -> None:
     check_encoding(small_settings("learned", ["encoding.learned.size=20"]), **both)
 
 
+def test_the_model_has_the_layers_and_heads_that_are_named() -> None:
+    check_encoding(Right, layers=[0, 2], heads=[1, 4], tokens=4, precisions=[])
+    with pytest.raises(UserError, match=r"layers=\[0, 2\]: list different numbers from 0 to 1"):
+        check_encoding(Right, "model.encoder_layers=2", layers=[0, 2])
+
+
 def test_a_table_may_hold_few_positions() -> None:
     """A shift leaves room for five tokens of ten."""
     check_encoding("learned", "encoding.learned.size=10", tokens=4, precisions=["float32"])
@@ -246,6 +286,16 @@ def test_a_table_may_hold_few_positions() -> None:
 def test_what_cannot_be_built_is_refused() -> None:
     for arguments, options, message in (
         ((Right,), {"strenght": 0.1}, "encoding.right: no option 'strenght'; did you mean 'stren"),
+        (
+            (ReadingTensors,),
+            {},
+            "encoding=[readingtensors]: cannot be built: NotImplementedError at",
+        ),
+        (
+            (NamedLikeAMethod,),
+            {},
+            "encoding=[namedlikeamethod]: cannot be built: KeyError at test_",
+        ),
         (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
         (("relativ",), {}, "encoding=relativ: no such option"),
         (("relative", "model.heads=5"), {}, "model.heads=5: must divide model.dim=32"),

@@ -13,6 +13,7 @@ from nmt import modeldir, modelfiles
 from nmt.cli import average as command
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import manifest
 from nmt.training import average
@@ -74,6 +75,21 @@ def test_the_weights_are_the_mean(
     sums = [each["weights_sha256"] for each in again.facts["averaged"]]
     assert sums == [modelfiles.weights_sha256(step(run, number)) for number in steps]
     assert str(run) not in (output / "facts.json").read_text()
+
+
+def test_buffers_of_integers_stay_integers(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = Transformer.__init__
+
+    def with_buffer(self: Transformer, *args: Any) -> None:
+        made(self, *args)
+        self.register_buffer("rows", torch.tensor([0, 2**40]))
+
+    monkeypatch.setattr(Transformer, "__init__", with_buffer)
+    run = trained(tmp_path / "run", data, 2, monkeypatch)
+    assert command.main([str(run), "--last", "2", "-o", str(tmp_path / "mean")]) == 0
+    assert modeldir.load(tmp_path / "mean").model.state_dict()["rows"].tolist() == [0, 2**40]
 
 
 @pytest.mark.slow
