@@ -40,7 +40,7 @@ class SystemModel(NamedTuple):
     place: str  # as it may be typed
     paths: tuple[Path, ...]  # runs, checkpoints or model directories
     settings: Settings
-    fingerprint: str | None = None  # of what a run was trained on; None: no run
+    fingerprint: str | None  # of what a run was trained on; None: no run
 
     @property
     def run(self) -> Path | None:

@@ -72,8 +72,8 @@ def make_table(
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
     for corpus, trained in by_corpus.items():
-        facts = _training_sizes(trained, corpora)
-        reports.append(_report(table, trained, tests[corpus], [*notes, *facts], command))
+        systems, facts = systems_of_runs(trained, corpora), _training_sizes(trained, corpora)
+        reports.append(_report(table, systems, tests[corpus], [*notes, *facts], command))
         try:
             _write(reports[-1], trained[0].directory.parent / f"{table.sweep.name}")
         except UserError as error:
@@ -109,10 +109,21 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     return PlannedTable(sweep, first.table, first.scale, runs, notes)
 
 
-def system_of(runs: Sequence[PlannedRun]) -> System:
+def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[System]:
+    """The rows of trained runs; those that differ in the seed alone are one."""
+    rows: dict[bytes, list[PlannedRun]] = {}
+    for run in runs:
+        rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
+    return [
+        system_of(same, str(corpora[same[0].name].facts["fingerprint"])) for same in rows.values()
+    ]
+
+
+def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
     """The row of trained runs that differ in the seed, searched with as the command line says.
 
-    It has the paper's name for them, unless the command line changed what they are.
+    The fingerprint is that of their corpus. The row has the paper's name for them, unless the
+    command line changed what they are.
     """
     experiment, settings = runs[0].experiment, runs[0].settings
     limit, scale, row = settings.data.max_length, experiment.scale, experiment.row
@@ -124,7 +135,10 @@ def system_of(runs: Sequence[PlannedRun]) -> System:
     changed = "-".join(experiment.changed)
     return System(
         ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
-        [SystemModel(str(run.directory), (run.directory,), run.settings) for run in runs],
+        [
+            SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
+            for run in runs
+        ],
         published=row if same and scale is not None and scale.paper else None,
     )
 
@@ -138,16 +152,12 @@ def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 
 def _report(
     table: PlannedTable,
-    runs: list[PlannedRun],
+    systems: list[System],
     test: testsets.ParallelFiles,
     notes: list[str],
     command: str,
 ) -> Report:
-    """Make the report of the runs on one corpus."""
-    rows: dict[bytes, list[PlannedRun]] = {}
-    for run in runs:
-        rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
-    systems = [system_of(same) for same in rows.values()]
+    """Make the report of the systems on one corpus."""
     layout = table.report.table
     paper_table = PaperTable(
         name=layout.name,
@@ -162,7 +172,7 @@ def _report(
         bounds=table.scale.bounds,
         samples=table.report.samples,
         jobs=table.at_once,
-        device=runs[0].settings.trainer.device,
+        device=systems[0].models[0].settings.trainer.device,
         attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}",
         command=command,

@@ -5,6 +5,8 @@ import re
 from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -14,8 +16,9 @@ from nmt.config import with_decode
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.experiments import facts, tables, testsets
+from nmt.experiments.plan import PlannedRun
 from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.tables import system_of
+from nmt.experiments.systems import System
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
@@ -51,6 +54,10 @@ def jobs(*words: str, keys: Sequence[str] = ("run", "seed")) -> list[tuple[str, 
 
 def planned(*words: str) -> tables.PlannedTable:
     return tables.plan_table(swept(*words))
+
+
+def row_of(run: PlannedRun) -> System:
+    return tables.system_of([run], "some text")
 
 
 @pytest.mark.slow
@@ -90,9 +97,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     for corpus, name in corpora.items():
         known = published.table_of(found.report.table.name, name)
         assert known is not None
-        rows = [
-            system_of([each]).published for each in found.runs if each.settings.data.name == corpus
-        ]
+        rows = [row_of(each).published for each in found.runs if each.settings.data.name == corpus]
         assert set(rows) == set(published.tables()[known]["systems"])
 
 
@@ -100,7 +105,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
 def test_a_command_line_chooses_runs_and_seeds() -> None:
     def seeds(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
-        return [(system_of([each]).label, each.settings.seed) for each in runs]
+        return [(row_of(each).label, each.settings.seed) for each in runs]
 
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
     assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
@@ -121,16 +126,22 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
     ]
 
 
+def test_rows_are_of_runs_whose_record_is_read_to_its_end() -> None:
+    """Without the fingerprint of its text, a model counts as a checkpoint."""
+    run = PlannedRun("one", experiment_of(["run=R4", "scale=toy"]))
+    corpora: Any = {"one": SimpleNamespace(facts={"fingerprint": "of max 36"})}
+    (system,) = tables.systems_of_runs([run], corpora)
+    assert [model.fingerprint for model in system.models] == ["of max 36"]
+
+
 @pytest.mark.slow
 def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
     words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
-    assert [system_of([each]).published for each in planned(*words).runs] == ["relative 100"]
-    assert [system_of([each]).published for each in planned(*words, "tau=8").runs] == [None]
-    assert [system_of([each]).published for each in planned(*words, "limits.full=90").runs] == [
-        None
-    ]
+    assert [row_of(each).published for each in planned(*words).runs] == ["relative 100"]
+    assert [row_of(each).published for each in planned(*words, "tau=8").runs] == [None]
+    assert [row_of(each).published for each in planned(*words, "limits.full=90").runs] == [None]
     toy_scale = planned(*words, "scale=toy")
-    assert [system_of([each]).published for each in toy_scale.runs] == [None]
+    assert [row_of(each).published for each in toy_scale.runs] == [None]
     assert not toy_scale.scale.paper
 
 
@@ -138,7 +149,7 @@ def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) ->
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {system_of([each]).label for each in found.runs} == {
+    assert {row_of(each).label for each in found.runs} == {
         "absolute, max 48",
         "relative, max 48",
     }
