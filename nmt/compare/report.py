@@ -353,8 +353,8 @@ def rows_of(report: Report, table: PaperTable) -> list[BucketScores]:
     return [row for row in rows if row.pairs and (table.buckets or row.name == ALL)]
 
 
-def trained_run(run: str, seed: int, metrics: Sequence[dict[str, Any]]) -> TrainedRun:
-    """Summarise the training of a run from the lines of its metrics.jsonl.
+def trained_run(run: str, seed: int, step: int, metrics: Sequence[dict[str, Any]]) -> TrainedRun:
+    """Summarise the training of a run, of so many updates, from the lines of its metrics.jsonl.
 
     The speed is the median of what was reported; the dev perplexity is the best.
     """
@@ -364,7 +364,7 @@ def trained_run(run: str, seed: int, metrics: Sequence[dict[str, Any]]) -> Train
     return TrainedRun(
         run=run,
         seed=seed,
-        step=max((line["step"] for line in metrics), default=0),
+        step=step,
         seconds=max((line["seconds"] for line in metrics if "seconds" in line), default=None),
         tokens_per_second=median(speeds) if speeds else None,
         dev_perplexity=min((line["perplexity"] for line in dev), default=None),

@@ -18,6 +18,7 @@ from nmt.compare.report import (
     PaperTable,
     Report,
     ScoredTest,
+    TrainedRun,
     trained_run,
 )
 from nmt.compare.scores import DEFAULTS, of_language
@@ -38,6 +39,7 @@ from nmt.experiments.systems import ModelFacts, System, SystemModel
 from nmt.experiments.testsets import ParallelFiles
 from nmt.storage import manifest
 from nmt.training.metrics import METRICS, read_metrics
+from nmt.training.run import progress
 
 log = logging.getLogger(__name__)
 
@@ -217,11 +219,7 @@ def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list
         for side, longest in limits.items():
             if facts and longest is None:
                 _warn_of_missing_marks(system.label, facts, side)
-        runs = [
-            trained_run(str(model.run), model.settings.seed, _metrics_of(model, model.run))
-            for model in system.models
-            if model.run
-        ]
+        runs = [_trained(model, model.run) for model in system.models if model.run]
         limit = limits.get(SOURCE, facts and facts.longest)
         parameters = facts and facts.parameters
         of_encodings = facts and facts.encoding_parameters
@@ -238,15 +236,18 @@ def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
         log.warning("%s: its longest target in training is not known, and not marked", label)
 
 
-def _metrics_of(model: SystemModel, run: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl, as far as they can be read; of a checkpoint, up to it."""
+def _trained(model: SystemModel, run: Path) -> TrainedRun:
+    """The training of a run up to its newest checkpoint, or to the one that the model is.
+
+    Its steps are counted by the checkpoints: metrics.jsonl is read as far as it can be.
+    """
     lines, remark = read_metrics(run / METRICS)
     if remark:
         log.warning("%s: %s; left out of the report", run / METRICS, remark)
-    if model.fingerprint is None:
-        last = modelfiles.facts(model.paths[0])["step"]
-        lines = [line for line in lines if line["step"] <= last]
-    return lines
+    is_checkpoint = model.fingerprint is None
+    step = modelfiles.facts(model.paths[0])["step"] if is_checkpoint else progress(run)[0]
+    lines = [line for line in lines if line["step"] <= step]
+    return trained_run(str(run), model.settings.seed, step, lines)
 
 
 def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:

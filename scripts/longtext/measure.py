@@ -25,6 +25,7 @@ from nmt.schema import flat
 from nmt.storage.manifest import sha256_of
 from nmt.training.metrics import METRICS as METRICS_FILE
 from nmt.training.metrics import read_metrics
+from nmt.training.run import progress
 from scripts.longtext.records import RunRecord, Table
 from scripts.longtext.texts import WHOLE
 
@@ -50,7 +51,8 @@ def about(run: Path, system: System) -> dict[str, Any]:
     """How the run was trained, and how it learned; nothing of where its files lie."""
     assert system.facts is not None, "a run is a model"
     settings = system.models[0].settings
-    learned = trained_run(run.name, settings.seed, read_metrics(run / METRICS_FILE).lines)
+    metrics = read_metrics(run / METRICS_FILE).lines
+    learned = trained_run(run.name, settings.seed, progress(run)[0], metrics)
     return {
         "settings": {k: v for k, v in flat(freeze(settings)) if not is_path(k)},
         **asdict(learned),

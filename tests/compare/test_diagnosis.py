@@ -175,15 +175,15 @@ def test_learning_curves_come_from_the_metrics() -> None:
          "seconds": 7.0},
         {"kind": "dev", "step": 6, "perplexity": 85.0, "lr": 0.2, "seconds": 7.0},
     ]  # fmt: skip
-    run = trained_run("runs/x", 3, lines)
+    run = trained_run("runs/x", 3, 6, lines)
     assert (run.run, run.seed, run.step, run.seconds) == ("runs/x", 3, 6, 7.0)
     assert (run.tokens_per_second, run.dev_perplexity) == (20.0, 80.0)
     assert (run.curve.steps, run.curve.train) == ([2, 4, 6], [90.0, 70.0, 60.0])
     assert (run.curve.dev_steps, run.curve.dev) == ([4, 6], [80.0, 85.0])
     assert run.curve.rates == [0.1, 0.2, 0.2]
-    empty = trained_run("runs/y", 1, [])
-    assert (empty.step, empty.seconds, empty.dev_perplexity) == (0, None, None)
-    assert empty.tokens_per_second is None
+    unread = trained_run("runs/y", 1, 6, [])
+    assert (unread.step, unread.seconds, unread.dev_perplexity) == (6, None, None)
+    assert unread.tokens_per_second is None
 
 
 def test_a_metric_that_the_language_has_not_is_refused() -> None:

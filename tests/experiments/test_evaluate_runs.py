@@ -33,6 +33,7 @@ from nmt.experiments.systems import System, systems_of
 from nmt.experiments.testsets import ParallelFiles
 from nmt.experiments.translate import KeptTranslation
 from nmt.storage import manifest
+from nmt.training.metrics import Metrics
 from tests.test_api import small
 from tests.training import tiny as tiny_run
 
@@ -273,11 +274,19 @@ def test_a_checkpoint_has_the_training_up_to_it(
     checkpoint = next((made.root / "absolute-seed1/checkpoints").iterdir())
     for path, last in ((made.root / "absolute-seed1", 4), (checkpoint, 2)):
         (system,) = systems_of([str(path)])
-        (model,) = system.models
-        assert model.run is not None
         monkeypatch.setattr("nmt.modelfiles.facts", lambda path: {"step": 2})
-        assert max(line["step"] for line in reading._metrics_of(model, model.run)) == last
+        ((run,),) = (each.runs for each in reading.compared([system], []))
+        assert (run.step, max(run.curve.steps)) == (last, last)
         monkeypatch.undo()
+
+
+def test_a_run_without_its_record_has_made_its_updates(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gone = Metrics([], "No such file or directory")
+    monkeypatch.setattr(reading, "read_metrics", lambda path: gone)
+    compared = reading.compared(systems_of(made.runs("absolute-seed1")), [])
+    assert [run.step for run in compared[0].runs] == [4]
 
 
 def test_a_line_that_is_refused_counts_as_an_empty_translation(
