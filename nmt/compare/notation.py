@@ -172,6 +172,6 @@ def seeds_note(report: Report) -> str:
     degrees = sum(max(0, count - 1) for count in runs)
     if not degrees:
         return "seeds of training are held fixed"
-    apart = ", that of single runs held fixed" if 1 in runs else ""
+    apart = ", that of systems without several seeds held fixed" if min(runs) < 2 else ""
     of = "degree" if degrees == 1 else "degrees"
     return f"and over seeds, by their pooled deviation with {degrees} {of} of freedom{apart}"

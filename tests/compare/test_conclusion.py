@@ -4,6 +4,7 @@ import html
 import re
 from dataclasses import replace
 
+from nmt.compare.notation import seeds_note
 from nmt.compare.page import environment
 from nmt.compare.report import BucketScores, ComparedSystem, Score, ScoredTest, SystemScores
 from tests.compare.made_up_report import METRICS, empty
@@ -71,6 +72,22 @@ def test_all_pairs_where_nothing_is_beyond_the_training() -> None:
     assert "No bucket of news is longer than the training; on all its pairs" in compared(
         APART, beyond=False
     )
+
+
+def test_systems_without_seeds_beside_others() -> None:
+    """An average, an ensemble or a text is no run."""
+    made = study()
+    for counts, said in (
+        ([3, 3, 3, 3, 3], "5 systems compared, 3 seeds each:"),
+        ([3, 0, 1, 0, 0], "5 systems compared, 2 of them with 1 to 3 seeds each:"),
+        ([2, 0, 0, 0, 0], "5 systems compared, 1 of them with 2 seeds:"),
+    ):
+        systems = [replace(s, runs=s.runs[:n]) for s, n in zip(made.systems, counts, strict=True)]
+        report = replace(made, systems=systems)
+        page = environment().get_template("summary.html").render(report=report)
+        assert said in page
+        fixed = "that of systems without several seeds held fixed"
+        assert (fixed in page) == (fixed in seeds_note(report)) == (min(counts) < 2)
 
 
 def test_one_system_and_none() -> None:

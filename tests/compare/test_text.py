@@ -135,7 +135,7 @@ source never attended, %
                            12.5        -            12.5
 
 95%: interval, bootstrap over the pairs, 1000 samples, seed 12345; and over seeds, by their pooled
-  deviation with 1 degree of freedom, that of single runs held fixed.
+  deviation with 1 degree of freedom, that of systems without several seeds held fixed.
 p: paired bootstrap of the means over seeds against absolute 100; two-sided, uncorrected, from 30
   pairs. * p < 0.05.
 ^ every source is longer than any in the system's training.
