@@ -2,6 +2,7 @@
 
 import html
 import re
+from collections.abc import Mapping
 from dataclasses import replace
 
 from nmt.compare.notation import seeds_note
@@ -12,7 +13,7 @@ from tests.compare.made_up_report import whole as study
 
 
 def compared(
-    scores: dict[int, tuple[float, float, float, float | None]],
+    scores: Mapping[int, tuple[float, float, float, float | None]],
     beyond: bool = True,
     seeds: tuple[float, ...] = (0.0,),
     few: bool = False,
@@ -49,6 +50,9 @@ def test_the_best_is_compared_with_the_baseline() -> None:
     said = compared({**APART, 2: (30.0, 28.0, 32.0, None)}, few=True)
     assert "(not tested)." in said and "Few pairs: not reliable." in said
     assert "The paired test tells no system from base." in said
+    untested = {s: (*scores[:3], None) for s, scores in APART.items()}
+    said = compared(untested, few=True)
+    assert "There are too few pairs for a paired test." in said and "tells no" not in said
 
 
 def test_lower_is_better_for_ter() -> None:
