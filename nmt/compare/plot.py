@@ -34,7 +34,7 @@ def draw(report: Report, path: Path) -> None:
 def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: int) -> None:
     """One system: a line through its buckets, each with an interval; hollow where pairs are few."""
     offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-    style = {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[s % len(MARKERS)]}
+    style = _style(s)
     metric = report.tests[0].metrics[0].name
     filled = [i for i, row in enumerate(rows) if metric in row.cells[s].scores]
     scores = [rows[i].cells[s].scores[metric] for i in filled]
@@ -51,6 +51,12 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     ratios = [(at, rows[i].cells[s].ratio) for at, i in zip(x, filled, strict=True)]
     known = [(at, ratio) for at, ratio in ratios if ratio is not None]
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
+
+
+def _style(s: int) -> dict[str, str]:
+    """Colour and marker of a system: another pair for each of the first 49."""
+    before = s // len(COLOURS)  # how often all colours were used
+    return {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[(s + before) % len(MARKERS)]}
 
 
 def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:

@@ -105,6 +105,11 @@ def test_plots_are_made_and_repeatable(three: Report, tmp_path: Path, suffix: st
     assert a.stat().st_size > 5000
 
 
+def test_no_two_systems_of_a_plot_look_alike() -> None:
+    styles = {tuple(plot._style(s).values()) for s in range(49)}
+    assert len(styles) == 49
+
+
 def test_plots_show_where_training_ends(three: Report, tmp_path: Path) -> None:
     """matplotlib leaves the text of a label as a comment."""
     plot.draw(three, tmp_path / "a.svg")
