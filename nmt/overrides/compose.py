@@ -42,7 +42,7 @@ class Experiment(NamedTuple):
     settings: Settings
     run: Path  # the directory of the model
     overrides: Sequence[str] = ()  # alone, they mean this experiment and no more
-    changed: Sequence[str] = ()  # keys of encodings that they changed, with values, as `tau8`
+    changed: Sequence[str] = ()  # keys of encodings that they changed, as `tau8`, `rotary.base-9`
     scale: TableScale | None = None  # scale=NAME
     table: TableReport | None = None  # experiment=table1 ... table4
     row: str | None = None  # run=NAME: its row in the paper's tables, as `absolute 100`
@@ -75,7 +75,7 @@ def composed(overrides: list[Override]) -> Experiment:
     changed = [
         f"{key}{values[key]}"
         for key in sorted({override.key_or_group for override in overrides} & knobs)
-    ]
+    ] + _changed_entries(overrides)
     place = read(RunKeys, {key: values[key] for key in RUN})
     name = place.name or _default_name(settings, scale is not None, changed, overrides)
     return Experiment(
@@ -208,7 +208,6 @@ def _default_name(
 ) -> str:
     """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
 
-    Keys of an entry, such as encoding.rotary.layers=[0,2], follow as rotary.layers-0+2.
     Files without a data.name go by the name of their directory, so that corpora have runs apart.
     At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
     """
@@ -225,13 +224,18 @@ def _default_name(
     place = f"{corpus}/{label}"
     if at_scale:
         place = f"table-{place}-max{data.max_length}"
-    chosen = []
+    return "-".join([place, *changed, f"seed{settings.seed}"])
+
+
+def _changed_entries(overrides: Sequence[Override]) -> list[str]:
+    """Keys of an entry with values: encoding.rotary.layers=[0,2] is rotary.layers-0+2."""
+    changed = []
     for override in overrides:
         if override.key_or_group.startswith(_ENTRIES):
             _, _, value = str(override.input_line).partition("=")
-            words = "+".join(re.findall(r"[\w.]+", value))
-            chosen.append(f"{override.key_or_group.removeprefix(_ENTRIES)}-{words}")
-    return "-".join([place, *changed, *chosen, f"seed{settings.seed}"])
+            words = "+".join(re.findall(r"(?:(?<!\w)-)?[\w.]+", value))  # a minus, no hyphen
+            changed.append(f"{override.key_or_group.removeprefix(_ENTRIES)}-{words}")
+    return changed
 
 
 @contextmanager

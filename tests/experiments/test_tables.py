@@ -134,6 +134,20 @@ def test_rows_are_of_runs_whose_record_is_read_to_its_end() -> None:
     assert [model.fingerprint for model in system.models] == ["of max 36"]
 
 
+def test_rows_are_told_apart_by_all_that_the_command_line_changed_of_encodings() -> None:
+    words = ["run=R2", "scale=wmt19", "data.root=x"]
+    runs = [
+        PlannedRun("one", experiment_of([*words, f"encoding.relative.tau={tau}"]))
+        for tau in (8, 16)
+    ]
+    rows = [row_of(run) for run in runs]
+    assert [row.label for row in rows] == [
+        "relative, max 100, relative.tau-8",
+        "relative, max 100, relative.tau-16",
+    ]
+    assert [row.published for row in rows] == [None, None]
+
+
 @pytest.mark.slow
 def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
     words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]

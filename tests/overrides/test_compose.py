@@ -96,6 +96,10 @@ def test_wrong_words_get_one_line(words: list[str], said: str) -> None:
             ["encoding.absolute.at={shift:{k:100}}"],
             "runs/toy/absolute-absolute.at-shift+k+100-seed1",
         ),
+        (
+            ["encoding=rotary", "+encoding.rotary.a=-0.5", "+encoding.rotary.b=[1e-5,x-y,-3]"],
+            "runs/toy/rotary-rotary.a--0.5-rotary.b-1e+5+x+y+-3-seed1",
+        ),
         (["runs=a b", "name=c"], "a b/c"),
         (["data=files", "data.root=my/corpus"], "runs/corpus/absolute-seed1"),
         (["data=files", "data.root=my/corpus/"], "runs/corpus/absolute-seed1"),
