@@ -27,6 +27,7 @@ INVALID_IN_LABEL = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of file
 IGNORED_KEYS = (
     *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
     *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
+    *("trainer.max_hours", "trainer.keep_best", "trainer.callback", "trainer.nonfinite_patience"),
     *("data.workers", "decode.batch_tokens", "decode.window"),
 )  # keys in which runs of one system may differ, in addition to paths; none changes results
 

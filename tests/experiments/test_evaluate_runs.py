@@ -452,6 +452,10 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     for group, key, value, same in (
         ("trainer", "device", "cuda", True),
         ("trainer", "log_every", 7, True),
+        ("trainer", "max_hours", 5.0, True),
+        ("trainer", "keep_best", 3, True),
+        ("trainer", "callback", "mine:told", True),
+        ("trainer", "nonfinite_patience", 9, True),
         ("data", "cache", "another/place", True),
         ("decode", "window", 3, True),
         ("decode", "beam_size", 3, False),
