@@ -210,7 +210,11 @@ def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     systems = [_system(group) for group in groups]
     labels = [system.label for system in systems]
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
-        raise UserError(f"{twice_named}: two systems of this name; give LABEL=PATH", Exit.USAGE)
+        raise UserError(
+            f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (only "
+            "runs, not checkpoints or averaged models, are seeds of one system)",
+            Exit.USAGE,
+        )
     return systems
 
 
