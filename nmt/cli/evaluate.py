@@ -69,10 +69,11 @@ def command(argv: list[str]) -> None:
         options = options._replace(metrics=[BLEU, EXACT])
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
+    places = places_of(systems, tests, typed.output_dir) if typed.output_dir else []
     report = evaluate(systems, tests, options)
     write_outputs(
         text.ranking(report) if typed.rank else text.render(report),
-        *translations(report, typed.output_dir),
+        *translations(report, places),
         (typed.json, outputs.text_writer(lambda: outputs.as_json(report.to_json()))),
         (typed.tsv, outputs.text_writer(lambda: text.tsv(report))),
         (typed.html, outputs.text_writer(lambda: page.html(report))),
@@ -107,18 +108,35 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
     return [testsets.parse_test(test) for test in typed.tests] or [testsets.test_of_runs(systems)]
 
 
-def translations(report: "Report", directory: Path | None) -> Iterator[tuple[Path, outputs.Writer]]:
-    """The files that get all translations: LABEL.txt, with seed and test if several."""
+def places_of(
+    systems: "Sequence[System]", tests: "Sequence[ParallelFiles]", directory: Path
+) -> list[Path]:
+    """The files that get all translations: LABEL.txt, with seed and test if several.
+
+    By test, system and run. Raises UserError for two of one name.
+    """
+    labels = list[str]()
+    for system in systems:
+        seeds = [model.settings.seed for model in system.models]
+        labels += [f"{system.label}-seed{n}" for n in seeds] if len(seeds) > 1 else [system.label]
+    before = [f"{test.name}." for test in tests] if len(tests) > 1 else [""]
+    names = [f"{test}{label}.txt" for test in before for label in labels]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"--output-dir: {twice} would be of two systems; give LABEL=PATH")
+    return [directory / name for name in names]
+
+
+def translations(report: "Report", places: Sequence[Path]) -> Iterator[tuple[Path, outputs.Writer]]:
+    """What is written into the files of `places_of`, if any."""
     tests = [test for test in report.tests if test.side == report.tests[0].side]  # each text once
-    for test in tests if directory else ():
-        before = f"{test.name}." if len(tests) > 1 else ""
-        for s, system in enumerate(report.systems):
-            has_seeds = len(system.runs) > 1
-            for i in range(len(test.lines[0].hypotheses[s])):
-                seed = f"-seed{system.runs[i].seed}" if has_seeds else ""
-                lines = [f"{line.hypotheses[s][i]}\n" for line in test.lines]
-                path = Path(directory or "", f"{before}{system.label}{seed}.txt")
-                yield path, outputs.text_writer(partial("".join, lines))
+    columns = (
+        [f"{line.hypotheses[s][i]}\n" for line in test.lines]
+        for test in tests
+        for s, runs in enumerate(test.lines[0].hypotheses)
+        for i in range(len(runs))
+    )
+    for path, lines in zip(places, columns, strict=False):  # no place: not wanted
+        yield path, outputs.text_writer(partial("".join, lines))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

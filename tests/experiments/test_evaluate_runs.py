@@ -189,6 +189,11 @@ WRONG = {  # words, exit code, what is said
     "same test": ("{good} {test} {test}", 2, "toy: two tests of this name"),
     "same run": ("{good} {good} {test}", 2, "the same config and seed as"),
     "label": ("a={good} a={root}/relative_seed1 {test}", 2, "a: "),
+    "one file": (
+        "{good} {root}/absolute-seed2 absolute-seed1={reference} {test} --output-dir {tmp}/out",
+        2,
+        "--output-dir: absolute-seed1.txt would be of two systems; give LABEL=PATH",
+    ),
     "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
     "lost": ("{reference} {test} --lost", 2, "--lost: none of the systems"),
     "moses": ("{good} {test} --metric BLEU-moses --target-language zh", 2, "there is none for"),
