@@ -78,7 +78,7 @@ def evaluate(
     )
     if options.attention:
         report = models.with_attention(report, systems, read_tests, options)
-    report = replace(report, notes=reading.notes(report, systems, tests, options))
+    report = replace(report, notes=reading.notes(report, systems, read_tests, options))
     log.info("done in %.0f s", time.monotonic() - started)
     return report
 

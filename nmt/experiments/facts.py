@@ -9,6 +9,11 @@ from nmt.decode.sources import LENGTH
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.systems import ModelFacts, System
 
+SPLITS = {
+    "sentences": ", each sentence alone",
+    "auto": ", lines longer than in training a few sentences at a time",
+}  # decode.split in words
+
 
 def facts_of(system: System) -> ModelFacts | None:
     """Facts of a system's first model; None for a file. Raises the errors of `modeldir.load`."""
@@ -91,6 +96,7 @@ def search_of(settings: Settings) -> str:
     for key, free in RESTRICTIONS.items():
         if (value := getattr(decode, key)) != free:
             chosen = f", {key} {value}{chosen}"
+    chosen += SPLITS.get(decode.split, "")
     if decode.method == "sample":
         return (
             f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "

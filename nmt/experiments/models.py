@@ -117,7 +117,7 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
     if all(is_beyond) or not any(is_beyond):
         return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
     held, segmenter = system.facts.source_limit, system.facts.segmenter
-    most = decode.max_source if held is None else min(held, decode.max_source)
+    most = system.longest_whole
     if any(len(pieces_of(segmenter, line)) > most for line in test.sources or ()):
         what = "all that its encoding holds" if most == held else "decode.max_source"
         return f"some sources have more than {most} pieces, {what}"

@@ -47,6 +47,11 @@ PIECES = "subword pieces of {}"
 WORDS = "words of the source (no model to count pieces)"
 OF_REFERENCE = "words of the reference (no model to count pieces)"
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
+TOO_LONG = {
+    "split": "translated in parts",
+    "refuse": "left empty",
+    "truncate": "cut to that",
+}  # what decode.too_long does with a source
 BOTH = "both"  # sides, each with lengths of its own
 
 
@@ -277,15 +282,37 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     }
 
 
+def _notes_of_long_sources(read: ReadTest, systems: Sequence[System]) -> list[str]:
+    """What became of the sources that models do not translate whole; see `LineReader`."""
+    test, found = read.test, dict[str, list[str]]()
+    for s, system in enumerate(systems):
+        if system.facts is None or system.models[0].settings.decode.split != "lines":
+            continue
+        counted = test.side == SOURCE and test.longest_trained[s] is not None  # in its own pieces
+        lengths = test.lengths if counted else None
+        if lengths is None:
+            segmenter = system.facts.segmenter
+            lengths = [len(pieces_of(segmenter, line)) for line in test.sources or ()]
+        most, way = system.longest_whole, system.models[0].settings.decode.too_long
+        if way == "split" and missing(system.facts.columns, ()):
+            way = "refuse"  # columns cannot be divided
+        if count := sum(length > most for length in lengths):
+            text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
+            found.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
+    return [f"{text} ({', '.join(labels)})." for text, labels in found.items()]
+
+
 def notes(
     report: Report,
     systems: Sequence[System],
-    tests: Sequence[ParallelFiles],
+    tests: Sequence[ReadTest],
     options: EvaluationOptions,
 ) -> list[str]:
     """How the numbers came about, as far as these functions know."""
     notes = [*options.notes, *training_notes(systems), *search_notes(systems)]
-    if by_sentence := [test.name for test in tests if test.by_sentence]:
+    tests = [read for read in tests if read.test.name == read.files.name]  # not by both lengths
+    notes += [note for read in tests for note in _notes_of_long_sources(read, systems)]
+    if by_sentence := [read.files.name for read in tests if read.files.by_sentence]:
         notes.append(
             f"Each joined line of {', '.join(by_sentence)} is read as the pieces of its sentences."
         )

@@ -88,6 +88,13 @@ class System(NamedTuple):
         """Where its models are, or its file."""
         return [str(self.file)] if self.file else [model.place for model in self.models]
 
+    @property
+    def longest_whole(self) -> int:
+        """Pieces of the longest source that its models translate as it is."""
+        held = self.facts and self.facts.source_limit
+        most = self.models[0].settings.decode.max_source
+        return most if held is None else min(held, most)
+
 
 def is_run(path: Path) -> bool:
     """Whether a directory is one of nmt-train, not a model directory itself."""

@@ -301,6 +301,34 @@ def test_a_line_that_is_refused_counts_as_an_empty_translation(
     assert command.main([*words, "decode.too_long=refuse", "decode.max_source=15"]) == 0
     out, err = capsys.readouterr()
     assert "absolute: " in err and "left empty" in err and "toy, 20 pairs" in out
+    count = re.search(r"left empty: (\d+) \(first", err)
+    assert count and f"toy with more than 15 pieces: {count[1]}, left empty (absolute)." in out
+
+
+def test_reports_say_what_became_of_sources_that_are_too_long(made: Made) -> None:
+    (run,) = systems_of(made.runs("absolute-seed1"))
+    files = ParallelFiles("t", "", made.source, made.reference)
+
+    def notes(lengths: str | None = None, columns: bool = False, **decode: Any) -> list[str]:
+        system = models.with_search_settings(run, {"max_source": 15, **decode})
+        if columns:
+            assert system.facts
+            system = system._replace(facts=system.facts._replace(columns=frozenset(["topic"])))
+        pair = [system, system._replace(label="again"), System("f", [], made.reference)]
+        (read,) = reading.read(files, pair, [], EvaluationOptions(lengths=lengths))
+        return reading._notes_of_long_sources(read, pair)
+
+    segmenter = modeldir.load(made.root / "absolute-seed1").source.segmenter
+    lines = made.source.read_text().split("\n")[:-1]
+    count = sum(len(segmenter.encode(line)) > 15 for line in lines)
+
+    def said(fate: str) -> list[str]:
+        return [f"Sources of t with more than 15 pieces: {count}, {fate} (absolute, again)."]
+
+    assert notes() == notes(lengths="reference") == said("translated in parts")
+    assert notes(too_long="truncate") == said("cut to that")
+    assert notes(too_long="refuse") == notes(columns=True) == said("left empty")
+    assert notes(max_source=10**4) == notes(split="sentences") == []
 
 
 def test_what_python_gives_is_checked_before_the_first_job(

@@ -391,5 +391,7 @@ def test_a_table_says_what_its_runs_share() -> None:
     assert facts.search_of(settings) == "greedy search"
     limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
     assert facts.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
+    alone = facts.search_of(with_decode(settings, {"split": "sentences"}))
+    assert alone == "greedy search, each sentence alone"
     shared = " ".join(facts.shared_settings(settings, "seed 1"))
     assert f"{settings.trainer.max_steps} updates" in shared and "seed 1." in shared
