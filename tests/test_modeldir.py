@@ -285,7 +285,9 @@ def test_another_format_says_who_wrote_it(model: Path) -> None:
     refused(model, Exit.DATA, "format 7, written by nmt 9.")
 
 
-def test_a_run_means_its_best_checkpoint(original: Path, tmp_path: Path) -> None:
+def test_a_run_means_its_best_checkpoint(
+    original: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = tmp_path / "run"
     for step in (1, 2, 10):
         shutil.copytree(original, run / f"checkpoints/step-{step:08d}")
@@ -300,7 +302,10 @@ def test_a_run_means_its_best_checkpoint(original: Path, tmp_path: Path) -> None
             (run / "best").unlink()
         else:
             (run / "best").write_bytes(pointer)
+        modelpath._warn_of_pointer.cache_clear()
+        caplog.clear()
         assert modelpath.locate(run) == run / f"checkpoints/step-{expected:08d}"
+        assert ("using the newest, step-00000010" in caplog.text) is (expected == 10)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def locate(path: Path) -> Path:
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     if name not in {step.name for step in steps}:
-        if os.path.lexists(path / BEST):
+        if os.path.lexists(path / BEST) or len(steps) > 1:
             _warn_of_pointer(path / BEST, steps[-1].name)
         return steps[-1]
     return path / "checkpoints" / name
@@ -42,7 +42,7 @@ def locate(path: Path) -> Path:
 
 @cache  # once in a process: a command may ask for the same run several times
 def _warn_of_pointer(pointer: Path, newest: str) -> None:
-    log.warning("%s: names no checkpoint; using the newest, %s", pointer, newest)
+    log.warning("%s: missing, or names no checkpoint; using the newest, %s", pointer, newest)
 
 
 def open_model(checkpoint: Path) -> VerifiedDirectory:

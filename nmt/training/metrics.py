@@ -96,11 +96,14 @@ def truncate(path: Path, step: int) -> None:
     """Cut off lines of later steps, and a last line that a kill left unfinished.
 
     Lines that cannot be read are left out with a warning, and the file that holds them is kept as
-    corrupt.metrics.jsonl.
+    corrupt.metrics.jsonl; so is the file of a training whose checkpoints are gone (`step` is 0).
     """
     lines, remark = read_metrics(path)
     before = path.read_bytes() if path.is_file() else b""
-    if remark and before and step:
+    if not step:
+        last = max((line["step"] for line in lines if line["kind"] == "dev"), default=0)
+        remark = f"has {last} updates, but no checkpoint is there: begun anew" if last else ""
+    if remark and before:
         aside = free_name(path)
         atomic.replace(aside, before)
         log.warning("%s: %s; left out, and kept in %s", path, remark, aside.name)

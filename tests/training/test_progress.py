@@ -60,6 +60,23 @@ def test_truncate_cuts_later_and_torn_lines(tail: bytes, tmp_path: Path) -> None
     truncate(tmp_path / "absent", 2)
 
 
+@pytest.mark.parametrize("kind", ["dev", "train"])
+def test_the_record_of_a_training_whose_checkpoints_are_gone_is_kept(
+    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    needed = {"kind": kind, "perplexity": 9.5, "lr": 0.1, "tokens_per_second": 1.0}
+    path.write_text(json.dumps({**needed, "step": 7}) + "\n")
+    before = path.read_bytes()
+    truncate(path, 0)
+    assert path.read_bytes() == b""
+    aside = tmp_path / "corrupt.metrics.jsonl"
+    assert aside.exists() is (kind == "dev")  # lines before a first checkpoint are no loss
+    if kind == "dev":
+        assert aside.read_bytes() == before
+        assert "has 7 updates, but no checkpoint is there: begun anew; left out" in caplog.text
+
+
 def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
