@@ -14,7 +14,7 @@ from nmt.compare.ranks import spearman
 from nmt.compare.report import Score
 from nmt.compare.significance import Floats, holm, interval
 from nmt.compare.text.columns import markdown_table
-from scripts.longtext.plan import CONTRASTS, GRAMMAR, LONGEST, MANUALS, RATES
+from scripts.longtext.plan import CONTRASTS, GRAMMAR, LONGEST, MANUALS, RATES, REMEDY
 from scripts.longtext.systems import (
     EXPLORATORY,
     ByRun,
@@ -29,7 +29,11 @@ from scripts.longtext.texts import WHOLE
 TITLES = {GRAMMAR: "embedded grammar", MANUALS: "manuals"}
 ANCHORED = "transformer_xl"  # the system that stands for the published one
 PUBLISHED = 100.0  # exact match on SCAN beyond 26 actions: Csordás et al. (2021), abstract
-GROUPS = {GRAMMAR: [24, 48, 96, 144], MANUALS: [25, 50, 75, 100]}  # last length of each but one
+GROUPS = {  # last length of each but one
+    GRAMMAR: [24, 48, 96, 144],
+    MANUALS: [25, 50, 100],
+    REMEDY: [25, 50, 100],
+}
 
 
 def rates(perplexities: Mapping[str, Sequence[float]]) -> str:

@@ -67,6 +67,7 @@ def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
         sections += ["## Anchor: SCAN beyond 26 actions", anchor(systems[SCAN])]
     if systems[REMEDY]:
         sections += ["## The remedy: joined lines", remedy(systems[REMEDY])]
+        sections += [by_length(REMEDY, systems[REMEDY], "source")]
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
 
