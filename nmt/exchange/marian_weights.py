@@ -77,7 +77,7 @@ def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def read(directory: Path) -> dict[str, Tensor]:
-    """The weights, in float32; of files of torch only by its loader that runs no code."""
+    """The weights as stored; of files of torch only by its loader that runs no code."""
     found = next(filter(None, (sorted(directory.glob(pattern)) for pattern in FILES)), None)
     tensors: dict[str, Tensor] = {}
     for where in found or [directory / FILES[-1]]:
@@ -90,7 +90,7 @@ def read(directory: Path) -> dict[str, Tensor]:
             "float16",
             Exit.DATA,
         )
-    return {name.removeprefix("model."): tensor.float() for name, tensor in tensors.items()}
+    return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
 
 
 def _read_file(where: Path) -> dict[str, Tensor]:
@@ -129,7 +129,10 @@ def take_positions(
     denominator: Denominator,
     start: int,
 ) -> None:
-    """Take the tables of positions away; UserError (65) unless they are these sinusoids."""
+    """Take the tables of positions away; UserError (65) unless they are these sinusoids.
+
+    In float16 or bfloat16 they are rounded: numbers up to 1, by a quarter of its epsilon at most.
+    """
     for side in ("encoder", "decoder"):
         name = f"{side}.embed_positions.weight{'s' if start else ''}"
         if (table := tensors.pop(name, None)) is None:
@@ -137,7 +140,8 @@ def take_positions(
         usual = sinusoids(torch.arange(len(table)), dim, layout, denominator)
         if start:
             usual[1:2] = 0  # of padding
-        if table.shape != usual.shape or (table - usual).abs().max() > TABLE_ERROR:
+        error = TABLE_ERROR + torch.finfo(table.dtype).eps / 4
+        if table.shape != usual.shape or (table.float() - usual).abs().max() > error:
             raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)
 
 

@@ -102,6 +102,7 @@ def _trained(
     settings = replace(settings, decode=replace(settings.decode, **decode))
     tensors = marian_weights.read(directory)
     marian_weights.take_positions(directory, tensors, config.d_model, *config.SINUSOIDS)
+    tensors = {name: tensor.float() for name, tensor in tensors.items()}
     tensors[BIAS] = tensors.get(BIAS, torch.zeros(ids[1].size)).flatten()  # M2M100 has none
     ours = marian_weights.to_ours(directory, tensors, settings.model, ids, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]

@@ -34,15 +34,18 @@ class MarianScorer:
 
         transformers.logging.set_verbosity_error()
         transformers.logging.disable_progress_bar()
-        model, self.tokenizer = (
-            getattr(transformers, name).from_pretrained(directory, local_files_only=True)
-            for name in self.classes
-        )
-        self.model: Any = model.float().eval()
+        of_model, of_tokenizer = (getattr(transformers, name) for name in self.classes)
+        self.tokenizer = of_tokenizer.from_pretrained(directory, local_files_only=True)
+        self.model: Any = of_model.from_pretrained(
+            directory, local_files_only=True, dtype=torch.float32
+        ).eval()
+        for module in self.model.modules():
+            if hasattr(module, "create_weight"):  # Marian's sinusoids: stored ones may be rounded
+                module.weight.data = module.create_weight()
         self.source, self.target = source, target
         self.absent: Sequence[int] = target.absent
         self.barred: Sequence[int] = target.absent
-        self.longest_source = self.longest_target = model.config.max_position_embeddings
+        self.longest_source = self.longest_target = self.model.config.max_position_embeddings
         self._never = [[number] for number in target.never(FORBIDDEN[decode.unknown])]
 
     def source_ids(self, line: str) -> list[int]:

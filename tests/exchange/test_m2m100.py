@@ -62,6 +62,14 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
     assert found["beam_4"]["compared"] > 4
 
 
+def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:
+    where, config = copied / "model.safetensors", copied / "config.json"
+    tensors = safetensors.torch.load_file(where)
+    safetensors.torch.save_file({n: t.half() for n, t in tensors.items()}, where)
+    write(config, json.loads(config.read_bytes()) | {"dtype": "float16"})
+    assert importing.certify(importing.read(copied), LINES[:1])["log_probs"] < proof.LOG_PROBS
+
+
 @pytest.mark.parametrize(
     "spoil",
     [

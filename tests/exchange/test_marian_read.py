@@ -20,6 +20,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
+from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
@@ -109,6 +110,23 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
             assert ours.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
             compared += 1
     assert compared >= 4
+
+
+def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:
+    """Its sinusoids are not rounded, also where a table of them is stored."""
+    where = copied / "model.safetensors"
+    tensors = safetensors.torch.load_file(where)
+    for side in ("encoder", "decoder"):
+        table = sinusoids(torch.arange(300), 16, "halves", "paper")
+        tensors[f"model.{side}.embed_positions.weight"] = table
+    safetensors.torch.save_file({n: t.half() for n, t in tensors.items()}, where)
+    change_json(copied / "config.json", dtype="float16")
+    assert importing.certify(importing.read(copied), LINES[:1])["log_probs"] < proof.LOG_PROBS
+
+
+def change_json(where: Path, **values: Any) -> None:
+    """Give keys of a file other values."""
+    where.write_text(json.dumps({**json.loads(where.read_bytes()), **values}))
 
 
 def test_what_is_left_out_of_the_search_is_said(
