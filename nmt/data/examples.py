@@ -128,14 +128,14 @@ def _fits(
     """Return whether so many pairs, beginning with each first one, may be joined [example].
 
     Their lines must be adjacent in the text: where one was dropped, for instance an empty one that
-    ends a document, there is a border.
+    ends a document, there is a border. So there is where the code of a language changes.
     """
     last = first + counts - 1
     lines = store.lines.astype(np.int64)
     fits = lines[last] - lines[first] == counts - 1
-    if joining.within is not None:
-        changes = np.diff(store.columns[joining.within], prepend=0) != 0
-        borders = np.cumsum(changes)  # borders up to each pair, its own included
+    values = [] if joining.within is None else [store.columns[joining.within]]
+    for value in [*values, store.languages] if store.codes else values:
+        borders = np.cumsum(np.diff(value, prepend=0) != 0)  # up to each pair, its own included
         fits &= borders[last] == borders[first]
     for side in SIDES:
         fits &= _pieces(store, side, first, counts) <= joining.max_length

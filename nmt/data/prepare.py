@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import config
+from nmt.data.marian import language_codes
 from nmt.data.preparation import cache, scan
 from nmt.data.preparation.scan import ParallelText
 from nmt.data.protection import read_patterns
@@ -157,7 +158,8 @@ def load(path: Path, verify: bool = True) -> Prepared:
         raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
-    train, dev = PairStore(path / "train"), PairStore(path / "dev")
+    codes = frozenset(language_codes(source.vocabulary).values())
+    train, dev = (PairStore(path / split, codes) for split in ("train", "dev"))
     return Prepared(path, train, dev, source, target, facts, report)
 
 

@@ -1,6 +1,7 @@
 """A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the RAM."""
 
 from collections.abc import Mapping
+from functools import cached_property
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -41,9 +42,12 @@ class Pairs:
         per: Mapping[str, str] | None = None,  # name of a column -> word or sentence
         columns: Mapping[str, NDArray[np.int32]] | None = None,  # [source ids], or [pair]
         corpora: Corpora | None = None,
+        codes: frozenset[int] = frozenset(),
     ) -> None:
+        """`codes`: ids of the source that name the language of a translation, at its beginning."""
         self.lines, self.ids, self.offsets = lines, ids, offsets
         self.per, self.columns, self.corpora = per or {}, columns or {}, corpora
+        self.codes = codes
         self.source_lengths = self._lengths("source")
         self.target_lengths = self._lengths("target")
 
@@ -70,11 +74,18 @@ class Pairs:
         pairs = np.bincount(self.corpus_of(first), counts, len(self.corpora.names))
         return pairs.astype(int).tolist()
 
+    @cached_property
+    def languages(self) -> NDArray[np.integer[Any]]:
+        """Which of the codes each source begins with [pair]; 0: with none."""
+        first = self.ids["source"][self.offsets["source"][:-1].astype(np.int64)]
+        return np.where(np.isin(first, [*self.codes]), first, 0)
+
     def is_tagged(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Return which pairs have sources with a tag [row]."""
-        if self.corpora is None:
-            return np.zeros(len(rows), bool)
-        return np.array(self.corpora.tagged, bool)[self.corpus_of(rows)]
+        """Return which pairs have sources with a tag, or the code of a language [row]."""
+        tagged = self.languages[rows] > 0 if self.codes else np.zeros(len(rows), bool)
+        if self.corpora is not None:
+            tagged |= np.array(self.corpora.tagged, bool)[self.corpus_of(rows)]
+        return tagged
 
     def place(self, row: int) -> str:
         """Return where a pair stood: the number of its line, after the name of its corpus."""
@@ -93,7 +104,7 @@ class Pairs:
             offsets[side] = np.append(0, np.cumsum(lengths))
         per = {name: per for name, per in self.per.items() if per == "sentence"}
         columns = {name: self.columns[name][rows] for name in per}
-        return Pairs(self.lines[rows], ids, offsets, per, columns, self.corpora)
+        return Pairs(self.lines[rows], ids, offsets, per, columns, self.corpora, self.codes)
 
     def _lengths(self, side: str) -> NDArray[np.int32]:
         """Return the number of pieces of each sequence, without EOS."""
@@ -109,7 +120,7 @@ def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.i
 class PairStore(Pairs):
     """Reads pairs from a directory that was verified, without loading them all."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, codes: frozenset[int] = frozenset()) -> None:
         facts = manifest.read(path / "store.json", None)
         super().__init__(
             _mapped(path / "lines", LINES),
@@ -118,6 +129,7 @@ class PairStore(Pairs):
             facts["columns"],
             {name: _mapped(path / f"column.{name}", COLUMN) for name in facts["columns"]},
             Corpora(*facts["corpora"]) if "corpora" in facts else None,
+            codes,
         )
 
 

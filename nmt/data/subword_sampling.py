@@ -208,4 +208,5 @@ class SampledBlock(NamedTuple):
             candidates = np.concatenate([prepared.ids[side], *(part.ids[side] for part in drawn)])
             ids[side] = candidates[spans(starts, lengths)]
             offsets[side] = np.append(0, np.cumsum(lengths))
-        return Pairs(prepared.lines, ids, offsets, prepared.per, prepared.columns, prepared.corpora)
+        kept_facts = prepared.per, prepared.columns, prepared.corpora, prepared.codes
+        return Pairs(prepared.lines, ids, offsets, *kept_facts)

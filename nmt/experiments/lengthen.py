@@ -7,8 +7,9 @@ from pathlib import Path
 from nmt import modelfiles
 from nmt.compare.report import Report
 from nmt.compare.scores import of_language
-from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, Files
+from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, Files, tags_of
 from nmt.data.languages import languages_of
+from nmt.data.marian import language_codes
 from nmt.errors import UserError
 from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
@@ -59,7 +60,9 @@ def report(experiment: Experiment) -> Report | None:
         return None
     test = single_test(*map(Path, corpus_test_files(settings, run)))
     languages = (settings.data.source_language, settings.data.target_language)
-    joined = joined_pairs(test, languages, run / DIRECTORY)
+    codes = language_codes(modelfiles.sides(run)[0].vocabulary)
+    tags = {*codes, *tags_of(settings.data)}
+    joined = joined_pairs(test, languages, run / DIRECTORY, tags)
     options = EvaluationOptions(
         bounds=_bounds(experiment.parent),
         metrics=of_language(METRICS, languages_of(settings)[1]),

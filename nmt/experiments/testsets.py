@@ -1,7 +1,8 @@
 """Test sets: those of corpora, of the paper's tables, of joined lines, and whether they fit."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from nmt import corpus
 from nmt.config import Files, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import read_parallel, read_text
+from nmt.decode.parts import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.experiments.systems import System
 from nmt.overrides.compose import Experiment
@@ -126,11 +128,25 @@ def read_by_sentence(tests: Sequence[ParallelFiles]) -> list[ParallelFiles]:
     return [test._replace(by_sentence=yes) for test, yes in zip(tests, joint, strict=True)]
 
 
-def joined_pairs(test: ParallelFiles, languages: tuple[str, str], directory: Path) -> ParallelFiles:
-    """Make a test set whose lines are two consecutive ones of another."""
+def joined_pairs(
+    test: ParallelFiles,
+    languages: tuple[str, str],
+    directory: Path,
+    tags: Set[str] = frozenset(),
+) -> ParallelFiles:
+    """Make a test set whose lines are two consecutive ones of another.
+
+    As in training, sources that begin with different `tags` are not joined; equal ones stand once.
+    """
     sources, references = test.read()
     assert test.source is not None and sources is not None, "there is something to join"
-    name, lines = f"{test.name}-joined", joined.join(sources, references)
+    divided = [tag_and_rest(line, tags) for line in sources]
+    numbers = {tag: number for number, tag in enumerate({tag for tag, _ in divided})}
+    lines = joined.join(sources, references, documents=[numbers[tag] for tag, _ in divided])
+    rests = iter(rest if tag else line for (tag, rest), line in zip(divided, sources, strict=True))
+    for of_line, _ in lines.parts:
+        of_line[1:] = [*islice(rests, len(of_line))][1:]
+    name = f"{test.name}-joined"
     record = joined.described([test.source, test.reference], 2)
     paths = joined.write(directory, name, *languages, lines, record)
     return ParallelFiles(name, f"consecutive pairs of {test.name}, joined", *paths)

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from nmt import modeldir
+from nmt import modeldir, modelfiles
 from nmt.api import models
 from nmt.cli.train import main as train
 from nmt.config import freeze
 from nmt.data.corpus import read_text
+from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit
 from nmt.experiments import lengthen
-from nmt.experiments.testsets import corpus_test_files
+from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test
 from nmt.overrides.compose import experiment_of
 from nmt.storage import manifest
 
@@ -28,6 +29,7 @@ TRAINER = [
     *("trainer.device=cpu", "trainer.threads=1", "trainer.batch_tokens=300"),
     *("trainer.tensorboard=false", "decode.max_length_ratio=1", "decode.beam_size=1"),
 ]
+LANGUAGES = {"source": "de", "target": "en"}
 TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=8", "data.test_pairs=10"]
 
 
@@ -144,6 +146,31 @@ def test_a_finished_run_needs_no_parent(tmp_path: Path, capsys: pytest.CaptureFi
     assert train(child) == 0
     out, err = capsys.readouterr()
     assert out == f"{tmp_path / 'child'}\n" and "next:  nmt-translate" in err
+
+
+def test_a_joined_line_of_the_test_text_names_its_language_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources = [">>fr<< das", ">>fr<<ein", ">>fr<< haus", ">>it<< ja", ">>it<< nein", " so", "da"]
+    for name in ("de", "en"):
+        (tmp_path / f"test.{name}").write_text("".join(f"{line}\n" for line in sources))
+    test = single_test(tmp_path / "test.de", tmp_path / "test.en")
+    pairs = joined_pairs(test, ("de", "en"), tmp_path / "made", {">>fr<<", ">>it<<"})
+    lines, references = pairs.read()
+    assert lines == [">>fr<< das ein", ">>fr<< haus", ">>it<< ja nein", " so da"]
+    assert references[0] == ">>fr<< das >>fr<<ein", "a reference is a text"
+    plain, _ = joined_pairs(test, ("de", "en"), tmp_path / "plain").read()
+    assert plain == [" ".join(sources[i : i + 2]) for i in range(0, 7, 2)]
+    side = SimpleNamespace(vocabulary=Vocabulary(["a", ">>fr<<", ">>it<<"]))
+    monkeypatch.setattr(modelfiles, "sides", lambda run: (side, side))
+    monkeypatch.setattr(lengthen, "evaluate", lambda systems, tests, options: tests[1].read())
+    monkeypatch.setattr(lengthen, "systems_at", lambda places: [])
+    monkeypatch.setattr(lengthen, "_bounds", lambda parent: [])
+    words = [f"data.test_{side}={tmp_path}/test.{name}" for side, name in LANGUAGES.items()]
+    settings = experiment_of(["data=files", "data.root=x", *words]).settings
+    experiment: Any = SimpleNamespace(parent=tmp_path, settings=settings, run=tmp_path / "run")
+    found: Any = lengthen.report(experiment)
+    assert found[0] == lines
 
 
 def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptureFixture) -> None:
