@@ -8,6 +8,7 @@ from typing import Any, ClassVar, TypeVar
 
 from nmt import schema
 from nmt.config import Decode, Model
+from nmt.data.vocab import UNK
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
@@ -36,6 +37,11 @@ UNSHARED = {  # keys of generation_config.json, and what asks for nothing
     "repetition_penalty": 1.0,
     "min_length": 0,
     "do_sample": False,
+    "bad_words_ids": [],
+    **dict.fromkeys(("encoder_no_repeat_ngram_size", "min_new_tokens"), 0),
+    **dict.fromkeys(("encoder_repetition_penalty", "num_beam_groups"), 1),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id")),
+    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty")),
 }
 FIXED = {  # what is so in each model of the family
     "architectures": ["MarianMTModel"],
@@ -128,6 +134,7 @@ class Generation:
 
     num_beams: int = knob("hypotheses kept", least=1, absent=1)
     length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
+    unknown: str = knob("decode.unknown, by bad_words_ids", choices=("forbid", "allow"))
 
 
 def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
@@ -139,7 +146,7 @@ def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
         "max_position_embeddings": positions,
-        **_special(target),
+        **special(target),
     }
 
 
@@ -168,7 +175,7 @@ def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str
         "max_length": positions,
         "num_beams": decode.beam_size,
         **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
-        **_special(target),
+        **special(target),
     }
 
 
@@ -181,20 +188,25 @@ def warn_of_length_penalty(decode: Decode, engine: str) -> None:
         )  # fmt: skip
 
 
-def _special(target: MarianIds) -> dict[str, int]:
+def special(target: MarianIds) -> dict[str, int]:
     """The ids that both files name."""
     pad = target.start if target.pad == ABSENT else target.pad
     ids = {"decoder_start_token_id": target.start, "pad_token_id": pad}
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 
 
-def read_generation(directory: Path) -> Generation:
+def read_generation(directory: Path, target: MarianIds) -> Generation:
     """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
     where = directory / "generation_config.json"
     where = where if where.exists() else directory / "config.json"
     values = manifest.read(where, None)
+    never = values.get("bad_words_ids") or []
+    never = never if isinstance(never, list) else [never]
+    unknown = "forbid" if target.of([UNK]) in never else "allow"
+    ours = [[number] for number in target.never(FORBIDDEN[unknown])]
+    values |= {"bad_words_ids": [ids for ids in never if ids not in ours]}
     warn_of_others(where, values, UNSHARED)
-    return checked(Generation, where, values)
+    return checked(Generation, where, values | {"unknown": unknown})
 
 
 def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:

@@ -92,10 +92,11 @@ def _trained(
 
     `decode`: keys of that group.
     """
-    search = transformers_config.read_generation(directory)
+    search = transformers_config.read_generation(directory, ids[1])
     chosen = [
         *sinusoids(*config.SINUSOIDS),
         *(f"decode.beam_size={search.num_beams}", f"decode.alpha={search.length_penalty}"),
+        f"decode.unknown={search.unknown}",
     ]
     shared = ids[0] is ids[1]
     settings = settings_of(chosen, config.shape(), longest, shared, languages)

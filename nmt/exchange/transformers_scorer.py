@@ -14,6 +14,7 @@ from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import TRANSFORMERS, Output
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.proof import IMPOSSIBLE
+from nmt.exchange.transformers_config import special
 
 
 class MarianScorer:
@@ -42,6 +43,8 @@ class MarianScorer:
         for module in self.model.modules():
             if hasattr(module, "create_weight"):  # Marian's sinusoids: stored ones may be rounded
                 module.weight.data = module.create_weight()
+        # what else generation_config.json asks for, nmt does not take over
+        self.model.generation_config = transformers.GenerationConfig(**special(target))
         self.source, self.target = source, target
         self.absent: Sequence[int] = target.absent
         self.barred: Sequence[int] = target.absent

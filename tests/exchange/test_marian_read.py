@@ -26,6 +26,7 @@ from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.experiments import lengthen
+from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first
 
@@ -98,16 +99,16 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     reference = imported.scorer()
     assert isinstance(reference, MarianScorer)
     translations = Translator.of(imported.trained, decode).translate(LINES)
-    compared = 0
+    model, compared = theirs("transformers").MarianMTModel.from_pretrained(copied), 0
     for line, (ours, *_) in zip(LINES, translations, strict=True):
-        theirs = reference.model.generate(
+        found = model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
             forced_eos_token_id=None, bad_words_ids=[[reference.target.start]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
-        ids = reference.target.ours(theirs.sequences[0].tolist())[1:]
+        ids = reference.target.ours(found.sequences[0].tolist())[1:]
         if ours.finished and ids[-1] == EOS and ours.ids == tuple(ids[:-1]):
-            assert ours.score == pytest.approx(float(theirs.sequences_scores[0]), abs=1e-4)
+            assert ours.score == pytest.approx(float(found.sequences_scores[0]), abs=1e-4)
             compared += 1
     assert compared >= 4
 
@@ -137,10 +138,19 @@ def test_what_is_left_out_of_the_search_is_said(
     where.write_text(json.dumps(given))
     transformers_read.marian(copied)
     assert not caplog.text
-    where.write_text(json.dumps(given | {"no_repeat_ngram_size": 3, "repetition_penalty": 1.2}))
-    transformers_read.marian(copied)
-    what = "not taken over: no_repeat_ngram_size=3, repetition_penalty=1.2; the keys under decode."
+    pad = given["pad_token_id"]
+    more = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "bad_words_ids": [[pad], [5]]}
+    where.write_text(json.dumps(given | more))
+    imported = importing.read(copied)
+    what = (
+        "not taken over: no_repeat_ngram_size=2, repetition_penalty=1.3, bad_words_ids=[[5]]; the"
+    )
     assert what in caplog.text
+    importing.certify(imported, LINES[:2])  # without them, as nmt searches
+    where.write_text(json.dumps(given | {"bad_words_ids": [[pad], [1]]}))
+    caplog.clear()
+    assert importing.read(copied).trained.settings.decode.unknown == "forbid"
+    assert not caplog.text
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:
