@@ -21,13 +21,15 @@ TRIED = 2**24  # numbers of a small model, above which it would cost too much ti
 log = logging.getLogger(__name__)
 
 
-def check(settings: Settings) -> None:
+def check(settings: Settings, training: bool = True) -> None:
     """Raise UserError for choices that cannot work together; costs hardly any memory.
 
-    The key to change is named. Exit code 71 where the memory of the device is too small.
+    The key to change is named. Exit code 71 where the memory of the device is too small, unless the
+    model is not for `training` there.
     """
     model = meta_model(settings, 8, 8)
-    _check_size(settings, model)
+    if training:
+        _check_size(settings, model)
     _check_columns(settings, model)
     _check_training_text(settings, model)
     layers = settings.model.encoder_layers

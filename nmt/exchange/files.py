@@ -29,8 +29,10 @@ def trained_of(
     `longest`: pieces of the longest source in training, None: unknown. Raises UserError for
     tensors that do not fit (65), and what `preflight.check` does.
     """
-    preflight.check(settings)
+    preflight.check(settings, training=False)
     source, target = sides
+    shapes = build.meta_model(settings, len(source.vocabulary), len(target.vocabulary))
+    modeldir.check_tensors(shapes, tensors, where)  # before memory of other sizes is asked for
     with build.Uninitialised():
         model = build.model(settings, source.vocabulary, target.vocabulary).eval()
     modeldir.set_weights(model, tensors, where)

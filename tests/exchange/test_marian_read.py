@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import modeldir, modelfiles
+from nmt import modeldir, modelfiles, preflight
 from nmt.cli import import_model
 from nmt.data.marian import MarianSegmenter
 from nmt.data.segmenter import segmenter_from_json
@@ -153,6 +153,13 @@ def test_what_is_left_out_of_the_search_is_said(
     assert not caplog.text
 
 
+def test_a_model_may_be_too_large_to_be_trained_here(
+    models: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(preflight, "memory_of", lambda device: 0)
+    transformers_read.marian(models / TRAINED)
+
+
 def test_other_pieces_are_found_out(models: Path) -> None:
     imported = transformers_read.marian(models / TRAINED)
     imported.trained.source.segmenter = imported.trained.target.segmenter
@@ -263,6 +270,7 @@ class Touching:
         ("tie_word_embeddings", False, "tie_word_embeddings=false: where both sides share"),
         ("d_model", "wide", "d_model=wide: expected integer"),
         ("d_model", 18, "its config asks for"),
+        ("d_model", 2_000_000, "its config asks for"),
         ("encoder_layers", 3, "has no encoder.layers.2.self_attn.q_proj.weight"),
         ("decoder_start_token_id", 0, "starts the decoder with id 0, but <pad> is"),
     ],
