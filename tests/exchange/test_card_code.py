@@ -23,18 +23,19 @@ from nmt.data.protection import PLACEHOLDERS
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
-from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
+from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from nmt.decode import parts
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from tests.exchange.marian_models import KINDS, make
 from tests.exchange.test_ctranslate2_export import made as of_letters
-from tests.exchange.test_marian_export import LINES, with_symbols
+from tests.exchange.test_marian_export import LINES, sentencepiece, with_symbols
 from tests.exchange.test_marian_export import made as of_unigram
 
 FEW = {"BEYOND": 15, "LONG": 1, "LONGEST": 128}
 SLOW_IN_FULL = True
+FAST = ("bpe", "languages", "one vocabulary", "symbols")
 SHORT = ("decode.max_length_ratio=0.5", "decode.max_length_offset=1")
 CLIENTS = ("ctranslate2", "sentencepiece", "subword-nmt", "sacremoses")
 ODD = [
@@ -146,6 +147,18 @@ def of_languages(*words: str) -> Trained:
     return trained._replace(source=Side(segmenter, Vocabulary([">>fr<<", ">>nl<<", *pieces[2:]])))
 
 
+def of_one_vocabulary() -> Trained:
+    """A tiny model that chooses a piece which the SentencePiece model of the target lacks."""
+    trained = of_unigram("encoding=relative", *SHORT)
+    pieces = trained.target.vocabulary.to_json()
+    segmenter = MarianSegmenter(Tokenizer("none", "none", ""), sentencepiece(1))
+    with torch.no_grad():
+        trained.model.output.bias[[EOS, SPECIALS]] += torch.tensor([-3.0, 6.0])
+    trained = trained._replace(target=Side(segmenter, Vocabulary(["\u2581lacht", *pieces[1:]])))
+    assert all("lacht" in text for text in nmt.translate(trained, LINES))
+    return trained
+
+
 MODELS: dict[str, Callable[[], Trained]] = {
     "bpe": of_bpe,
     "no tokenizer": partial(of_bpe, "decode.beam_size=1", tokenizer="none"),
@@ -155,6 +168,7 @@ MODELS: dict[str, Callable[[], Trained]] = {
     ),
     "unigram of words": partial(of_unigram, "encoding=relative", *SHORT, tokenizer="moses"),
     "languages": of_languages,
+    "one vocabulary": of_one_vocabulary,
     "symbols": lambda: with_symbols(of_bpe()),
     "unigram symbols": lambda: with_symbols(of_unigram("encoding=relative", *SHORT)),
 }
@@ -162,10 +176,7 @@ MODELS: dict[str, Callable[[], Trained]] = {
 
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(m, marks=[pytest.mark.slow] * (m not in ("bpe", "languages", "symbols")))
-        for m in MODELS
-    ],
+    [pytest.param(m, marks=[pytest.mark.slow] * (m not in FAST)) for m in MODELS],
 )
 def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     trained = MODELS[name]()

@@ -358,6 +358,8 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     pieces = segmenter.encode(">>fr<< das Buch")
     assert pieces[0] == ">>fr<<" and segmenter.decode(pieces[1:]) == "das Buch"
     assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
+    of_the_source = "\u2581lacht"  # in a vocabulary of both sides
+    assert segmenter.decode([*pieces[1:], of_the_source]) == "das Buch lacht"
     again = segmenter_from_json(segmenter.to_json())
     assert isinstance(again, MarianSegmenter) and again.encode(">>fr<< das") == pieces[:2]
 

@@ -84,10 +84,9 @@ class Unigram:
         return any(map(self._processor.is_byte, range(len(self._processor))))
 
     def _joined(self, pieces: list[str]) -> str:
-        """Join pieces none of which is a symbol."""
-        if self.joins:
-            return self._processor.decode(pieces)
-        return "".join(pieces).replace(SPACE, " ")
+        """Join pieces none of which is a symbol; the model leaves those that it does not know."""
+        joined = self._processor.decode(pieces) if self.joins else "".join(pieces)
+        return joined.replace(SPACE, " ")
 
     def to_json(self) -> dict[str, Any]:
         """Return what `from_json` needs, as plain values; the model in base64."""
