@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from nmt.data.marian import language_codes
 from nmt.errors import UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
@@ -59,7 +60,14 @@ class MarianNpzAdapter(MarianAdapter):
 
     def usage(self, name: str) -> str:
         """The command, which reads pieces where the vocabulary is no model of SentencePiece."""
-        return (
+        text = (
             f"`marian-decoder -c {name}/decoder.yml`, on text where the vocabulary is an .spm, and "
             "else between `spm_encode --model source.spm` and `spm_decode --model target.spm`."
         )
+        if codes := language_codes(self.trained.source.vocabulary):
+            names = ", ".join(f"`{code}`" for code in codes)
+            text += (
+                f"\n\nEach line begins with the language of its translation, {names}. This is one "
+                "piece: write it before the pieces of the line. `spm_encode` would cut it."
+            )
+        return text

@@ -49,6 +49,15 @@ def copied(models: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(models / "opus", tmp_path / "copied"))
 
 
+@pytest.mark.parametrize(("kind", "says"), [("opus", True), ("separate", False)])
+def test_the_card_says_where_the_code_of_a_language_goes(
+    kind: str, says: bool, models: Path
+) -> None:
+    usage = MarianNpzAdapter(importing.read(models / kind).trained).usage("out")
+    assert usage.startswith("`marian-decoder -c out/decoder.yml`")
+    assert ("`>>de<<`, `>>fr<<`. This is one piece: write it before" in usage) is says
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_comes_in_computes_as_in_ctranslate2_and_goes_back_to_the_byte(
     kind: str, models: Path, tmp_path: Path
