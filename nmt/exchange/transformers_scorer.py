@@ -53,7 +53,7 @@ class MarianScorer:
 
     def source_ids(self, line: str) -> list[int]:
         """The ids of a line, eos included."""
-        return self.source.ours(self.tokenizer(line)["input_ids"])
+        return self.source.ours(self.tokenizer(line, split_special_tokens=True)["input_ids"])
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
         """Those of all ids but PAD."""

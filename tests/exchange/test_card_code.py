@@ -233,7 +233,7 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
 ) -> None:
     monkeypatch.setattr(samples, "ROOM", 2)
     trained = of_unigram("encoding=absolute", *SHORT, "decode.length_penalty=power")
-    lines = [*LINES, ODD[2]]
+    lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]
     found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)
     code = block((tmp_path / "made" / "README.md").read_text(encoding="utf-8"))

@@ -153,6 +153,12 @@ def test_what_is_left_out_of_the_search_is_said(
     assert not caplog.text
 
 
+def test_what_looks_like_a_sign_of_the_model_is_text(models: Path) -> None:
+    imported = importing.read(models / "multilingual gelu")
+    line = ">>fr<< Ein </s> <unk><pad> Hund"
+    assert imported.scorer().source_ids(line) == imported.trained.source.ids(line)
+
+
 def test_a_model_may_be_too_large_to_be_trained_here(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
