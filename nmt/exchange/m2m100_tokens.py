@@ -21,6 +21,7 @@ from nmt.storage import manifest
 
 SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+CLASSES = ("M2M100Tokenizer", "NllbTokenizer")  # of transformers, which may end in Fast
 FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # their first ids; <s> is our first piece
 MADE_UP, MOST_MADE_UP = "madeupword", 1000  # rows without a piece; NLLB has 2, M2M100 8
 M2M100 = (  # its languages, in their order
@@ -39,6 +40,13 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
     """
     where = directory / CONFIG
     values = manifest.read(where, None) if where.exists() else {}
+    name = values.get("tokenizer_class")
+    if name is not None and str(name).removesuffix("Fast") not in CLASSES:
+        raise UserError(
+            f"{where}: tokenizer_class={name}: only {' and '.join(CLASSES)} are known; another one "
+            "may put other pieces around a line",
+            Exit.DATA,
+        )
     for key, usual in (("legacy_behaviour", False), ("language_codes", "m2m100")):
         if (value := values.get(key, usual)) != usual:
             raise UserError(
@@ -68,7 +76,7 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
 
 def kind_of(files: Container[str]) -> str:
     """The class of transformers that reads some files."""
-    return "M2M100Tokenizer" if PIECES in files else "NllbTokenizer"
+    return CLASSES[PIECES not in files]
 
 
 def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
@@ -94,7 +102,7 @@ def to_files(
     files = {SPM: segmenter.model}
     if known[-len(BRACKETED) :] == BRACKETED:
         own = {piece: number for number, piece in enumerate(known[: -len(BRACKETED)])}
-        config |= {"tokenizer_class": "M2M100Tokenizer", "additional_special_tokens": BRACKETED}
+        config |= {"tokenizer_class": CLASSES[0], "additional_special_tokens": BRACKETED}
         config |= {"num_madeup_words": len(pieces) - len(known)}
         return files | {PIECES: manifest.dump(own), CONFIG: manifest.dump(config)}
     codes = [piece for piece in known if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", piece)]
@@ -103,7 +111,7 @@ def to_files(
             "the vocabulary cannot be exported to M2M100: it has not the languages of M2M100 or "
             "NLLB; export --to ctranslate2"
         )
-    config |= {"tokenizer_class": "NllbTokenizer", "additional_special_tokens": codes}
+    config |= {"tokenizer_class": CLASSES[1], "additional_special_tokens": codes}
     files[CONFIG] = manifest.dump(config)
     return files | {TOKENIZER: _converted(files, {piece: i for i, piece in enumerate(known)})}
 

@@ -62,6 +62,12 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
     assert found["beam_4"]["compared"] > 4
 
 
+def test_the_class_of_a_tokenizer_may_have_another_ending_or_none(copied: Path) -> None:
+    for name in ("NllbTokenizerFast", ...):
+        changed("tokenizer_config.json", tokenizer_class=name)(copied)
+        importing.read(copied)
+
+
 def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:
     where, config = copied / "model.safetensors", copied / "config.json"
     tensors = safetensors.torch.load_file(where)
@@ -420,6 +426,10 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_r
         "weights of an adapter, or quantised",
     ),
     "legacy": (changed("tokenizer_config.json", legacy_behaviour=True), "legacy_behaviour=true"),
+    "tokenizer": (
+        changed("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer"),
+        "tokenizer_class=SMALL100Tokenizer: only M2M100Tokenizer and NllbTokenizer are known",
+    ),
     "no language": (
         changed("tokenizer_config.json", src_lang=...),
         "add --languages SOURCE,TARGET",
