@@ -41,11 +41,13 @@ def language_id(vocabulary: Vocabulary, name: str | None, key: str) -> int | Non
 def languages_of(settings: Settings) -> tuple[str, str]:
     """The codes of source and target, as `short_code` gives them.
 
-    Where pieces name languages, they are those of decode; data need not know any then.
+    Where pieces name both languages, they are those of decode; data need not know any then. A piece
+    before the source alone is `>>fr<<` of OPUS-MT, which says into which language to translate.
     """
     data, decode = settings.data, settings.decode
-    source = decode.source_language or data.source_language
-    return short_code(source), short_code(decode.target_language or data.target_language)
+    source = decode.source_language if decode.target_language else None
+    target = decode.target_language or data.target_language
+    return short_code(source or data.source_language), short_code(target)
 
 
 def short_code(language: str) -> str:

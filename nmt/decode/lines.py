@@ -1,8 +1,10 @@
 """From a line of text to sources that the model can translate: limits, parts and prefixes."""
 
 import logging
+from dataclasses import replace
 
 from nmt.config import WORDS, Decode, tags_of
+from nmt.data.languages import languages_of
 from nmt.data.marian import MarianSegmenter, language_codes
 from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
@@ -44,7 +46,7 @@ class LineReader(SourceReader):
                 f"decode.split={self.decode.split}: this model reads the column {needed[0]}, which "
                 "belongs to whole lines; leave it at lines"
             )
-        language = self.decode.source_language or self.settings.data.source_language
+        language, _ = languages_of(replace(self.settings, decode=self.decode))
         return SentenceSplitter(language, self.tags, self._pieces, self.side.protection.spans)
 
     def _pieces(self, text: str) -> int:

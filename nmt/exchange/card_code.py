@@ -30,10 +30,13 @@ NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads 
 
 def markdown(code: str, trained: Trained) -> str:
     """The lines with one that calls them, and what one has to know of them."""
-    codes = [*language_codes(trained.source.vocabulary)]
-    example = " ".join([*codes[:1], EXAMPLE])
+    codes, decode = [*language_codes(trained.source.vocabulary)], trained.settings.decode
+    before, _ = prefixes(decode, trained.source.vocabulary, trained.target.vocabulary)
+    example = " ".join([*codes[: not before], EXAMPLE])
     text = f"```python\n{code}\n\n\nprint(translate({_literal(example)}))\n```\n"
-    if codes:
+    if before and before[0] in codes:
+        text += f"\nThey put `{before[0]}` before each line, the language of its translation.\n"
+    elif codes:
         names = ", ".join(f"`{name}`" for name in codes)
         text += f"\nThe first word of a line names the language of its translation: {names}.\n"
     if trained.source.protection.patterns:
@@ -41,7 +44,6 @@ def markdown(code: str, trained: Trained) -> str:
             "\nnmt-translate keeps the strings that patterns of this model match, such as URLs, as "
             "they are; these lines translate them (`data.protected`).\n"
         )
-    decode = trained.settings.decode
     if decode != decode.by_beam():
         text += (
             "\nnmt-translate samples from this model, or chooses among several outputs "

@@ -32,7 +32,7 @@ SHAPE = {  # key of config.json -> ours, under `model`
     "decoder_layers": "decoder_layers",
     "dropout": "dropout",
 }
-UNSHARED = {  # keys of generation_config.json, and what asks for nothing
+UNSHARED: dict[str, Any] = {  # keys of generation_config.json, and what asks for nothing
     "no_repeat_ngram_size": 0,
     "repetition_penalty": 1.0,
     "min_length": 0,

@@ -14,8 +14,10 @@ import pytest
 import torch
 
 import nmt
+from nmt.build import set_languages
 from nmt.cli import export_model, import_model, translate
 from nmt.cli.train import main as train
+from nmt.config import with_decode
 from nmt.data import progress
 from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter
@@ -25,6 +27,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from nmt.decode import parts
+from nmt.decode.translator import Translator
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
@@ -203,6 +206,21 @@ def test_the_card_names_the_languages(tmp_path: Path) -> None:
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     assert "names the language of its translation: `>>fr<<`, `>>nl<<`." in text
     assert 'print(translate(">>fr<< a line"))' in text
+
+
+def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -> None:
+    trained = of_languages()
+    settings = with_decode(trained.settings, {"source_language": "fr", "split": "sentences"})
+    sides = trained.source.vocabulary, trained.target.vocabulary
+    set_languages(trained.model, settings.decode, *sides)
+    found = export(trained._replace(settings=settings), tmp_path / "made", LINES)
+    assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
+    text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    assert "They put `>>fr<<` before each line, the language of its translation." in text
+    assert 'print(translate("a line"))' in text and "The first word" not in text
+    assert "translates from `de` to `en`" in text, "a source is not in the language of the target"
+    reader = Translator.of(trained, settings.decode).reader
+    assert reader.splitter is not None and reader.splitter.language == "de"
 
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:

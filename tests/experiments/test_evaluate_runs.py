@@ -647,7 +647,8 @@ def test_by_source_and_by_reference_length(
 def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     (group,) = systems_of(made.runs("relative_seed1"))
     (model,) = group.models
-    decode = replace(model.settings.decode, source_language="zho_Hans")  # as NLLB names it
+    languages = {"source_language": "zho_Hans", "target_language": "eng_Latn"}  # as NLLB has them
+    decode = replace(model.settings.decode, **languages)  # type: ignore[arg-type]
     other = model._replace(settings=replace(model.settings, decode=decode))
     facts = facts_of(group)
     pair = [group._replace(facts=facts), System("zh", [other], facts=facts)]
