@@ -35,8 +35,8 @@ WINDOW = 8  # lines that are searched together: so far apart are two signs of pr
 WHY = (
     "The others differ because that engine takes pieces that are never chosen, such as the sign "
     "for unknown ones, out before it computes probabilities, or chooses otherwise among "
-    "translations that do not end, or computes in another precision, or gets lines whole that "
-    "nmt-translate divides or refuses."
+    "translations that do not end, or divides scores by another function of the length, or "
+    "computes in another precision, or gets lines whole that nmt-translate divides or refuses."
 )
 
 log = logging.getLogger(__name__)
