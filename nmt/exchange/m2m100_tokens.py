@@ -22,6 +22,7 @@ from nmt.storage import manifest
 SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 CLASSES = ("M2M100Tokenizer", "NllbTokenizer")  # of transformers, which may end in Fast
+UNTOLD = ("None", "TokenizersBackend")  # where the file names none, or whatever tokenizer.json is
 FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # their first ids; <s> is our first piece
 MADE_UP, MOST_MADE_UP = "madeupword", 1000  # rows without a piece; NLLB has 2, M2M100 8
 M2M100 = (  # its languages, in their order
@@ -41,7 +42,7 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
     where = directory / CONFIG
     values = manifest.read(where, None) if where.exists() else {}
     name = values.get("tokenizer_class")
-    if name is not None and str(name).removesuffix("Fast") not in CLASSES:
+    if str(name).removesuffix("Fast") not in (*CLASSES, *UNTOLD):
         raise UserError(
             f"{where}: tokenizer_class={name}: only {' and '.join(CLASSES)} are known; another one "
             "may put other pieces around a line",

@@ -63,7 +63,7 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
 
 
 def test_the_class_of_a_tokenizer_may_have_another_ending_or_none(copied: Path) -> None:
-    for name in ("NllbTokenizerFast", ...):
+    for name in ("NllbTokenizerFast", "TokenizersBackend", ...):
         changed("tokenizer_config.json", tokenizer_class=name)(copied)
         importing.read(copied)
 
