@@ -455,6 +455,9 @@ def test_keys_of_the_surroundings(
     assert "2 processes" in caplog.text
     assert "nmt-translate" in caplog.text and "a.de" in caplog.text
     assert corpus_test_files(experiment_of(trained).settings) == ("a.de", "b.en")
+    words = [*files_of(place), f"data.test_source={tmp_path}/a.de", "data.test_target=b.en"]
+    (tmp_path / "a.de.gz").touch()  # only compressed, as text to train on may be
+    assert corpus_test_files(experiment_of(words).settings) == (f"{tmp_path}/a.de.gz", "b.en")
 
 
 OPTIONS = {group: options_of(group) for group in KINDS}

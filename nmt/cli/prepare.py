@@ -18,7 +18,8 @@ nmt-prepare --version
   nmt-prepare data=files data.root=corpus segmenter=unigram data.workers=8
 
 nmt-train does this first if it has not been done. A corpus that is already prepared with the same
-arguments is used again. All keys of nmt-train are accepted; only data.* and segmenter.* matter.
+arguments is used again. All keys of nmt-train are accepted; only data.*, segmenter.* and
+trainer.init_from matter.
 """,
     groups=("data", "segmenter"),
 )

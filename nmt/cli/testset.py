@@ -22,8 +22,8 @@ sets (as for concat_seq of Rosendahl et al. 2019), but with --documents only lin
 document; -k 1 joins nothing. The last joined line may have fewer sentences. Empty lines stay, as
 empty sentences.
 
-NAME.json, next to NAME.de and NAME.en (by the languages), has the SHA-256 of inputs and outputs,
-and the sentences of each line. If a sentence begins with a small letter or a digit, the Moses
+NAME.json, next to NAME.de and NAME.en (by the languages), has the SHA-256 of the inputs and the
+sentences of each line. If a sentence begins with a small letter or a digit, the Moses
 tokeniser leaves the full stop before it attached to its word, which no training line does. The
 number of joined lines that it tokenises differently from their sentences is printed and recorded.
 --by-sentence of nmt-translate and nmt-evaluate (by_sentence=true of nmt-train experiment=table3)

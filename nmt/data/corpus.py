@@ -148,13 +148,17 @@ def side_file(named: str, hint: str) -> Path:
         raise UserError(f"{named!r}: no file; {hint}", Exit.NO_INPUT)
     if re.fullmatch(TABLE, path.name):
         raise UserError(f"{path}: a table; name a column of it, such as {path}:1", Exit.DATA)
-    packed = [path.with_name(path.name + ending) for ending in PACKED]
-    for other in packed if not path.exists() else ():
-        if other.exists():
-            log.info("%s: not there; reading %s", path, other.name)
-            return other
+    if (there := packed(path)) != path:
+        log.info("%s: not there; reading %s", path, there.name)
+        return there
     with opened(path, hint):
         return path
+
+
+def packed(path: Path) -> Path:
+    """The same file compressed, where only that exists."""
+    others = () if path.exists() else (path.with_name(path.name + ending) for ending in PACKED)
+    return next((other for other in others if other.exists()), path)
 
 
 def _absent(path: Path, hint: str) -> UserError:

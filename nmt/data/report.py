@@ -53,6 +53,12 @@ def tally_of(
     return tally
 
 
+def most_dropped(tally: Tally) -> str:
+    """Why most of the pairs that are not kept were dropped, and where to look."""
+    why = max(REMEDIES, key=lambda name: tally[:, OUTCOMES.index(name), 0].sum())
+    return f"most are dropped as {why}; {REMEDIES[why]}"
+
+
 def split_report(
     tallies: Mapping[str, Tally], changes: Mapping[str, Counter[str]], unknown: NDArray[np.int64]
 ) -> dict[str, Any]:

@@ -8,8 +8,8 @@ from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter
 from nmt.data.unigram import Unigram
 
-# Text to pieces and back: `decode(encode(text))` gives the normalised text. A MarianSegmenter is a
-# Unigram.
+# Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
+# of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
 Segmenter: TypeAlias = Bpe | Unigram
 
 

@@ -107,4 +107,8 @@ def warn_of_unknown(kind: str, *languages: str) -> None:
 
     for language in languages:
         if language not in NonbreakingPrefixes().available_langs:
-            log.warning("Moses has no rules for language %r; the English ones serve", language)
+            log.warning(
+                "Moses has no rules for language %r; the English ones serve. "
+                "segmenter.tokenizer=none keeps the text as it is",
+                language,
+            )

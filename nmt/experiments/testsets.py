@@ -9,7 +9,7 @@ from typing import NamedTuple
 from nmt import corpus
 from nmt.config import Files, Settings, Toy
 from nmt.data import joined
-from nmt.data.corpus import read_parallel, read_text
+from nmt.data.corpus import packed, read_parallel, read_text
 from nmt.decode.parts import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.experiments.systems import System
@@ -66,7 +66,8 @@ def corpus_test_files(settings: Settings, run: Path | None = None) -> tuple[str,
     data = settings.data
     if isinstance(data, Files):
         source = data.test_source or f"TEST.{data.source_language}"
-        return source, data.test_target or f"TEST.{data.target_language}"
+        target = data.test_target or f"TEST.{data.target_language}"
+        return str(packed(Path(source))), str(packed(Path(target)))
     prepared = corpus.prepare(settings, run)
     source, target = (prepared.facts[f"test_{side}"] for side in ("source", "target"))
     return str(prepared.path / source), str(prepared.path / target)

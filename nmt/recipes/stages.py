@@ -42,11 +42,12 @@ def corpus(job: RecipeJob) -> Stage:
 def _missing(job: RecipeJob) -> float:
     """Bytes that are still to be downloaded; parts of stopped downloads count as there."""
     folder, count = job.root / "downloads", 0
-    for first in (corpus.archives[0] for corpus in job.corpora):
-        if not any((place / first.file).is_file() for place in (folder, *job.local)):
-            part = folder / f"{first.file}.part"
+    for archives in (corpus.archives for corpus in job.corpora):
+        names = [archive.file for archive in archives]
+        if not any((place / n).is_file() for place in (folder, *job.local) for n in names):
+            part = folder / f"{names[0]}.part"
             there = part.stat().st_size if part.is_file() else 0
-            count += max(0, max(version.size for version in first.versions) - there)
+            count += max(0, max(version.size for version in archives[0].versions) - there)
     return count
 
 

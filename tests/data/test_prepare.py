@@ -315,7 +315,8 @@ def test_unusable_input_is_refused_before_anything_is_written(
 
 def test_nothing_left_is_refused(tmp_path: Path) -> None:
     data = corpus(tmp_path, max_length=1)
-    with pytest.raises(UserError, match="no pair of the train text is left") as caught:
+    words = "no pair of the train text is left; most are dropped as too long; see data.max_length"
+    with pytest.raises(UserError, match=words) as caught:
         prepare(data, replace(BPE, merges=0))
     assert caught.value.code == Exit.DATA
     assert cached(data) == []
@@ -456,6 +457,25 @@ def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"a\n")
     with pytest.raises(UserError, match="changed while they were read"):
         list(scan.ParallelText(scanned, scanned, {}).chunks())
+    path.write_bytes(b"a\nc\n")
+    with pytest.raises(UserError, match="changed while they were read"):
+        list(scan.ParallelText(scanned, scanned, {}).verified())
+
+
+def test_nothing_is_kept_of_text_that_changes_during_its_preparation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, write = corpus(tmp_path), Preparation.write
+
+    def written(self: Preparation, directory: Path) -> dict[str, Any]:
+        path = Path(data.train_source)
+        path.write_bytes(path.read_bytes().replace(b"a", b"e"))
+        return write(self, directory)
+
+    monkeypatch.setattr(Preparation, "write", written)
+    with pytest.raises(UserError, match=r"train\.en: changed while they were read; start again"):
+        prepare(data, BPE)
+    assert cached(data) == []
 
 
 @pytest.mark.parametrize("line", ["a" * 2**20, "hund " * 2**18], ids=["one word", "many words"])

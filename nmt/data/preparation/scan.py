@@ -1,6 +1,7 @@
 """The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
+from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import islice
@@ -86,8 +87,20 @@ class ParallelText(NamedTuple):
         total = self.source.lines if self.only is None else len(self.only)
         return [min(CHUNK, total - before) for before in range(0, total, CHUNK)]
 
+    def verified(self) -> Iterator[Chunk]:
+        """The same as `chunks`; UserError (65) at the end if the files have changed."""
+        digests = [hashlib.sha256() for _ in self.paths]
+        yield from _hashing(self.chunks(), digests)
+        scans = (self.source, self.target, *self.columns.values())
+        if [digest.hexdigest() for digest in digests] != [file.sha256 for file in scans]:
+            raise self._changed()
+
+    def _changed(self) -> UserError:
+        names = ", ".join(map(str, self.paths))
+        return UserError(f"{names}: changed while they were read; start again", Exit.DATA)
+
     def chunks(self) -> Iterator[Chunk]:
-        """Read the files again, CHUNK lines at a time; UserError (65) if they have changed."""
+        """Read the files again, CHUNK lines at a time; UserError (65) if they are shorter now."""
         text = self._replace(held=frozenset(), only=None)
         if self.only is not None:
             rows = iter(self.only.items())
@@ -100,11 +113,7 @@ class ParallelText(NamedTuple):
             for number, size in enumerate(self.sizes()):
                 lines = tuple(list(islice(stream, size)) for stream in streams)
                 if any(len(part) != size for part in lines):
-                    raise UserError(
-                        f"{', '.join(map(str, self.paths))}: changed while they were read; start "
-                        "again",
-                        Exit.DATA,
-                    )
+                    raise self._changed()
                 first = number * CHUNK + 1
                 chunk = Chunk(text, range(first, first + size), lines)
                 if self.held:
@@ -113,6 +122,14 @@ class ParallelText(NamedTuple):
                     lines = _as_lines((read | dict.fromkeys(held, (b"", b""))).values())
                     chunk = chunk._replace(lines=lines, held=held)
                 yield chunk
+
+
+def _hashing(chunks: Iterator[Chunk], digests: Sequence["hashlib._Hash"]) -> Iterator[Chunk]:
+    """Yield chunks, and add the lines of each file to its digest."""
+    for chunk in chunks:
+        for digest, lines in zip(digests, chunk.lines, strict=True):
+            digest.update(b"".join(lines))
+        yield chunk
 
 
 def _as_lines(rows: Iterable[Row]) -> tuple[list[bytes], ...]:
@@ -168,22 +185,19 @@ def _divided(text: ParallelText, number: int) -> tuple[ParallelText, ParallelTex
             "at most",
             Exit.DATA,
         )
-    chosen = {total * i // number + 1 for i in range(number)}
-    only = {
-        row: pair
-        for chunk in text.chunks()
-        for row, pair in zip(chunk.numbers, chunk.rows(), strict=True)
-        if row in chosen
-    }
+    only = dict[int, Row]()
+    for chunk in text.chunks():
+        for row, pair in zip(chunk.numbers, chunk.rows(), strict=True):
+            is_next = len(only) < number and row > total * len(only) // number
+            if is_next and all(map(bytes.strip, pair)):  # no border between documents
+                only[row] = pair
     return _hashed(text._replace(held=frozenset(only.values()))), _hashed(text._replace(only=only))
 
 
 def _hashed(text: ParallelText) -> ParallelText:
     """Return the text as if it was scanned: with the hashes of the lines that it is read as."""
     digests, total = (hashlib.sha256(), hashlib.sha256()), sum(text.sizes())
-    for chunk in text.chunks():
-        for digest, lines in zip(digests, chunk.lines, strict=True):
-            digest.update(b"".join(lines))
+    deque(_hashing(text.chunks(), digests), maxlen=0)
     source, target = (
         Scan(path, digest.hexdigest(), total)
         for path, digest in zip(text.paths, digests, strict=True)

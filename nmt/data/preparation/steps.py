@@ -17,7 +17,7 @@ from nmt.data.preparation.number import Numbering, WordIds
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.protection import tokenizers_of
-from nmt.data.report import KEPT, no_tally, split_report
+from nmt.data.report import KEPT, most_dropped, no_tally, split_report
 from nmt.data.side import Sides
 from nmt.data.store import SIDES, Corpora, Writer, id_type, write_json
 from nmt.data.tokenizer import Tokenizer
@@ -120,7 +120,7 @@ class Preparation:
         cleaned: list[CleanedChunk] = []
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
-                chunks = in_order(pool, clean, text.chunks())
+                chunks = in_order(pool, clean, text.verified())
                 for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
                     for total, words in zip(self.words, chunk.words, strict=True):
                         total.update(words)
@@ -175,8 +175,7 @@ class Preparation:
             if not tally[:, KEPT, 0].sum():
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
                 raise UserError(
-                    f"data.{where}: no pair of the {split} text is left; "
-                    f"see data.max_length and the files",
+                    f"data.{where}: no pair of the {split} text is left; {most_dropped(tally)}",
                     Exit.DATA,
                 )
         counted = split_report(tallies, changes, unknown)

@@ -89,6 +89,23 @@ def test_what_is_held_out_is_not_lost(tmp_path: Path, caplog: pytest.LogCaptureF
     assert not [each for each in caplog.messages if "are dropped" in each]
 
 
+def test_borders_of_documents_are_not_held_out(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    data = corpus(tmp_path)
+    for path in map(Path, (data.train_source, data.train_target)):
+        lines = path.read_bytes().splitlines()
+        path.write_bytes(
+            b"".join((b"" if i % 10 == 0 else line) + b"\n" for i, line in enumerate(lines))
+        )
+    with caplog.at_level("INFO"):
+        prepared = prepare(data, settings_of().segmenter)
+        log_remarks(prepared.report)
+    assert prepared.dev.lines.tolist() == [2, 12, 22, 32]  # the lines after 1, 11, 21 and 31
+    said = "train text: 32 of 36 pairs kept; dropped: empty side 11.1 %; held out: 4"
+    assert said in caplog.messages
+
+
 def test_too_many_lines_are_refused_and_absent_text_names_the_key(tmp_path: Path) -> None:
     with pytest.raises(
         UserError, match=r"dev_lines=21: .*train\.de has 40 lines; hold out half"
