@@ -126,7 +126,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     label = input_name(name)
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
-        if number == 1:
+        if number == 1 and name == "-":  # of a file, its head was looked at when it was opened
             refuse_wide(line[:HEAD], label)
         try:
             text = line.decode()

@@ -75,8 +75,8 @@ def aligned(
 def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]]:
     """The number in the line of each word of each part.
 
-    Parts have the line's characters in their order; each may begin with some of those before it,
-    its tags, again. Raises ValueError for another part.
+    Parts have the line's characters in their order, but for those that no part has; each may begin
+    with some of those before it, its tags, again. Raises ValueError for another part.
     """
     characters, owners = "".join(line.split()), _owners(line.split())
     start = 0
@@ -84,14 +84,14 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
         own = "".join(part.split())
         for tag in range(len(own) + 1):
             at = characters.rfind(own[:tag], 0, start)
-            if at >= 0 and characters.startswith(own[tag:], start):
+            if at >= 0 and (found := characters.find(own[tag:], start)) >= 0:
                 break
         else:
             raise ValueError(f"{part!r}: not in the line behind the parts before it")
-        of_part = np.concatenate([owners[at : at + tag], owners[start : start + len(own) - tag]])
+        start = found + len(own) - tag
+        of_part = np.concatenate([owners[at : at + tag], owners[found:start]])
         firsts = accumulate(map(len, part.split()), initial=0)
         yield of_part[list(firsts)[:-1]]
-        start += len(own) - tag
 
 
 def _owners(words: Sequence[str]) -> NDArray[np.int64]:

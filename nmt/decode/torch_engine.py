@@ -55,6 +55,8 @@ class TorchEngine:
         Raises UserError for settings that they or their device cannot follow.
         """
         self.models, self.decode = [adapted(m, decode).model for m in members], decode
+        if decode.coverage_penalty:  # by attention, which other threads must not see, nor add to
+            self.models = [build.shallow(model) for model in self.models]
         _check_length(self.models, decode)
         self.device = next(self.models[0].parameters()).device
         self._has_halved = False  # a batch that was too large
@@ -146,7 +148,7 @@ class TorchEngine:
     def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
         """[target, source] of each pair, see `cross_attention.cross_attention`."""
         with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
-            return cross_attention(self.models, pairs)
+            return cross_attention([build.shallow(model) for model in self.models], pairs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         required = [source.required for source in sources]

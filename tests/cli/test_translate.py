@@ -48,6 +48,12 @@ def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
         assert "nmt: stdin: is UTF-16 or UTF-32" in err and err.count("\n") == 1
 
 
+def test_a_file_may_begin_with_a_short_line_of_nuls(nmt_translate: Run, tmp_path: Path) -> None:
+    (tmp_path / "nuls").write_bytes(b"w1\0w2\0w3\n" + b"w4\n" * 100)
+    code, out, _ = nmt_translate(str(tmp_path / "nuls"))
+    assert code == 0 and out.count(b"\n") == 101 and out.endswith(b"w4\n")
+
+
 def test_a_line_ends_at_lf_alone(nmt_translate: Run) -> None:
     inside = "w1\rw2\x0b\x0c\x1c\x85\u2028\u2029w3\n".encode()
     code, out, _ = nmt_translate(stdin=b"\xef\xbb\xbfw1\n" + inside * 4)

@@ -20,6 +20,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
 from nmt.data.vocab import BOS, END, EOS, Vocabulary
+from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights
@@ -123,6 +124,11 @@ def test_a_part_is_of_its_line() -> None:
     part = pair_of("Xa Ha", 2, [4, EOS]), np.ones((2, 3), np.float32)
     with pytest.raises(ValueError, match="'Xa Ha': not in the line"):
         aligned("Ha Xa", "b", [part], side(MOSES), side(MOSES, "b"))
+
+
+def test_characters_that_no_part_has_are_passed_over() -> None:
+    numbers = alignment._word_numbers("T a b zz c d", ["T a b", "T c d"])
+    assert [of_part.tolist() for of_part in numbers] == [[0, 1, 2], [0, 4, 5]]
 
 
 @pytest.mark.usefixtures("copied")

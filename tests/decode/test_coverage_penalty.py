@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from nmt.decode.coverage_penalty import LEAST
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.model.attention import AttentionRecord
+from nmt.model.attention import AttentionRecord, Watcher
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
@@ -149,6 +150,24 @@ def test_what_is_before_a_language_attends_to_nothing(member: Make) -> None:
         for t in some if line else ():
             expected = expected_score([one.model], torch.tensor([one.source.ids(line)]), t)
             assert t.score == pytest.approx(expected, abs=2e-4)
+
+
+def test_attention_is_recorded_in_copies_which_no_other_thread_uses(
+    member: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, models = member("encoding=relative"), list[Transformer]()
+
+    def recording(model: Transformer, watcher: Watcher) -> AbstractContextManager[None]:
+        models.append(model)
+        return watching(model, watcher)
+
+    for module in ("coverage_penalty", "cross_attention"):
+        monkeypatch.setattr(f"nmt.decode.{module}.watching", recording)
+    translations(one, coverage_penalty=WEIGHT)
+    searched = len(models)
+    Translator.of(one, decode()).align(["c a d"], ["a b"])
+    assert 0 < searched < len(models) and one.model not in models
+    assert {id(p) for p in models[-1].parameters()} == {id(p) for p in one.model.parameters()}
 
 
 def test_another_translation_comes_first(member: Make) -> None:
