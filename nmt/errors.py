@@ -78,9 +78,10 @@ def where_raised(error: Exception) -> str:
 
 
 OUT_OF_MEMORY = (
-    *("DefaultCPUAllocator", "CUDA out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
-    *("Cannot allocate memory", "failed to map segment", "can't start new thread"),
-    *("Storage size calculation overflowed", "Overflow when unpacking long"),
+    *("DefaultCPUAllocator", "out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "bad_alloc"),
+    *("CUDNN_STATUS_ALLOC_FAILED", "Cannot allocate memory", "failed to map segment"),
+    *("can't start new thread", "Storage size calculation overflowed"),
+    "Overflow when unpacking long",
 )  # in messages of torch, the dynamic loader and threads, which have no type of their own for it
 
 

@@ -14,6 +14,7 @@ MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
     *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
+    *("trainer.device", "trainer.nonfinite_patience"),
     *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
     *("trainer.compile", "trainer.kernels"),  # with a warning: see environment.warn_of_changes
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`

@@ -19,6 +19,7 @@ from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
+from nmt.storage import modelpath
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
 NAMED = 6  # tensors of each kind that the log names
@@ -66,6 +67,11 @@ def check(settings: config.Settings, path: str | Path) -> None:
             )
     for key, side in (("source_language", parent.source), ("target_language", parent.target)):
         language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
+
+
+def located(path: str) -> Path:
+    """The checkpoint of a parent that all ranks start from: its training may save others."""
+    return modelpath.locate(Path(path))
 
 
 def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Graft:

@@ -38,7 +38,7 @@ from nmt.training.progress import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import stop_signals
-from nmt.training.surgery import graft
+from nmt.training.surgery import graft, located
 from nmt.training.timetable import timetable
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
@@ -151,7 +151,8 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            self.origin = graft(self.model, self.settings, parent).origin
+            path = self.world.broadcast(partial(located, parent))
+            self.origin = graft(self.model, self.settings, path).origin
             self.average.restart()
 
     def update(self, stop: int = 0) -> int:
@@ -302,8 +303,7 @@ class Trainer:
             perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
             if not math.isfinite(perplexity):
                 raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
-            measured = {"loss": math.log(perplexity), "perplexity": perplexity}
-            cost = perplexity
+            measured, cost = {"perplexity": perplexity}, perplexity
             if (metric := self.options.dev_metric) != "perplexity":
                 score = partial(dev_score, self.model, self.settings, self.prepared)
                 measured[metric] = self.world.broadcast(score)  # rank 0 translates

@@ -23,6 +23,8 @@ SHORTAGES: dict[str, Callable[[], None]] = {
     "torch, host": lambda: tried(2**50),
     "torch, beyond 64 bits": lambda: tried(2**62),
     "torch, device": lambda: _raise(torch.OutOfMemoryError("CUDA out of memory. Tried to ...")),
+    "driver": lambda: _raise(RuntimeError("CUDA error: out of memory")),
+    "cuDNN": lambda: _raise(RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED")),
     "python": lambda: _raise(MemoryError()),
     "C++": lambda: _raise(RuntimeError("std::bad_alloc")),
     "fork": lambda: _raise(OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))),
