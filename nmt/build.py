@@ -47,7 +47,9 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
         if not is_out_of_memory(e):
             hint = ON_META if "meta tensor" in str(e) else ""
             names = ",".join(settings.encoding)
-            raise UserError(f"encoding=[{names}]: cannot be built: {where_raised(e)}{hint}") from e
+            raise UserError(
+                f"encoding=[{names}]: the model cannot be built: {where_raised(e)}{hint}"
+            ) from e
         sizes = (*integers(settings.encoding, "encoding"), largest_size(settings))
         name, value = max(sizes, key=lambda size: size[1])
         raise UserError(
@@ -109,8 +111,10 @@ def check_languages(model: Transformer, decode: Decode) -> None:
 
 def shallow(model: Transformer) -> Transformer:
     """A copy of a model with the same tensors, whose modules can be changed."""
-    tensors = {id(t): t for t in (*model.parameters(), *model.buffers())}
-    return deepcopy(model, tensors)
+    tensors = [*model.parameters(), *model.buffers()]
+    for module in model.modules():  # such as packed weights in int8, which cannot be copied
+        tensors += [value for value in vars(module).values() if isinstance(value, Tensor)]
+    return deepcopy(model, {id(tensor): tensor for tensor in tensors})
 
 
 def meta_model(settings: Settings, source_size: int, target_size: int) -> Transformer:

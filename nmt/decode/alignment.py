@@ -82,12 +82,13 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
     start = 0
     for part in parts:
         own = "".join(part.split())
-        for tag in range(len(own) + 1):
-            at = characters.rfind(own[:tag], 0, start)
-            if at >= 0 and (found := characters.find(own[tag:], start)) >= 0:
-                break
-        else:
+        tags = [tag for tag in range(len(own) + 1) if characters.rfind(own[:tag], 0, start) >= 0]
+        next_to = [tag for tag in tags if characters.startswith(own[tag:], start)]
+        behind = [tag for tag in tags if characters.find(own[tag:], start) >= 0]
+        if not (fitting := next_to or behind):
             raise ValueError(f"{part!r}: not in the line behind the parts before it")
+        tag = fitting[0]
+        at, found = characters.rfind(own[:tag], 0, start), characters.find(own[tag:], start)
         start = found + len(own) - tag
         of_part = np.concatenate([owners[at : at + tag], owners[found:start]])
         firsts = accumulate(map(len, part.split()), initial=0)

@@ -129,6 +129,8 @@ def test_a_part_is_of_its_line() -> None:
 def test_characters_that_no_part_has_are_passed_over() -> None:
     numbers = alignment._word_numbers("T a b zz c d", ["T a b", "T c d"])
     assert [of_part.tolist() for of_part in numbers] == [[0, 1, 2], [0, 4, 5]]
+    numbers = alignment._word_numbers("T a b c T a", ["T a", "T b c", "T a"])  # near ones first
+    assert [of_part.tolist() for of_part in numbers] == [[0, 1], [0, 2, 3], [4, 5]]
 
 
 @pytest.mark.usefixtures("copied")

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -68,6 +69,16 @@ def test_a_sentence_does_not_feel_its_neighbours(precision: str, tiny: Make) -> 
     assert [t.text for t in together] == [t.text for t in alone]
     for a, b in zip(together, alone, strict=True):
         assert a.score == pytest.approx(b.score, abs=1e-4)
+
+
+def test_alignments_are_nearly_those_of_float32(tiny: Make) -> None:
+    whole = trained()._replace(model=sharp(tiny, "encoding=relative"))
+    full, rounded = (
+        Translator.of(whole, decode(precision=precision)).align(["w1 w2 w3"], ["w4 w5"])
+        for precision in ("float32", "int8")
+    )
+    assert not np.array_equal(full[0].attention, rounded[0].attention)
+    np.testing.assert_allclose(full[0].attention, rounded[0].attention, atol=0.05)
 
 
 def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> None:
