@@ -122,7 +122,7 @@ def places_of(
     before = [f"{test.name}." for test in tests] if len(tests) > 1 else [""]
     names = [f"{test}{label}.txt" for test in before for label in labels]
     if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"--output-dir: {twice} would be of two systems; give LABEL=PATH")
+        raise UserError(f"--output-dir: {twice} would be written twice; give LABEL=PATH")
     return [directory / name for name in names]
 
 

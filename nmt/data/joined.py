@@ -180,7 +180,7 @@ def seams(source: Path) -> dict[str, int]:
 
 def _count_seams(joined: Joined, *languages: str) -> dict[str, int]:
     """Return what `seams` returns."""
-    warn_of_unknown("moses", *languages)
+    warn_of_unknown(languages)
     sides = zip(*joined.parts, strict=True)
     source, reference = (
         differs_from_sentences(sentences, language)

@@ -146,7 +146,8 @@ def read_patterns(path: str | None) -> list[str]:
 def tokenizers_of(data: config.Data, kind: str) -> list[Tokenizer]:
     """The tokenizers of both sides of a corpus; raises what `read_patterns` does."""
     languages = (data.source_language, data.target_language)
-    warn_of_unknown(kind, *languages)
+    if kind == "moses":
+        warn_of_unknown(languages, ". segmenter.tokenizer=none keeps the text as it is")
     patterns, symbols = read_patterns(data.protected), config.symbols_of(data)
     if patterns and (taken := [*filter(PLACEHOLDERS.__contains__, symbols)]):
         raise UserError(f"data.user_symbols, tags: {taken[0]} stands for strings of data.protected")

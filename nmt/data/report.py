@@ -55,7 +55,10 @@ def tally_of(
 
 def most_dropped(tally: Tally) -> str:
     """Why most of the pairs that are not kept were dropped, and where to look."""
-    why = max(REMEDIES, key=lambda name: tally[:, OUTCOMES.index(name), 0].sum())
+    counts = {name: tally[:, OUTCOMES.index(name), 0].sum() for name in REMEDIES}
+    if not any(counts.values()):
+        return "all are held out; lower data.dev_lines"
+    why = max(counts, key=lambda name: counts[name])
     return f"most are dropped as {why}; {REMEDIES[why]}"
 
 

@@ -99,16 +99,12 @@ def _moses(language: str) -> "tuple[Moses, MosesDetokenizer]":
     return Moses(language), MosesDetokenizer(lang=language)
 
 
-def warn_of_unknown(kind: str, *languages: str) -> None:
+def warn_of_unknown(languages: Iterable[str], advice: str = "") -> None:
     """Warn where Moses has no rules for a language: it silently applies those of English."""
-    if kind != "moses":
-        return
     from sacremoses.corpus import NonbreakingPrefixes
 
     for language in languages:
         if language not in NonbreakingPrefixes().available_langs:
             log.warning(
-                "Moses has no rules for language %r; the English ones serve. "
-                "segmenter.tokenizer=none keeps the text as it is",
-                language,
+                "Moses has no rules for language %r; the English ones serve%s", language, advice
             )

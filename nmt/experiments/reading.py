@@ -26,7 +26,7 @@ from nmt.compare.scoring import JoinedParts, TranslatedTest
 from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
-from nmt.data.corpus import file_of, read_parallel, read_text
+from nmt.data.corpus import file_of, packed, read_parallel, read_text
 from nmt.data.languages import languages_of
 from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.decode.sources import LENGTH
@@ -152,7 +152,7 @@ def _columns(
     """The files of integers that a model reads; UserError where it wants others."""
     data, columns = model.settings.data, dict(options.columns)
     if not columns and isinstance(data, Files) and data.columns and sources is not None:
-        known = Path(data.test_source) if data.test_source else None
+        known = packed(Path(data.test_source)) if data.test_source else None
         if known and file_of(known).is_file() and read_text(known) == sources:
             columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
     forced = model.settings.decode.length == "forced"  # else as long as the references

@@ -218,8 +218,8 @@ def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     labels = [system.label for system in systems]
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(
-            f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (only "
-            "runs, not checkpoints or averaged models, are seeds of one system)",
+            f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
+            "one system are runs, not checkpoints, averaged models or files)",
             Exit.USAGE,
         )
     return systems

@@ -31,6 +31,7 @@ REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
 ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 LONG = 200  # tokens
+MOST = 32  # layers and heads of the model that is checked
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 NOISE = 0.3  # dropout, so that layers draw random numbers
 
@@ -252,8 +253,8 @@ def small_settings(
     settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
     entries = settings.encoding if entries is None else entries
     if "model" not in keys:
-        heads = next(n for n in (2, 4, 8, 16, 32) if n >= count_named(entries, "heads"))
-        layers = max(2, count_named(entries, "layers"))
+        heads = next((n for n in (2, 4, 8, 16) if n >= count_named(entries, "heads")), MOST)
+        layers = min(MOST, max(2, count_named(entries, "layers")))
         small = {"heads": heads, "dim": 16 * heads, "feedforward_dim": 24 * heads}
         small |= {"encoder_layers": layers, "decoder_layers": layers}
         chosen: dict[str, Any] = {k: n for k, n in small.items() if f"model.{k}" not in keys}

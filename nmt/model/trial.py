@@ -38,7 +38,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
     for name in _unregistered(model):
         raise TrialError(
             f"{name} is neither a parameter nor a buffer, so it would not be saved, nor moved to a "
-            "GPU; use nn.Parameter, register_buffer, nn.ParameterList or nn.ModuleList"
+            "GPU; use nn.Parameter, nn.ParameterList or nn.ModuleList, or register_buffer, for "
+            "constants with persistent=False"
         )
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD

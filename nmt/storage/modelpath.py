@@ -42,7 +42,7 @@ def locate(path: Path) -> Path:
 
 @cache  # once in a process: a command may ask for the same run several times
 def _warn_of_pointer(pointer: Path, newest: str) -> None:
-    log.warning("%s: missing, or names no checkpoint; using the newest, %s", pointer, newest)
+    log.warning("%s: no best checkpoint is known; using the newest, %s", pointer, newest)
 
 
 def open_model(checkpoint: Path) -> VerifiedDirectory:

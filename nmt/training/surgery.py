@@ -20,6 +20,7 @@ from nmt.model import example
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.storage import modelpath
+from nmt.training.distributed import World
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
 NAMED = 6  # tensors of each kind that the log names
@@ -69,9 +70,9 @@ def check(settings: config.Settings, path: str | Path) -> None:
         language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
 
 
-def located(path: str) -> Path:
-    """The checkpoint of a parent that all ranks start from: its training may save others."""
-    return modelpath.locate(Path(path))
+def same_for_all(path: str, world: World) -> str | Path:
+    """Where ranks find their parent: one checkpoint, as the parent's training may save others."""
+    return path if world.size == 1 else world.broadcast(lambda: modelpath.locate(Path(path)))
 
 
 def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Graft:

@@ -38,7 +38,7 @@ from nmt.training.progress import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import stop_signals
-from nmt.training.surgery import graft, located
+from nmt.training.surgery import graft, same_for_all
 from nmt.training.timetable import timetable
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
@@ -151,7 +151,7 @@ class Trainer:
         if self.run.saved is not None:
             self.resume(self.run.saved)
         elif (parent := self.options.init_from) is not None:
-            path = self.world.broadcast(partial(located, parent))
+            path = same_for_all(parent, self.world)
             self.origin = graft(self.model, self.settings, path).origin
             self.average.restart()
 

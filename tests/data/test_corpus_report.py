@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.train import main as train
+from nmt.data import report
 from nmt.data.prepare import prepare
 from nmt.data.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
 from nmt.experiments import plan
@@ -71,3 +72,10 @@ def test_an_experiment_says_it_once_for_all(
     with caplog.at_level(logging.INFO):
         plan.prepare_corpora(list(map(plan.PlannedRun, names, experiments)))
     assert messages(caplog, logging.INFO).count("train text: 9 of 9 pairs kept") == 1
+
+
+def test_why_nothing_is_left() -> None:
+    tally = report.no_tally()
+    assert report.most_dropped(tally) == "all are held out; lower data.dev_lines"
+    tally[0, report.UNLIKE, 0], tally[1, report.TOO_LONG, 0] = 2, 3
+    assert report.most_dropped(tally) == "most are dropped as too long; see data.max_length"

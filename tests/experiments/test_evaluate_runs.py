@@ -192,7 +192,7 @@ WRONG = {  # words, exit code, what is said
     "one file": (
         "{good} {root}/absolute-seed2 absolute-seed1={reference} {test} --output-dir {tmp}/out",
         2,
-        "--output-dir: absolute-seed1.txt would be of two systems; give LABEL=PATH",
+        "--output-dir: absolute-seed1.txt would be written twice; give LABEL=PATH",
     ),
     "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
     "lost": ("{reference} {test} --lost", 2, "--lost: none of the systems"),

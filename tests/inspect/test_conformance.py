@@ -276,6 +276,13 @@ def test_the_model_has_the_layers_and_heads_that_are_named() -> None:
     check_encoding(Right, layers=[0, 2], heads=[1, 4], tokens=4, precisions=[])
     with pytest.raises(UserError, match=r"layers=\[0, 2\]: list different numbers from 0 to 1"):
         check_encoding(Right, "model.encoder_layers=2", layers=[0, 2])
+    many: dict[str, Any]
+    for key in ("layers", "heads"):
+        many = {key: [5000]}
+        with pytest.raises(
+            UserError, match=rf"{key}=\[5000\]: list different numbers from 0 to 31"
+        ):
+            check_encoding(Right, **many)
 
 
 def test_a_table_may_hold_few_positions() -> None:
@@ -289,12 +296,12 @@ def test_what_cannot_be_built_is_refused() -> None:
         (
             (ReadingTensors,),
             {},
-            "encoding=[readingtensors]: cannot be built: NotImplementedError at",
+            "encoding=[readingtensors]: the model cannot be built: NotImpl",
         ),
         (
             (NamedLikeAMethod,),
             {},
-            "encoding=[namedlikeamethod]: cannot be built: KeyError at test_",
+            "encoding=[namedlikeamethod]: the model cannot be built: KeyErr",
         ),
         (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
         (("relativ",), {}, "encoding=relativ: no such option"),
