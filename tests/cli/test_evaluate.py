@@ -139,7 +139,11 @@ WRONG = {
     "not text": (("bad", "--reference", "ref"), 65, "bad:1: byte 1"),
     "bounds": (("a.txt", "--reference", "ref", "--bounds", "9,3"), 2, "--bounds 9,3: each"),
     "names": (("a.txt", "a=b.txt", "--reference", "ref"), 2, "a: two systems of this name; give"),
-    "averages": (("m=model", "m=model", "--reference", "ref"), 2, "only runs, not checkpoints or"),
+    "averages": (
+        ("m=model", "m=model", "--reference", "ref"),
+        2,
+        "seeds of one system are runs, not checkpoints",
+    ),
     "label": (("x/y=a.txt", "--reference", "ref"), 2, "x/y=a.txt: expected LABEL=PATH"),
     "no system": (("decode.alpha=1", "--reference", "ref"), 2, "no system"),
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
