@@ -284,7 +284,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
 
 def _notes_of_long_sources(read: ReadTest, systems: Sequence[System]) -> list[str]:
     """What became of the sources that models do not translate whole; see `LineReader`."""
-    test, found = read.test, dict[str, list[str]]()
+    test, labels_of = read.test, dict[str, list[str]]()
     for s, system in enumerate(systems):
         if system.facts is None or system.models[0].settings.decode.split != "lines":
             continue
@@ -298,8 +298,8 @@ def _notes_of_long_sources(read: ReadTest, systems: Sequence[System]) -> list[st
             way = "refuse"  # columns cannot be divided
         if count := sum(length > most for length in lengths):
             text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
-            found.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
-    return [f"{text} ({', '.join(labels)})." for text, labels in found.items()]
+            labels_of.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
+    return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
 
 
 def notes(

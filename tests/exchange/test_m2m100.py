@@ -63,9 +63,10 @@ def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, mod
 
 
 def test_the_class_of_a_tokenizer_may_have_another_ending_or_none(copied: Path) -> None:
+    ids = importing.read(copied).trained.source.ids(LINES[0])
     for name in ("NllbTokenizerFast", "TokenizersBackend", ...):
         changed("tokenizer_config.json", tokenizer_class=name)(copied)
-        importing.read(copied)
+        assert importing.read(copied).trained.source.ids(LINES[0]) == ids
 
 
 def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:

@@ -163,7 +163,9 @@ def test_a_model_may_be_too_large_to_be_trained_here(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(preflight, "memory_of", lambda device: 0)
-    transformers_read.marian(models / TRAINED)
+    imported = transformers_read.marian(models / TRAINED)
+    with pytest.raises(UserError, match=r"weights, gradients and Adam's moments"):
+        preflight.check(imported.trained.settings)
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:
