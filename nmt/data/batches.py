@@ -332,9 +332,9 @@ def _batch(examples: Examples, rows: NDArray[np.integer[Any]]) -> Batch:
     """Make a batch of examples; without columns if pairs are joined."""
     store = examples.text
     first, counts = examples.first[rows].astype(np.int64), examples.counts[rows]
-    repeated = {"source": store.is_tagged(first), "target": None}
+    leading = {"source": store.count_leading(first), "target": None}
     source, target = (
-        _padded(store.ids[s], store.offsets[s], first, counts, repeated[s]) for s in SIDES
+        _padded(store.ids[s], store.offsets[s], first, counts, leading[s]) for s in SIDES
     )
     columns = {
         name: values[first][:, None].astype(np.int64)
@@ -357,20 +357,20 @@ def _padded(
     offsets: NDArray[Any],
     first: NDArray[np.int64],
     counts: NDArray[np.int64],
-    tagged: NDArray[np.bool_] | None = None,
+    leading: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Gather the ids (or integers) of some examples as [batch, longest], padded on the right.
 
-    Pairs of one example are concatenated, without the EOS of all but the last, and without the tag
-    of all but the first, if they are `tagged` [batch].
+    Pairs of one example are concatenated, without the EOS of all but the last, and without the
+    `leading` pieces [batch] of all but the first: a tag, the code of a language.
     """
     pairs, ends = spans(first, counts), np.cumsum(counts)  # [pair], [batch]
     starts = offsets[pairs].astype(np.int64)
     lengths = offsets[pairs + 1].astype(np.int64) - starts - 1  # [pair]
     lengths[ends - 1] += 1
-    if tagged is not None:
-        repeated = np.repeat(tagged, counts)
-        repeated[ends - counts] = False
+    if leading is not None:
+        repeated = np.repeat(leading, counts)
+        repeated[ends - counts] = 0
         starts, lengths = starts + repeated, lengths - repeated
     widths = np.add.reduceat(lengths, ends - counts)  # [batch]
     padded = np.full((len(first), widths.max()), PAD, np.int64)

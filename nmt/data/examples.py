@@ -145,9 +145,9 @@ def _fits(
 def _pieces(
     store: Pairs, side: str, first: NDArray[np.int64], counts: NDArray[np.int64]
 ) -> NDArray[np.int32]:
-    """Return the pieces of a side of each example, without eos; it has its tag once."""
+    """Return the pieces of a side of each example, without eos; tag and code are there once."""
     ends: NDArray[Any] = store.offsets[side].astype(np.int64)
     pieces = ends[first + counts] - ends[first] - counts
     if side == "source":
-        pieces -= store.is_tagged(first) * (counts - 1)
+        pieces -= store.count_leading(first) * (counts - 1)
     return pieces.astype(np.int32)

@@ -76,16 +76,20 @@ class Pairs:
 
     @cached_property
     def languages(self) -> NDArray[np.integer[Any]]:
-        """Which of the codes each source begins with [pair]; 0: with none."""
-        first = self.ids["source"][self.offsets["source"][:-1].astype(np.int64)]
+        """Which of the codes each source begins with, after its tag [pair]; 0: with none."""
+        starts = self.offsets["source"][:-1].astype(np.int64)
+        first = self.ids["source"][starts + self._tags(np.arange(len(self)))]
         return np.where(np.isin(first, [*self.codes]), first, 0)
 
-    def is_tagged(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.bool_]:
-        """Return which pairs have sources with a tag, or the code of a language [row]."""
-        tagged = self.languages[rows] > 0 if self.codes else np.zeros(len(rows), bool)
-        if self.corpora is not None:
-            tagged |= np.array(self.corpora.tagged, bool)[self.corpus_of(rows)]
-        return tagged
+    def count_leading(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return how many pieces come before the text of sources: tag, code of a language [row]."""
+        return self._tags(rows) + (self.languages[rows] > 0 if self.codes else 0)
+
+    def _tags(self, rows: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
+        """Return whether sources have the tag of a corpus, 0 or 1 [row]."""
+        if self.corpora is None:
+            return np.zeros(len(rows), np.int64)
+        return np.array(self.corpora.tagged, np.int64)[self.corpus_of(rows)]
 
     def place(self, row: int) -> str:
         """Return where a pair stood: the number of its line, after the name of its corpus."""

@@ -125,28 +125,32 @@ def test_lines_of_two_corpora_are_never_joined_and_a_tag_is_there_once(tmp_path:
         assert lengths[first] == pieces.sum() - (count - 1)
 
 
+@pytest.mark.parametrize("tag", ["", "<bt>"])
 @pytest.mark.parametrize("dropout", [0, 0.3])
 def test_lines_into_two_languages_are_never_joined_and_the_code_is_there_once(
-    dropout: float, tmp_path: Path
+    dropout: float, tag: str, tmp_path: Path
 ) -> None:
     """The codes stand in the text itself, as in that of a model from OPUS-MT."""
     codes = [(">>fr<<", ">>it<<")[i // 3 % 2] for i in range(200)]
     pairs = [(f"{code} hund {i % 17} lauft", f"{i}") for i, code in enumerate(codes)]
     data = test_prepare.corpus(tmp_path, pairs, user_symbols=[*TAGS.values()], bpe_dropout=dropout)
+    if tag:
+        files = {key: getattr(data, key) for key in ("train_source", "train_target")}
+        data.corpora = {"all": read(config.Corpus, files | {"tag": tag})}
     made = prepare(data, BPE)
     joining = Joining(4, 1.0, 20, None)
     sampled = sampled_text(data, made.train, (made.source, made.target), 1, 1)
     batches = Batches(made.train, 400, "max", 5, joining, sampled)
-    ids = {made.source.vocabulary.ids([code])[0] for code in TAGS.values()}
+    ids = {made.source.vocabulary.ids([code])[0] for code in [*TAGS.values(), *[tag] * bool(tag)]}
     lines = 0
     for number in range(len(batches)):
         batch = batches.batch(0, number)
         lines += len(batch.lines)
         for row, target, line in zip(batch.source, batch.target, batch.lines, strict=True):
-            assert not ids & set(row[1:].tolist())
+            assert not ids & set(row[1 + bool(tag) :].tolist())
             *numbers, last = map(int, made.target.text(target[1:].tolist()).split())
             assert {codes[n] for n in (*numbers, last)} == {codes[line - 1]}
-            assert made.source.text(row.tolist()).startswith(f"{codes[last]} hund ")
+            assert made.source.text(row.tolist()).startswith(f"{tag} {codes[last]} hund ".lstrip())
         assert dropout or batch.source.shape[1] <= batches.longest["source"] + 1
     assert lines < 150, "many are joined"
 
