@@ -158,7 +158,7 @@ def marks_of(
     ]
     return Marks(
         few=any(row.few for row in rows),
-        beyond=any(cell.beyond for cell in cells),
+        beyond=any(map(beyond, cells)),
         tested=any(score.p is not None for score in scores),
         significant=any(score.significant for score in scores),
         deviations=any(score.deviation is not None for score in scores),

@@ -20,18 +20,20 @@ def draw(report: Report, path: Path) -> None:
 
     The same report gives the same bytes.
     """
+    from matplotlib import rc_context
+
     test = report.tests[0]
     rows = test.buckets or test.rows
-    with drawn(path, SIZE, font=9) as figure:
+    with rc_context({"text.parse_math": False}), drawn(path, SIZE, font=9) as figure:
         top, below = figure.subplots(2, 1, sharex=True, height_ratios=[2.4, 1])
-        for s in range(len(report.systems)):
-            _system(top, below, report, rows, s)
-        _training_limits(top, below, report, test)
+        lines = [_system(top, below, report, rows, s) for s in range(len(report.systems))]
+        lines += _training_limits(top, below, report, test)
         _axes(top, below, test, rows)
-        figure.legend(loc="outside upper left", frameon=False, fontsize=8, ncols=LEGEND)
+        style = {"loc": "outside upper left", "frameon": False, "fontsize": 8, "ncols": LEGEND}
+        figure.legend(handles=lines, **style)  # by itself it leaves out labels that begin with _
 
 
-def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: int) -> None:
+def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: int) -> Any:
     """One system: a line through its buckets, each with an interval; hollow where pairs are few."""
     offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
     style = _style(s)
@@ -39,7 +41,7 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     filled = [i for i, row in enumerate(rows) if metric in row.cells[s].scores]
     scores = [rows[i].cells[s].scores[metric] for i in filled]
     x, means = [i + offset for i in filled], [score.mean for score in scores]
-    top.plot(x, means, label=report.systems[s].label, markersize=5, linewidth=1, **style)
+    (line,) = top.plot(x, means, label=report.systems[s].label, markersize=5, linewidth=1, **style)
     # a percentile interval of few pairs may not contain its score; a bar cannot be negative
     low = [max(0.0, score.mean - score.low) for score in scores]
     high = [max(0.0, score.high - score.mean) for score in scores]
@@ -51,6 +53,7 @@ def _system(top: Any, below: Any, report: Report, rows: list[BucketScores], s: i
     ratios = [(at, rows[i].cells[s].ratio) for at, i in zip(x, filled, strict=True)]
     known = [(at, ratio) for at, ratio in ratios if ratio is not None]
     below.plot([x for x, _ in known], [r for _, r in known], markersize=4, linewidth=1, **style)
+    return line
 
 
 def _style(s: int) -> dict[str, str]:
@@ -59,9 +62,9 @@ def _style(s: int) -> dict[str, str]:
     return {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[(s + before) % len(MARKERS)]}
 
 
-def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> None:
+def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> list[Any]:
     """A line where the texts get longer than any in training; one for each such length."""
-    limits = report.trained_limits(test)
+    limits, lines = report.trained_limits(test), []
     for longest, systems in limits.items():
         place = test.axis_position(longest)
         if place is None:
@@ -72,8 +75,9 @@ def _training_limits(top: Any, below: Any, report: Report, test: ScoredTest) -> 
         colour = COLOURS[systems[0] % len(COLOURS)] if len(limits) > 1 else "0.35"
         label = f"longest in training: {longest}{whose}"
         style = {"color": colour, "linestyle": "--", "linewidth": 1, "zorder": 0}
-        top.axvline(place - 0.5, label=label, **style)
+        lines.append(top.axvline(place - 0.5, label=label, **style))
         below.axvline(place - 0.5, **style)
+    return lines
 
 
 def _axes(top: Any, below: Any, test: ScoredTest, rows: list[BucketScores]) -> None:

@@ -207,7 +207,7 @@ def _scores(
     seeds = [[scorer.score(of_run) for of_run in runs] for runs in sums]
     means = list(map(fmean, seeds))
     most = 100.0 if scorer.higher_is_better else None  # a deviation of seeds knows no bounds
-    ranks = rank_intervals(samples, scorer.higher_is_better)
+    ranks = rank_intervals(samples, scorer.higher_is_better) if is_tested else []
     return [
         Score(
             means[s],

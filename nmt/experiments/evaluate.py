@@ -135,11 +135,12 @@ def _warn_of_slow_ter(test: TranslatedTest) -> None:
     if not any(name.startswith("TER") for name in test.metrics or scores.DEFAULTS):
         return
     outputs = (line for runs in test.hypotheses for run in runs for line in run)
-    if slow := sum(len(line.split()) > SLOW_FOR_TER for line in outputs):
+    whole = test.language in scores.WHOLE_FOR_MOSES  # each character is a word of TER
+    if slow := sum(len(line if whole else line.split()) > SLOW_FOR_TER for line in outputs):
         log.warning(
-            "TER: %s outputs have more than %d words, each of which takes sacreBLEU seconds; "
+            "TER: %s outputs have more than %d %s, each of which takes sacreBLEU seconds; "
             "--metric BLEU,chrF2 leaves it out",
-            *(f"{slow:,}", SLOW_FOR_TER),
+            *(f"{slow:,}", SLOW_FOR_TER, "characters" if whole else "words"),
         )
 
 

@@ -27,7 +27,7 @@ from nmt.config import Files, Toy, freeze
 from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.corpus import file_of, packed, read_parallel, read_text
-from nmt.data.languages import languages_of
+from nmt.data.languages import languages_of, short_code
 from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.decode.sources import LENGTH
 from nmt.errors import UserError
@@ -96,7 +96,8 @@ def read(
                 read_parallel(path, references, files.reference)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
-    language = options.target_language or _language(files, systems)
+    typed = options.target_language
+    language = short_code(typed) if typed else _language(files, systems)
     test = TranslatedTest(
         references=references,
         hypotheses=hypotheses,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import corpus
+from nmt.compare.text.tab_separated import TRAINING
 from nmt.config import Files, Settings, Toy
 from nmt.data import joined
 from nmt.data.corpus import packed, read_parallel, read_text
@@ -54,6 +55,8 @@ def parse_test(argument: str) -> ParallelFiles:
     files = rest.split(",")
     if not equals or not NAMED.fullmatch(name) or len(files) != 2 or not all(files):
         raise UserError(f"--test {argument}: expected NAME=SRC,REF, the name fit for a file name")
+    if name == TRAINING:
+        raise UserError(f"--test {argument}: {name} stands for the systems themselves in --tsv")
     source, reference = map(Path, files)
     return ParallelFiles(name, f"{source.name} and {reference.name}", source, reference)
 

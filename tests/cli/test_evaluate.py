@@ -119,6 +119,10 @@ def test_outputs_whose_ter_takes_long_are_said_before(command: Run, tmp_path: Pa
     assert code == 0
     assert "TER: 1 outputs have more than 250 words, each of which takes sacreBLEU seconds" in err
     assert "TER" not in command(*words, "--metric", "BLEU,chrF2")[2]
+    write(tmp_path / "a.txt", ["字" * 251, *lines[1:]])
+    assert "TER" not in command(*words)[2]
+    err = command(*words, "--target-language", "cmn_Hans")[2]
+    assert "TER: 1 outputs have more than 250 characters" in err
 
 
 def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:

@@ -7,7 +7,14 @@ from dataclasses import replace
 
 from nmt.compare.notation import seeds_note
 from nmt.compare.page import environment
-from nmt.compare.report import BucketScores, ComparedSystem, Score, ScoredTest, SystemScores
+from nmt.compare.report import (
+    BucketScores,
+    ComparedSystem,
+    Score,
+    ScoredTest,
+    SystemScores,
+    trained_run,
+)
 from tests.compare.made_up_report import METRICS, empty
 from tests.compare.made_up_report import whole as study
 
@@ -19,6 +26,7 @@ def compared(
     few: bool = False,
     metric: int = 0,
     longest: int | None = 50,
+    steps: tuple[int, ...] = (),
 ) -> str:
     """The words of a conclusion; scores by system: mean, low, high, p."""
     cells = []
@@ -33,12 +41,17 @@ def compared(
     rows = [BucketScores("over 50", 51, None, 400, few, cells)]
     rows.append(BucketScores("all", 0, None, 400, few, [replace(c, beyond=False) for c in cells]))
     test = ScoredTest("news", "", "words", 80, [METRICS[metric]], rows)
-    systems = [ComparedSystem(label, longest, 1, 0) for label in ("base", "mid", "new")]
+    runs = [[trained_run(f"run{step}", 1, step, [])] for step in steps]
+    systems = [
+        ComparedSystem(label, longest, 1, 0, of)
+        for label, of in zip(LABELS, runs or [[]] * 3, strict=True)
+    ]
     made = replace(empty(), systems=systems, tests=[test])
     page = environment().get_template("summary.html").render(report=made)
     return " ".join(html.unescape(re.sub("<[^>]+>", "", page)).split())
 
 
+LABELS = ("base", "mid", "new")
 APART = {0: (20.0, 18.0, 22.0, None), 1: (21.0, 19.0, 23.0, 0.3), 2: (30.0, 28.0, 32.0, 0.0)}
 
 
@@ -53,6 +66,18 @@ def test_the_best_is_compared_with_the_baseline() -> None:
     untested = {s: (*scores[:3], None) for s, scores in APART.items()}
     said = compared(untested, few=True)
     assert "There are too few pairs for a paired test." in said and "tells no" not in said
+
+
+def test_those_that_look_equal_are_best_together() -> None:
+    said = compared({**APART, 1: (30.04, 28.0, 32.0, 0.01)})
+    assert "mid and new have the highest BLEU, 30.0, against 20.0 of base." in said
+    said = compared({**APART, 0: (30.0, 28.0, 32.0, None)})
+    assert "base and new have the highest BLEU, 30.0." in said
+
+
+def test_other_numbers_of_updates_are_said() -> None:
+    said = compared(APART, steps=(640, 640, 320))
+    assert "Warning: systems were trained for different numbers of updates: base 640," in said
 
 
 def test_lower_is_better_for_ter() -> None:

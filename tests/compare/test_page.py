@@ -340,6 +340,7 @@ def test_perplexity_by_length_has_a_chart_where_it_is_known() -> None:
     ]
     page = html(replace(made, tests=[replace(test, rows=rows), *made.tests[1:]]))
     assert page.count(heading) == 1 and not re.search(r'd="[^"]*(nan|inf)', page)
+    assert '<td data-v="3">3.00</td>' in page  # all digits are in a table
 
 
 # Side by side

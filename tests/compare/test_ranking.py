@@ -15,6 +15,7 @@ from nmt.compare.text.ranking import longest_of, order_of
 from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
 
 RIGHT = references(130)
+RIGHT += [line for line in RIGHT if len(line.split()) > 35] * 3  # 36: enough for a test
 LENGTHS = lengths(RIGHT)
 WRONG = {"bad": 0.6, "good": 0.05, "middle": 0.3, "tie": 0.3}
 SEEDS = {"bad": 1, "good": 2, "middle": 3, "tie": 3}
@@ -112,6 +113,7 @@ def test_the_text_shows_the_report_s_numbers(four: Report) -> None:
         "1,234,567",
         "9,876",
         *expected,
+        f"{cells[2].scores['BLEU'].p:.3f}",
         f"{exact:.1f}",
         f"{ratio:.2f}",
     ]
@@ -133,12 +135,18 @@ def test_markdown_is_a_dated_table_of_as_many_columns_everywhere(four: Report) -
     assert table[2].startswith("| good | 1 | 2,112 |") and table[3].startswith(
         "| middle | 2 |"
     )  # so has "tie", which is the same
-    assert "exact match %" in table[0]
+    assert "exact match % all" in table[0]
+
+
+def test_few_pairs_have_no_ranks(four: Report) -> None:
+    short = made(bounds=[20, 38])
+    assert longest_of(short.tests[0]).pairs < 30 < longest_of(four.tests[0]).pairs
+    assert "rank 36-60" in text.ranking(four) and "rank" not in text.ranking(short)
 
 
 def test_exact_as_the_metric_has_the_buckets_and_no_second_column() -> None:
     said = text.ranking(made("exact"))
-    assert "exact 36-60" in said and "exact match %" not in said and "BLEU " not in said
+    assert "exact 36-60" in said and "exact match" not in said and "BLEU " not in said
 
 
 def test_what_is_unequal_or_unknown_is_said() -> None:

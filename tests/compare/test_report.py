@@ -115,6 +115,13 @@ def test_plots_show_where_training_ends(three: Report, tmp_path: Path) -> None:
     plot.draw(three, tmp_path / "a.svg")
     svg = (tmp_path / "a.svg").read_text()
     assert "longest in training: 20, good" in svg and "longest in training: 30, worse" in svg
+    typed = [
+        replace(s, label=label)
+        for s, label in zip(three.systems, ("_b", "c$_$5", "$"), strict=True)
+    ]
+    plot.draw(replace(three, systems=typed), tmp_path / "b.svg")
+    svg = (tmp_path / "b.svg").read_text()
+    assert all(f"<!-- {system.label} -->" in svg for system in typed)
     beyond = replace(three.tests[0], longest=20)  # no source is longer than 20
     plot.draw(replace(three, tests=[beyond]), tmp_path / "b.svg")
     assert "longest in training" not in (tmp_path / "b.svg").read_text()

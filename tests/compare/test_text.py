@@ -258,5 +258,6 @@ def test_parts_of_joined_lines_and_what_is_lost() -> None:
         ("lines in which it was left out", 0.2, False),
         ("6-grams too many", 0.02, False),
     ]
-    beyond = [n for n in numbers if n["bucket"] == "beyond"]
-    assert len(beyond) == 4 * 5 and {n["pairs"] for n in beyond} == {"201"}
+    for bucket, lines, pairs in (("beyond", 4 * 4, "201"), ("within", 4, "")):
+        found = [n for n in numbers if n["bucket"] == bucket]
+        assert len(found) == lines and {n["pairs"] for n in found} == {pairs}

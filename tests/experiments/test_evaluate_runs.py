@@ -185,6 +185,7 @@ WRONG = {  # words, exit code, what is said
     "sides": ("{good} --test t={source},{tmp}/short.en", 65, "has 20 lines, but"),
     "no text": ("{good} --test t=nowhere,{reference}", 66, "nowhere: no such file"),
     "test": ("{good} --test a/b=c,d", 2, "--test a/b=c,d: expected NAME=SRC,REF"),
+    "taken": ("{good} --test training=c,d", 2, "training stands for the systems themselves"),
     "one side": ("{good} --test t={source}", 2, "expected NAME=SRC,REF"),
     "same test": ("{good} {test} {test}", 2, "toy: two tests of this name"),
     "same run": ("{good} {good} {test}", 2, "the same config and seed as"),
@@ -659,5 +660,6 @@ def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     assert [*read.columns] == [0, 1]
     decode = replace(decode, source_language="deu_Latn", target_language="zho_Hant")
     other = model._replace(settings=replace(model.settings, decode=decode))
-    (read,) = reading.read(files, [System("zh", [other], facts=facts)], [], EvaluationOptions())
-    assert read.test.language == "zh"
+    for options in (EvaluationOptions(), EvaluationOptions(target_language="cmn_Hans")):
+        (read,) = reading.read(files, [System("zh", [other], facts=facts)], [], options)
+        assert read.test.language == "zh"

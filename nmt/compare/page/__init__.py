@@ -23,11 +23,10 @@ from nmt.compare.report import (
     REACH,
     SIGNIFICANT,
     UNATTENDED,
-    BucketScores,
     Report,
-    ScoredTest,
     rows_of,
 )
+from nmt.compare.text.notes import budgets
 from nmt.schema import flat
 
 HERE = Path(__file__).parent
@@ -67,11 +66,12 @@ def environment() -> Environment:
     templates.filters |= {name: getattr(text, name) for name in filters}
     functions = [
         *(text.bdi, text.listed, svg.classes, svg.dash, svg.mark),
-        *(conclusion.conclude, rows_of, notation.marks_of, notation.star, notation.beyond),
+        *(conclusion.conclude, conclusion.best_of, rows_of, budgets),
+        *(notation.marks_of, notation.star, notation.beyond),
         *(lengths.score_charts, lengths.signs_of, lengths.bands_of),
         *(charts.learning_charts, notation.over_runs, notation.seeds_note, text.deviating),
         *(examples.chosen, examples.differing, examples.as_read),
-        *(panels.attention_panels, best_of, labels, sections, settings),
+        *(panels.attention_panels, labels, sections, settings),
     ]
     templates.globals |= {function.__name__: function for function in functions}
     templates.globals |= {
@@ -114,14 +114,6 @@ def _visible(value: Any) -> Any:
     if value is None:
         return ""
     return text.shown(value) if type(value) is str else value
-
-
-def best_of(test: ScoredTest, row: BucketScores, systems: Iterable[int], metric: str) -> str | None:
-    """The best mean as it is shown, so that what looks equal is marked alike."""
-    means = [row.cells[s].scores[metric].mean for s in systems if metric in row.cells[s].scores]
-    if len(means) < 2:
-        return None
-    return text.fixed(max(means) if test.metric(metric).higher_is_better else min(means))
 
 
 def labels(report: Report, systems: Iterable[int]) -> list[Markup]:

@@ -1,7 +1,9 @@
 """Who is best where it matters most; conclusion.html puts it into words."""
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
+from nmt.compare.page.text import fixed
 from nmt.compare.report import ALL, BucketScores, Metric, Report, Score, ScoredTest
 
 
@@ -12,7 +14,7 @@ class Conclusion(NamedTuple):
     metric: Metric
     beyond: list[int]  # systems whose training had nothing as long as the bucket
     scores: dict[int, Score]  # by system, of those that have one
-    best: int
+    best: list[int]  # several if their means look equal
 
 
 def conclude(report: Report, test: ScoredTest) -> Conclusion | None:
@@ -37,9 +39,17 @@ def conclude(report: Report, test: ScoredTest) -> Conclusion | None:
         if unseen:
             row, scores = next((r for r in reversed(unseen) if not r[0].few), unseen[-1])
             break
-    sign = 1 if metric.higher_is_better else -1
-    best = max(scores, key=lambda s: sign * scores[s].mean)
+    shown = best_of(test, row, scores, metric.name)
+    best = [s for s in scores if shown in (None, fixed(scores[s].mean))]
     return Conclusion(row, metric, [s for s in scores if row.cells[s].beyond], scores, best)
+
+
+def best_of(test: ScoredTest, row: BucketScores, systems: Iterable[int], metric: str) -> str | None:
+    """The best mean as it is shown, so that what looks equal is marked alike."""
+    means = [row.cells[s].scores[metric].mean for s in systems if metric in row.cells[s].scores]
+    if len(means) < 2:
+        return None
+    return fixed(max(means) if test.metric(metric).higher_is_better else min(means))
 
 
 def _scored(row: BucketScores, metric: str) -> dict[int, Score]:

@@ -33,10 +33,10 @@ def notes_of(report: Report) -> list[str]:
         if tests:
             longest = ", ".join(f"{test.name} {count(test.longest)}" for test in tests)
             notes.append(f"Longest {side}: {longest}.")
-    return [*notes, *_budgets(report), *report.notes, *_signatures(report)]
+    return [*notes, *budgets(report), *report.notes, *_signatures(report)]
 
 
-def _budgets(report: Report) -> list[str]:
+def budgets(report: Report) -> list[str]:
     """The updates of all runs, and a warning if some had more than others."""
     runs = [(system.label, run.step) for system in report.systems for run in system.runs]
     if len(steps := {step for _, step in runs}) > 1:

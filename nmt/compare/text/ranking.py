@@ -69,7 +69,7 @@ def _lines(report: Report, test: ScoredTest) -> list[list[str]]:
     exact = EXACT in names and metric != EXACT  # a column of its own where another has the buckets
     heading = ["system", f"rank {longest.name}", "of encodings", "parameters", "tokens/s"]
     heading += [f"{metric} {row.name}" for row in rows]
-    heading += [f"p {longest.name}", *["exact match %"] * exact, f"length ratio {longest.name}"]
+    heading += [f"p {longest.name}", *["exact match % all"] * exact, f"length ratio {longest.name}"]
     lines = [heading]
     for s in order_of(test):
         system, score = report.systems[s], longest.cells[s].scores[metric]

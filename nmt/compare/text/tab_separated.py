@@ -78,8 +78,10 @@ def _of_places_and_losses(report: Report, test: ScoredTest) -> Iterator[dict[str
                     yield {**about, "metric": title, "mean": mean, **bounds}
     for system, parts in zip(report.systems, test.losses, strict=False):
         for name, title in OF_LOSSES.items() if parts else ():
-            about = {**_about(system, test.name), "bucket": "beyond", "metric": title}
-            yield {**about, "pairs": parts and parts.pairs, **vars(getattr(parts, name))}
+            of = {"bucket": "beyond", "pairs": parts and parts.pairs}
+            of = {"bucket": name} if name == "within" else of
+            about = {**_about(system, test.name), **of, "metric": title}
+            yield {**about, **vars(getattr(parts, name))}
 
 
 def _about(system: ComparedSystem, test: str) -> dict[str, Any]:
