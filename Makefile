@@ -3,9 +3,12 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS ?= runs
+ROOT = # of the text, both for nmt-recipe and for nmt-train; not from the environment
 RECIPE ?=
-# these only print: then nothing is trained
-SHOW = $(filter --list --dry-run --help,$(RECIPE))
+# these only print, or make a part of the text: then nothing is trained
+SHOW = $(filter --list --dry-run --help -h --version download corpus tests,$(RECIPE))
+# it would prepare one directory, and train on another
+REFUSED = $(if $(filter --root%,$(RECIPE)),$(error give ROOT=DIR))
 TRAIN ?=
 PEERS ?= data/peers
 BENCH ?=
@@ -24,14 +27,14 @@ demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, c
 	$(BIN)/nmt-evaluate $(RUNS)/demo/toy/absolute-seed1 $(RUNS)/demo/toy/relative-seed1 --bounds 25,50,75 \
 	  --json $(RUNS)/demo/comparison.json --html $(RUNS)/demo/comparison.html --plot $(RUNS)/demo/comparison.png
 
-wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to Tables 1 to 3; RECIPE="arguments of nmt-recipe" TRAIN="of nmt-train"
-	$(BIN)/nmt-recipe wmt19_deen $(RECIPE)
+wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to Tables 1 to 3; ROOT=DIR RECIPE="arguments of nmt-recipe" TRAIN="of nmt-train"
+	$(REFUSED)$(BIN)/nmt-recipe wmt19_deen $(ROOT:%=--root %) $(RECIPE)
 	$(if $(SHOW),,set -e; for table in table1 table2 table3; do \
-	  $(BIN)/nmt-train experiment=$$table scale=wmt19 run=R1,R2 seed=1 runs=$(RUNS) $(TRAIN); done)
+	  $(BIN)/nmt-train experiment=$$table scale=wmt19 run=R1,R2 seed=1 runs=$(RUNS) $(ROOT:%=data.root=%) $(TRAIN); done)
 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
-	$(BIN)/nmt-recipe wmt19_zhen $(RECIPE)
-	$(if $(SHOW),,$(BIN)/nmt-train experiment=table1 scale=wmt19 run=R9,R10 seed=1 runs=$(RUNS) $(TRAIN))
+	$(REFUSED)$(BIN)/nmt-recipe wmt19_zhen $(ROOT:%=--root %) $(RECIPE)
+	$(if $(SHOW),,$(BIN)/nmt-train experiment=table1 scale=wmt19 run=R9,R10 seed=1 runs=$(RUNS) $(ROOT:%=data.root=%) $(TRAIN))
 
 longtext: $(VENV)/installed ## go on with the runs of docs/longtext/plan.md; LONGTEXT="--manuals DIR --scan DIR", or --list
 	$(BIN)/python -m scripts.longtext $(RUNS)/longtext $(LONGTEXT)

@@ -1,5 +1,6 @@
 """nmt-recipe as a command: its words, and the whole way from archives to scores."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -118,16 +119,26 @@ def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: P
 
 @pytest.mark.parametrize("name", RECIPES)
 def test_make_continues_with_the_tables_unless_it_only_shows(name: str) -> None:
+    def made(*words: str) -> subprocess.CompletedProcess[str]:
+        command = ["make", "-n", "-o", ".venv/installed", name.replace("_", "-"), *words]
+        root, here = Path(__file__).parent.parent.parent, {**os.environ, "ROOT": "elsewhere"}
+        return subprocess.run(command, cwd=root, capture_output=True, text=True, env=here)
+
     def lines(*words: str) -> str:
-        target = name.replace("_", "-")
-        command = ["make", "-n", "-o", ".venv/installed", target, "TRAIN=data.root=x", *words]
-        root = Path(__file__).parent.parent.parent
-        return subprocess.run(command, cwd=root, capture_output=True, text=True, check=True).stdout
+        return made(*words).stdout
 
     ours = [
         w for words in next_commands(parse_arguments([name]).job) for w in words if "data." not in w
     ]
     assert set(re.findall(r"table\d", lines())) == set(re.findall(r"table\d", " ".join(ours)))
     assert {w for w in ours if w.startswith(("scale=", "run="))} <= set(lines().split())
-    assert "seed=1 runs=runs data.root=x" in lines("RECIPE=--local x")
-    assert "nmt-train" not in lines("RECIPE=--dry-run --local x")
+    assert lines("RECIPE=--local x").count("data.root") == 0
+    tables = lines("RECIPE=--local x", "ROOT=/disk/x", "TRAIN=tau=8")
+    assert f"nmt-recipe {name} --root /disk/x --local x\n" in tables
+    assert "seed=1 runs=runs data.root=/disk/x tau=8" in tables
+    for only in ("--dry-run --local x", "-h", "tests", "download corpus"):
+        shown = lines(f"RECIPE={only}")
+        assert "nmt-recipe" in shown and "nmt-train" not in shown
+    for root in ("--root x", "--root=x"):  # training would read another one
+        refused = made(f"RECIPE=tests {root}")
+        assert refused.returncode == 2 and "give ROOT=DIR" in refused.stderr and not refused.stdout
