@@ -5,6 +5,7 @@ import socket
 import tarfile
 from collections.abc import Sequence
 from functools import partial
+from http.client import HTTPException
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -83,7 +84,8 @@ def _copy(job: RecipeJob, name: str, paths: Sequence[Path], outs: Sequence[Path]
         count = text.count(b"\n") + (not text.endswith(b"\n"))
         expected = expected or count
         if count != expected:
-            raise UserError(f"{path}: {count} lines; {name} has {expected}", Exit.DATA)
+            advice = "" if path.parent in job.local else f"; remove {path.parent} to retry"
+            raise UserError(f"{path}: {count} lines; {name} has {expected}{advice}", Exit.DATA)
     for out, text in zip(outs, texts, strict=True):
         atomic.replace(out, text if text.endswith(b"\n") else text + b"\n")
     log.info("  %s: %d pairs, from %s", name, expected, paths[0].parent)
@@ -103,22 +105,28 @@ def _joined(job: RecipeJob, folder: Path) -> list[Path]:
 def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:
     """A set as sacreBLEU downloads it; UnavailableError names the files to fetch by hand.
 
-    It compares the MD5 of an archive before it extracts it.
+    It compares the MD5 of an archive once, before it extracts it; what a full disk left of either
+    stays as it is.
     """
+    from portalocker.exceptions import AlreadyLocked, LockException
     from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
 
     known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
+    place = Path(SACREBLEU_DIR) / known
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(60)  # sacreBLEU would wait for ever
     try:
         source = get_source_file(known, pair)
         return Path(source), Path(get_reference_files(known, pair)[0])
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
-        place = Path(SACREBLEU_DIR) / known
-        why = f"sacreBLEU refuses its download; remove {place} to retry"
-    except (OSError, EOFError, tarfile.TarError) as error:
+        why = "sacreBLEU refuses its download"
+    except AlreadyLocked:
+        why = f"another process is downloading sacreBLEU's {known}"
+    except (OSError, EOFError, HTTPException, LockException, tarfile.TarError) as error:
         why = f"sacreBLEU's {known}: {error}"
     finally:
         socket.setdefaulttimeout(timeout)
+    if any(path.is_file() and path.stat().st_size for path in place.rglob("*")):
+        why += f"; remove {place} to retry"
     files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
     raise UnavailableError([f"{name} ({files}): {why}"])
