@@ -69,6 +69,8 @@ def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
     final, part = folder / archive.file, folder / f"{archive.file}.part"
     part.touch()
     if not _matches(part, archive):  # else it was killed between the last byte and the name
+        if part.stat().st_size >= max(version.size for version in archive.versions):
+            os.truncate(part, 0)
         why = list[str]()
         for url in urls:
             resumed = part.stat().st_size
@@ -104,21 +106,20 @@ def _matches(path: Path, archive: Archive) -> bool:
 
 def _append_rest(part: Path, url: str, archive: Archive) -> str:
     """Append what is missing, going on after each break; why this address cannot give it, or ""."""
-    sizes, failures = {version.size for version in archive.versions}, 0
+    sizes, failures, ranged = {version.size for version in archive.versions}, 0, True
     units = {"unit": "B", "unit_scale": True, "leave": False, "disable": None}
     with tqdm(desc=archive.file, total=max(sizes), initial=part.stat().st_size, **units) as bar:
         while True:
             before, tries = part.stat().st_size, TRIES
             try:
-                _receive(url, part, sizes, bar)
+                _receive(url, part, sizes, bar, ranged)
                 return ""
             except ValueError as error:
                 return str(error)
             except HTTPError as error:
                 error.close()
                 why = f"answers {error.code} {error.reason}"
-                if error.code == BEYOND_END:
-                    os.truncate(part, 0)
+                ranged = ranged and error.code != BEYOND_END
                 if error.code not in RETRIED and error.code < 500:
                     return why
             except URLError as error:
@@ -138,37 +139,43 @@ def _append_rest(part: Path, url: str, archive: Archive) -> str:
             time.sleep(pause)
 
 
-def _receive(url: str, part: Path, sizes: set[int], bar: "tqdm[Any]") -> None:
-    """Append one answer to a part: all that is missing.
+def _receive(url: str, part: Path, sizes: set[int], bar: "tqdm[Any]", ranged: bool) -> None:
+    """Write one answer into a part: what is missing, or all of it; what is beyond it stays.
 
     Raises OSError for an answer that ends before, ValueError if this address has another file.
     """
-    count = part.stat().st_size if part.stat().st_size < max(sizes) else 0
+    had = part.stat().st_size
     headers = {"User-Agent": f"nmt/{nmt.__version__}", "Accept-Encoding": "identity"}
-    headers |= {"Range": f"bytes={count}-"} if count else {}
+    headers |= {"Range": f"bytes={had}-"} if had and ranged else {}
     query = request.Request(url, headers=headers)
     with request.urlopen(query, timeout=TIMEOUT) as answer:
         continued = answer.status == 206
-        start = count = count if continued else 0
-        length = answer.headers.get("Content-Length", "")
-        total = start + int(length) if length.isdecimal() else None
-        if not continued and total not in {None, *sizes}:
+        start = count = had if continued else 0
+        stated = answer.headers.get("Content-Range" if continued else "Content-Length", "")
+        length = stated.rpartition("/")[2]
+        total = int(length) if length.isdecimal() else None
+        if total not in {None, *sizes}:
             expected = " or ".join(map(str, sorted(sizes)))
             raise ValueError(f"offers {total} bytes, the lock file says {expected}")
         bar.update(start - bar.n)
-        with part.open("ab" if start else "wb") as file:
+        with part.open("r+b") as file:
             while block := answer.read1(BLOCK):
+                file.seek(count)
+                if total is None and not block.startswith(file.read(len(block))):
+                    raise ValueError(f"gives no size, and differs from {part}")
                 count += len(block)
                 if count > max(sizes):
-                    file.truncate(0)
+                    file.truncate(had)
                     if continued:
                         raise ConnectionError("another part than the missing one")
                     raise ValueError(f"sends more than the {max(sizes)} bytes of the lock file")
+                file.seek(count - len(block))
                 file.write(block)
                 file.flush()  # what is in no file is lost to a kill
                 bar.update(len(block))
     if count not in sizes or count < (total or 0):
         raise ConnectionError(f"it ended after {count} bytes")
+    os.truncate(part, count)  # what it had beyond was of another version
 
 
 def _difference(path: Path, archive: Archive) -> str:

@@ -13,8 +13,9 @@ class Server(ThreadingHTTPServer):
 
     The last mood of a list stays; a file without moods is served as it should be. Moods:
     right, wrong (another content of the same size), short (breaks off halfway), slow,
-    no-range (ignores Range), unsized (no Content-Length), silent (stops halfway, and stays),
-    empty (unsized, too), redirect (to /else/FILE), file (to file:///else/FILE), 404, ...
+    no-range (ignores Range), cut (no-range and short), unsized (no Content-Length),
+    silent (stops halfway, and stays), empty (unsized, too), redirect (to /else/FILE),
+    file (to file:///else/FILE), 404, ...
     """
 
     daemon_threads = True
@@ -65,7 +66,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _send(self, data: bytes, mood: str, asked: str | None) -> None:
         found = re.fullmatch(r"bytes=(\d+)-", asked or "")
-        start = int(found[1]) if found and mood not in ("no-range", "unsized") else 0
+        start = int(found[1]) if found and mood not in ("no-range", "cut", "unsized") else 0
         if start and start >= len(data):
             self._answer(416, {"Content-Length": "0"})
             return
@@ -75,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
         self._answer(206 if start else 200, headers)
         try:
-            if mood in ("short", "silent"):
+            if mood in ("short", "cut", "silent"):
                 self.wfile.write(rest[: len(rest) // 2])
                 self.wfile.flush()
                 if mood == "silent":

@@ -171,6 +171,34 @@ def test_two_mirrors_share_the_work(serve: Serve, tmp_path: Path) -> None:
     assert second.seen == [(f"/{FILE}", f"bytes={len(DATA) // 2}-")]
 
 
+@pytest.mark.parametrize(
+    ("mood", "data", "requests"),
+    [
+        ("right", DATA[:950_000], 1),
+        ("right", DATA + b"more", 1),
+        ("right", OTHER, 2),  # 416, then without Range
+        ("unsized", b"<html>log in</html>", 1),
+        ("unsized", DATA[:1000] + OTHER, 1),
+        ("cut", DATA, TRIES),
+    ],
+)
+def test_a_changed_mirror_leaves_the_part_as_it_is(
+    mood: str, data: bytes, requests: int, serve: Serve, tmp_path: Path
+) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(DATA[:900_000])
+    changed, good = serve(mood, data=data), serve()
+    assert get(archive(changed.url, good.url), tmp_path) == DATA
+    assert good.seen == [(f"/{FILE}", "bytes=900000-")]
+    assert len(changed.seen) == requests
+
+
+def test_a_part_of_a_longer_version_is_no_part_of_the_shorter(serve: Serve, tmp_path: Path) -> None:
+    (tmp_path / f"{FILE}.part").write_bytes(DATA[:900_000])
+    server = serve(data=OTHER)
+    assert get(archive(server.url, versions=(version(DATA), version(OTHER))), tmp_path) == OTHER
+    assert [asked for _, asked in server.seen] == ["bytes=900000-", None]
+
+
 def test_a_mirror_is_asked_first(serve: Serve, tmp_path: Path) -> None:
     mirror, usual = serve(), serve()
     assert get(archive(usual.url), tmp_path, f"{mirror.url}/deep/") == DATA
