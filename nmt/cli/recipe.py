@@ -51,13 +51,13 @@ def command(argv: list[str]) -> None:
     if options.list:
         sys.stdout.write(download_list(job))
         return
-    lines, whole = recipe.forecast(job, options.stages)
     if options.dry_run:
+        lines, whole = recipe.forecast(job, options.stages)
         sys.stdout.writelines(f"{line}\n" for line in [*lines, *whole])
         return
-    for line in whole:
-        log.info("%s", line)
-    with locked(job.root):
+    with locked(job.root):  # which removes what a killed one left; it takes disk
+        for line in recipe.forecast(job, options.stages)[1]:
+            log.info("%s", line)
         for name in options.stages:
             sys.stdout.write(recipe.STAGES[name](job).run())
             sys.stdout.flush()

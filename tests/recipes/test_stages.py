@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli.recipe import main as recipe
+from nmt.storage import atomic
 from tests.fast import fast_first
 from tests.recipes import miniature
 from tests.recipes.conftest import STAGES, Make, Mini, lines
@@ -285,6 +286,17 @@ def test_a_full_disk_is_told_before(
     assert recipe(it.words()) == 74
     assert "root: takes about" in capsys.readouterr().err
     assert not it.server.seen
+
+
+def test_what_a_killed_one_left_is_free(mini: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = mini()
+    stray = atomic.temporary_of(it.root / "text")
+    stray.mkdir(parents=True)
+    real = shutil.disk_usage(it.folder)
+    frees = {True: real._replace(free=1000), False: real._replace(free=10**12)}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: frees[stray.exists()])
+    assert recipe(it.words("download", "--dry-run")) == 74  # which removes nothing
+    assert recipe(it.words("download")) == 0
 
 
 def test_two_at_once(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
