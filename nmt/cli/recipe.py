@@ -12,7 +12,7 @@ from pathlib import Path
 from nmt.cli import testset
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.errors import Exit, UserError
+from nmt.errors import DISK, Exit, UserError
 from nmt.recipes import disk, recipe
 from nmt.recipes import lock as locks
 from nmt.recipes.stamp import RecipeJob
@@ -59,7 +59,14 @@ def command(argv: list[str]) -> None:
         for line in recipe.forecast(job, options.stages)[1]:
             log.info("%s", line)
         for name in options.stages:
-            sys.stdout.write(recipe.STAGES[name](job).run())
+            try:
+                report = recipe.STAGES[name](job).run()
+            except OSError as error:
+                if error.errno not in DISK or error.filename:
+                    raise
+                advice = "mend that or make room, then the same command goes on"
+                raise UserError(f"{job.root}: {error.strerror}; {advice}", Exit.IO) from None
+            sys.stdout.write(report)
             sys.stdout.flush()
     if options.stages == [*recipe.STAGES]:
         for i, words in enumerate(recipe.next_commands(job)):

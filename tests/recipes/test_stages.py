@@ -1,5 +1,6 @@
 """From downloads to texts: counted, resumable after any kill, done once, redone when changed."""
 
+import errno
 import gzip
 import json
 import os
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -286,6 +288,24 @@ def test_a_full_disk_is_told_before(
     assert recipe(it.words()) == 74
     assert "root: takes about" in capsys.readouterr().err
     assert not it.server.seen
+
+
+def test_a_disk_that_is_full_midway_is_named(
+    mini: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = mini()
+
+    def full(member: IO[bytes], out: Path) -> int:
+        raise OSError(errno.EFBIG, "File too large")  # as `write` does: without a name
+
+    with monkeypatch.context() as patched:
+        patched.setattr("nmt.recipes.archive._copy", full)
+        assert recipe(it.words()) == 74
+    said = capsys.readouterr().err.strip().split("\n")[-1]
+    assert said == (
+        "nmt: root: File too large; mend that or make room, then the same command goes on"
+    )
+    assert recipe(it.words()) == 0
 
 
 def test_what_a_killed_one_left_is_free(mini: Make, monkeypatch: pytest.MonkeyPatch) -> None:
