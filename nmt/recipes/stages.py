@@ -69,6 +69,8 @@ def _download(job: RecipeJob) -> tuple[list[Path], str]:
     for corpus in job.corpora:
         try:
             paths.append(_archive(job, corpus, folder))
+            for pinned in corpus.archives:  # one may have broken off before another was taken
+                (folder / f"{pinned.file}.part").unlink(missing_ok=True)
         except UnavailableError as error:
             missing.append(corpus.id)
             why += error.why

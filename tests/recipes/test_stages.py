@@ -227,12 +227,17 @@ def test_no_server_at_all(
     assert not list((it.root / "downloads").glob("*.gz"))  # read where they lie
 
 
-def test_the_second_archive_where_the_first_is_gone(mini: Make) -> None:
-    it = mini(moods={"training-parallel-commoncrawl.tgz": ["404"]})
+@pytest.mark.parametrize("moods", [["404"], ["short", "404"]], ids="-".join)
+def test_the_second_archive_where_the_first_is_gone(
+    moods: list[str], mini: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nmt.recipes.download.time.sleep", lambda _: None)
+    it = mini(moods={"training-parallel-commoncrawl.tgz": moods})
     assert recipe(it.words()) == 0
     told = json.loads((it.root / "corpus.json").read_bytes())["corpora"][0]
     assert told["file"] == "training-parallel-commoncrawl.zip"
     assert told["lines"] == miniature.LINES
+    assert not it.strays()
 
 
 def test_a_mirror_serves_all(mini: Make) -> None:
