@@ -37,8 +37,9 @@ Stages, in this order (all, unless you name some):
   tests     writes dev.*, the test sets, newstest_all and concat_seq
 
 Stages that are finished with the same inputs are skipped, so the same command continues after an
-interruption. Before the first download, the disk that all stages need is printed; at the end, the
-commands of nmt-train that make the paper's tables from the text."""
+interruption. Keep the archives: those that are gone are downloaded again. Before the first
+download, the disk that all stages need is printed; at the end, the commands of nmt-train that make
+the paper's tables from the text: to go on with training alone, use these."""
 
 
 def command(argv: list[str]) -> None:
