@@ -35,7 +35,8 @@ def command(argv: list[str]) -> None:
     parser.add_argument("--manuals", type=Path, metavar="DIR", help="text of parts C and D")
     parser.add_argument("--scan", type=Path, metavar="DIR", help="text of part B")
     parser.add_argument("--records", type=Path, metavar="DIR", default=RECORDS)
-    parser.add_argument("--part", action="append", help="only this one, as D; may come twice")
+    names = "rates", plan.GRAMMAR, plan.SCAN, plan.MANUALS, plan.REMEDY
+    parser.add_argument("--part", action="append", choices=names, help="only this; may come twice")
     parser.add_argument("--list", action="store_true", help="only say what is left")
     asked = parser.parse_args(argv)
     folders = Folders(asked.runs, asked.records, asked.manuals, asked.scan)

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from nmt.cli.command import run
+from nmt.errors import Exit, UserError
 from nmt.storage import atomic
 from scripts.longtext import picture, plan
 from scripts.longtext.loss_tables import by_place, decomposition, remedy
@@ -37,6 +38,9 @@ def command(argv: list[str]) -> None:
     parser.add_argument("--records", type=Path, metavar="DIR", default=RECORDS)
     parser.add_argument("--output", type=Path, metavar="DIR", default=RECORDS.parent)
     asked = parser.parse_args(argv)
+    if not asked.records.is_dir():
+        raise UserError(f"--records {asked.records}: no such directory", Exit.NO_INPUT)
+    asked.output.mkdir(parents=True, exist_ok=True)
     folders = Folders(Path(), asked.records)
     systems = {}
     for part in plan.parts(folders)[1:]:

@@ -1,5 +1,6 @@
 """The runs of LONGTEXT: all that the plan has, none before what it follows from; their records."""
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +52,11 @@ def test_parts_of_other_text_have_all_runs_of_the_plan(
     assert {run.parent for run in found["D"].runs} == {
         run for run in found["C"].runs if run.encoding == "absolute"
     }
+    for name in (*found, "E"):
+        words = [str(folders.runs), "--records", str(folders.records), "--list", "--part", name]
+        with pytest.raises(SystemExit) if name == "E" else nullcontext():
+            assert longtext.main(words) == 0
+    capsys.readouterr()
     finish(folders, found["C"].runs[2])
     words = [str(folders.runs), "--records", str(folders.records), "--list"]
     assert longtext.main([*words, "--scan", str(tmp_path)]) == 0

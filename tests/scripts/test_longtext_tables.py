@@ -84,6 +84,19 @@ def test_what_is_not_finished_is_not_shown(folders: Folders, tmp_path: Path) -> 
     assert tables.unfinished(folders) == []
 
 
+def test_records_that_are_not_there_replace_no_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    empty, output = tmp_path / "records", tmp_path / "new" / "directory"
+    words = ["--records", str(empty), "--output", str(output)]
+    assert tables.main(words) == 66
+    assert f"--records {empty}: no such directory" in capsys.readouterr().err
+    assert not output.exists()
+    empty.mkdir()
+    assert tables.main(words) == 0
+    assert "Not finished yet" in (output / "tables.md").read_text()
+
+
 def test_seeds_of_two_systems_alone_show_where_others_deviate_less() -> None:
     draws = np.random.default_rng(1).normal(size=(1, 400)) * 0.01
 
