@@ -13,6 +13,7 @@ TRAIN ?=
 PEERS ?= data/peers
 BENCH ?=
 LONGTEXT ?=
+TABLES ?=
 MUTATIONS ?=
 
 .PHONY: help install demo wmt19-deen wmt19-zhen longtext longtext-tables test check slow mutations processors oracles bench docs lint wheel clean
@@ -39,8 +40,8 @@ wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 longtext: $(VENV)/installed ## go on with the runs of docs/longtext/plan.md; LONGTEXT="--manuals DIR --scan DIR", or --list
 	$(BIN)/python -m scripts.longtext $(RUNS)/longtext $(LONGTEXT)
 
-longtext-tables: $(VENV)/installed ## their tables and picture, from the records that they left
-	$(BIN)/python -m scripts.longtext.tables
+longtext-tables: $(VENV)/installed ## their tables and picture, from the records that they left; TABLES="--records DIR --output DIR"
+	$(BIN)/python -m scripts.longtext.tables $(TABLES)
 
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them

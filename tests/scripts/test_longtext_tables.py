@@ -1,5 +1,6 @@
 """The tables of LONGTEXT say what made-up records hold, and those in docs what theirs do."""
 
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -95,6 +96,12 @@ def test_records_that_are_not_there_replace_no_page(
     empty.mkdir()
     assert tables.main(words) == 0
     assert "Not finished yet" in (output / "tables.md").read_text()
+
+
+def test_make_passes_arguments_on_to_the_tables() -> None:
+    words = ["make", "-n", "-o", ".venv/installed", "longtext-tables", "TABLES=--records mine"]
+    shown = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    assert shown.endswith("scripts.longtext.tables --records mine\n")
 
 
 def test_seeds_of_two_systems_alone_show_where_others_deviate_less() -> None:
