@@ -166,6 +166,8 @@ class SourceReader:
             text, segmenter = protected.text, self.side.segmenter
             numbers = expand(text, line.columns, segmenter, where, most=most, words=words)
             check_ranges(numbers, self.requirements.column_ranges, where)
+            if self.given_lengths and min(numbers[LENGTH]) < 0:
+                raise UserError(f"{where}: column {LENGTH!r} is below 0; mend it", Exit.DATA)
         return Source(ids, numbers, line.number, text=line.text, protected=protected)
 
     def pair(

@@ -221,7 +221,7 @@ class TorchEngine:
         if not model.needs_lengths:
             return None
         if self.decode.reads_lengths:
-            lengths = [max(0, *source.columns[LENGTH]) for source in sources]
+            lengths = [max(source.columns[LENGTH]) for source in sources]
         elif self.decode.target_length == "predicted":
             return None
         else:

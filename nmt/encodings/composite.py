@@ -5,7 +5,7 @@ e_ij = q_i . k_j / sqrt(head_dim) + f_h[x] + q_i . c^Q[x] / sqrt(head_dim)
 
 The paper reads the positional terms as convolutions over the tokens around i: f is a lightweight
 convolution with a fixed kernel per head, c^Q a dynamic one whose kernel the query makes, and c^K
-one whose kernel the key makes. f and c^Q together are `encoding=[bias_table,relative_key]`.
+one whose kernel the key makes. f and c^Q together are `encoding=[scalar_relative,relative_key]`.
 
 tau = 8 is from memory; the paper's own text was not at hand. Its optional further convolution of
 the values is not part of this.

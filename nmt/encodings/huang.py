@@ -31,8 +31,8 @@ CHUNK = 2**24  # numbers that method 3 holds at a time; 64 MiB in float32
 class Huang(Encoding):
     """Multiplies scores by numbers or vectors of the distance (1-3), or adds products (4).
 
-    A table for every layer, and for every head if per_head: tau + 1, 2 tau + 1, and twice
-    (2 tau + 1) head_dim numbers for methods 1, 2, and 3 and 4.
+    A table for every layer, and for every head if per_head: tau + 1 numbers in method 1, 2 tau + 1
+    in method 2, (2 tau + 1) head_dim in methods 3 and 4.
     """
 
     facts = Facts(relative=True, position_type="integer", distances_only=True)

@@ -152,7 +152,7 @@ WAYS: list[dict[str, Any]] = [{"beam_size": 3}, {"method": "sample"}]
 def test_translations_have_the_lengths_that_the_column_says(
     model: Trained, way: dict[str, Any]
 ) -> None:
-    lengths = [5, 0, 7, 12, 1, -2]
+    lengths = [5, 0, 7, 12, 1, 0]
     columns = {"length": [str(n) for n in lengths]}
     found = translations(model, columns, length="forced", **way)
     assert [len(t.ids) for t in found] == [5, 0, 0, 12, 1, 0]  # of the empty line none
@@ -162,6 +162,9 @@ def test_translations_have_the_lengths_that_the_column_says(
         assert [t.ids for t in other] == [t.ids for t in found]
     with pytest.raises(UserError, match="column length: this model reads it"):
         translations(model, length="forced")
+    columns["length"][1] = "-1"
+    with pytest.raises(UserError, match="line 2: column 'length' is below 0"):
+        translations(model, columns, length="forced", **way)
 
 
 def test_a_forced_length_beyond_the_table_is_a_limit(
