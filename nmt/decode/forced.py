@@ -15,6 +15,7 @@ from nmt.decode.sources import ForcedPair, SourceReader, fits
 from nmt.decode.streams import windows
 from nmt.decode.tensors import as_tensors, padded
 from nmt.errors import Exit, UserError
+from nmt.machine.device import to_device, to_host
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 
@@ -95,6 +96,6 @@ def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]
     scores = []
     for row, ids in zip(states, targets, strict=True):  # a row at a time: the vocabulary is large
         log_probs = model.logits(row[: len(ids)]).float().log_softmax(-1)  # [target, vocab]
-        forced = torch.tensor(ids, device=device)[:, None]
-        scores.append(log_probs.gather(1, forced)[:, 0].tolist())
-    return scores
+        forced = to_device(torch.tensor(ids)[:, None], device)
+        scores.append(log_probs.gather(1, forced)[:, 0])
+    return [of_row.tolist() for of_row in to_host(scores)]

@@ -68,7 +68,9 @@ def parallel_runs(runs: Sequence[PlannedRun]) -> int:
 
 
 def free_slots(settings: Settings) -> int:
-    """How many runs fit: one for each GPU, else as many as there are cores for."""
+    """How many runs fit: one for each GPU, or on one that is named, else as many as cores serve."""
+    if settings.trainer.device.startswith("cuda:"):
+        return 1
     if settings.trainer.device != "cpu" and (available := gpus()):
         return len(available)
     return max(1, cores() // (settings.trainer.threads or 1))  # a process has one by default

@@ -1,5 +1,7 @@
 """Training passes as torch's compiler makes them (trainer.compile)."""
 
+import os
+import shutil
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -50,8 +52,8 @@ def _obstacle(options: Training, device: torch.device) -> str | None:
         )
     if device.type == "cuda" and not has_triton():
         return (
-            "torch compiles for GPUs by Triton, which is not installed or does not know this one; "
-            "choose trainer.compile=false"
+            "torch compiles for GPUs by Triton, which is not installed, does not know this one, or "
+            "finds no C compiler (gcc, clang, or that of CC); choose trainer.compile=false"
         )
     return None
 
@@ -68,7 +70,8 @@ def has_cpp_compiler() -> bool:
 
 
 def has_triton() -> bool:
-    """Whether torch finds a Triton for the GPU."""
+    """Whether torch finds a Triton for the GPU, and that the C compiler that it calls."""
     from torch.utils import _triton
 
-    return bool(_triton.has_triton())
+    compilers = (os.environ.get("CC"), shutil.which("gcc"), shutil.which("clang"))
+    return bool(_triton.has_triton()) and any(compilers)

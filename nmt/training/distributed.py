@@ -19,7 +19,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from nmt import config
-from nmt.errors import Exit, UserError, exit_code
+from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
 
 if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
     import torch
@@ -91,7 +91,11 @@ class World:
                 f"trainer.device={name}: each of {self.size} ranks needs its own GPU; "
                 "set trainer.device=cuda"
             )
-        return pick(f"cuda:{self.local_rank}")
+        try:
+            return pick(f"cuda:{self.local_rank}")
+        except UserError as error:
+            advice = "each rank needs to see all GPUs of its machine, and uses that of LOCAL_RANK"
+            raise UserError(f"{error}; {advice}", error.code) from None
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
         """Yield this rank's part of what all ranks go through in the same order."""
@@ -183,11 +187,12 @@ class World:
         try:
             yield
         except RuntimeError as error:
-            if not LOST.search(str(error)):
+            if is_out_of_memory(error) or not LOST.search(str(error)):
                 raise
+            reason = str(error).rpartition("Last error:")[2].strip()  # where NCCL says what it is
             raise UserError(
-                "another rank failed or was killed; the same command resumes from the last "
-                f"checkpoint, if there is one ({FIRST.split(str(error))[0]})",
+                "another rank failed, was killed or does not answer; the same command resumes "
+                f"from the last checkpoint, if there is one ({FIRST.split(reason)[0]})",
                 Exit.IO,
             ) from error
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import build
 from nmt.config import Settings
@@ -163,6 +163,9 @@ def _gradients(model: Transformer) -> list[Tensor]:
 
 
 def _loss(model: Transformer, text: Sentences) -> Tensor:
+    for module in model.modules():
+        if isinstance(module, nn.RNNBase):  # of one layer: training mode changes nothing
+            module.train()  # cuDNN has no gradient in eval mode
     logits = model(text.source, text.target[:, :-1], text.columns)
     return F.cross_entropy(logits.flatten(0, 1), text.target[:, 1:].flatten(), ignore_index=PAD)
 
@@ -180,26 +183,26 @@ def _waits(settings: dict[str, Settings], device: torch.device, session: Session
     """Encodings whose forward and backward pass wait for the GPU, and how often; torch counts."""
     if device.type != "cuda":
         return ["waits for the device: only a GPU has them"]
-    counts, left_out = dict[str, int](), list[str]()
-    for name, chosen in settings.items():
-        if session.is_over:
-            left_out.append(name)
-            continue
-        model = specimen.perturbed(chosen).to(device)
-        text = specimen.sentences(model, SOURCES, TARGETS)
-        _loss(model, text).backward()  # kernels are loaded at first use
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                _loss(model, text).backward()
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        counts[name] = sum("synchroniz" in str(warning.message) for warning in seen)
-    listed = ", ".join(f"{name} {count}" for name, count in counts.items() if count)
     title = "waits for the GPU in forward and backward"
+    found = _checked(title, settings, lambda chosen: _count_waits(chosen, device), session)
+    listed = ", ".join(f"{name} {count:g}" for name, count in found.shares.items() if count)
     notes = [f"{title}: {listed or 'none'}"]
-    return [*notes, f"{title}: {LEFT_OUT}: {', '.join(left_out)}"] if left_out else notes
+    notes += [f"{title}: {name}: {why}" for name, why in found.errors.items()]
+    return [*notes, *[f"{title}: {LEFT_OUT}: {', '.join(found.left_out)}"] * bool(found.left_out)]
+
+
+def _count_waits(settings: Settings, device: torch.device) -> int:
+    model = specimen.perturbed(settings).to(device)
+    text = specimen.sentences(model, SOURCES, TARGETS)
+    _loss(model, text).backward()  # kernels are loaded at first use
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            _loss(model, text).backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    return sum("synchroniz" in str(warning.message) for warning in seen)
 
 
 def _worse(share: float) -> float:

@@ -38,6 +38,9 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
     settings = experiment_of(["run=R1", "scale=wmt19"]).settings
     assert run.free_slots(settings) == 2
+    settings.trainer.device = "cuda:1"
+    assert run.free_slots(settings) == 1
+    settings.trainer.device = "cuda"
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
     monkeypatch.setattr(run, "cores", lambda: 6)
     assert run.free_slots(settings) == 6

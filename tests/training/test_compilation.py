@@ -35,6 +35,15 @@ def test_a_compiler_that_is_missing_is_told_before_training(
     assert compilation.wanted(options, device)
 
 
+def test_triton_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
+    monkeypatch.setattr("shutil.which", lambda name: "/bin/clang" if name == "clang" else None)
+    monkeypatch.delenv("CC", raising=False)
+    assert compilation.has_triton()
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert not compilation.has_triton()
+
+
 def test_left_to_us_only_gpus_that_can_have_compiled_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

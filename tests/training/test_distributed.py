@@ -320,14 +320,14 @@ def test_a_failure_of_one_ends_both_and_is_said_once(tmp_path: Path) -> None:
     assert ended(done, tmp_path) == ["[rank1]: ValueError: only here"]
     assert done.stderr.count(b"[rank1]: Traceback") == 1 and b"[rank0]" not in done.stderr
     status = json.loads((tmp_path / "run/status.json").read_bytes())
-    assert status["state"] == "failed" and "another rank failed or was killed" in status["message"]
+    assert status["state"] == "failed" and "another rank failed, was killed" in status["message"]
     assert newest(tmp_path / "run").name == "step-00000002"
 
 
 @pytest.mark.slow
 def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
     (said,) = ended(child(tmp_path, "die"), tmp_path)
-    assert said.startswith("nmt: another rank failed or was killed; the same command resumes")
+    assert said.startswith("nmt: another rank failed, was killed or does not answer; the same")
     assert json.loads((tmp_path / "run/status.json").read_bytes())["code"] == Exit.IO
 
 
@@ -335,7 +335,7 @@ def test_a_killed_rank_ends_the_other(tmp_path: Path) -> None:
 def test_a_lost_machine_is_noticed_soon_though_rank_0_may_save_for_longer(tmp_path: Path) -> None:
     """The checkpoint of step 2 takes longer than counts may wait, and step 3 has no peer."""
     (said,) = ended(child(tmp_path, "hang"), tmp_path)
-    assert said.startswith("nmt: another rank failed or was killed; the same command resumes")
+    assert said.startswith("nmt: another rank failed, was killed or does not answer; the same")
     assert newest(tmp_path / "run").name == "step-00000002"
 
 
@@ -359,7 +359,7 @@ def test_the_loss_of_the_machine_that_has_the_store_is_noticed_too(tmp_path: Pat
             rank.communicate()
     assert left.returncode == Exit.IO and lost.returncode == -signal.SIGKILL
     said = [line for line in err.decode().split("\n") if line.startswith("nmt: ")]
-    assert len(said) == 1 and "another rank failed or was killed" in said[0]
+    assert len(said) == 1 and "another rank failed, was killed" in said[0]
 
 
 @pytest.mark.slow
@@ -466,9 +466,20 @@ def test_each_rank_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="each of 2 ranks needs its own GPU") as error:
         World(0, 2).device("cuda:1")
     assert error.value.code == Exit.USAGE
-    with pytest.raises(UserError, match="no such GPU") as error:
+    with pytest.raises(UserError, match="each rank needs to see all GPUs") as error:
         World(2, 3, 2).device("cuda")
     assert error.value.code == Exit.NO_MEMORY
+
+
+def test_an_error_of_nccl_is_told_by_its_reason() -> None:
+    """Its first line says where in NCCL, its last why (NCCLUtils.hpp of torch)."""
+    first = "NCCL error in: NCCLUtils.cpp:94, unhandled system error, NCCL version 2.27.5\n"
+    cause = "Error while creating shared memory, No space"
+    with pytest.raises(UserError, match=f"({cause})"), World(0, 2, 0).connected():
+        raise RuntimeError(f"{first}Call failed.\nLast error:\n{cause}\n")
+    full = f"{first}Last error:\nCuda failure 2 'out of memory'"  # is reported as such
+    with pytest.raises(RuntimeError, match="NCCL error in"), World(0, 2, 0).connected():
+        raise RuntimeError(full)
 
 
 def test_an_update_needs_a_batch_for_each_rank(caplog: pytest.LogCaptureFixture) -> None:
