@@ -17,7 +17,7 @@ from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
-from nmt.overrides.options import Folders, folders_in, options_of, values_of
+from nmt.overrides.options import Folders, entries_of, folders_in, options_of, values_of
 from nmt.overrides.parent import (
     START,
     chosen_options,
@@ -110,6 +110,7 @@ def _settled(overrides: list[Override]) -> DictConfig:
     for override in overrides:
         _replace_positions(cfg, override.key_or_group)
     folders = folders_in(overrides)
+    _leave_out_other_entries(cfg, overrides, folders)
     if (start := _resolved(cfg, START)) is not None:
         parent = parent_of(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
@@ -158,6 +159,22 @@ def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
             raise UserError(f"{named[0]}: not read with data.{key}; leave one of the two out")
         if part == "dev":
             cfg.data.dev_source = cfg.data.dev_target = None
+
+
+def _leave_out_other_entries(
+    cfg: DictConfig, overrides: Sequence[Override], folders: Folders
+) -> None:
+    """Where an override chooses encodings, leave out entries that a run or experiment has besides.
+
+    Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
+    """
+    named = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith(_ENTRIES)}
+    for override in overrides:
+        if override.key_or_group == "encoding":
+            chosen = [entries_of(option, folders) for option in chosen_options(override)]
+            with open_dict(cfg):
+                for name in {*(cfg.get("encoding") or ())} - named.union(*chosen):
+                    del cfg.encoding[name]
 
 
 def _leave_out_keys_of_other_kinds(

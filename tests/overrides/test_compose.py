@@ -129,6 +129,25 @@ def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
     assert dict(both.encoding) == dict(settings.encoding)
 
 
+def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -> None:
+    ours = experiment_of(["run=R4", "scale=toy", "encoding=lstm"])
+    assert list(ours.settings.encoding) == ["lstm"]
+    assert ours.run == Path("runs/table-toy/lstm-max36-seed1")
+    for words in ([], ["encoding=absolute"]):
+        entries = experiment_of(["run=R4", "scale=toy", *words]).settings.encoding
+        assert entries["absolute"]["at"] == {"index": {"start": 1}}
+    added = ["encoding=lstm", "+encoding.other={use: alibi}"]
+    entries = experiment_of(["run=R4", "scale=toy", *added]).settings.encoding
+    assert list(entries) == ["lstm", "other"]
+    (tmp_path / "experiment").mkdir()
+    text = "defaults:\n  - override /encoding: rotary\nencoding: {rotary: {where: decoder}}\n"
+    (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
+    mine = [*config_dir_override(str(tmp_path)), "experiment=mine"]
+    for option in ("relative", "rotary", "none"):
+        assert list(experiment_of([*mine, f"encoding={option}"]).settings.encoding) == [option]
+    assert experiment_of([*mine, "encoding=rotary"]).settings == experiment_of(mine).settings
+
+
 def test_settings_survive_freezing() -> None:
     for option in options_of("encoding"):
         settings = settings_of(f"encoding={option}")
