@@ -88,6 +88,15 @@ def test_a_file_of_another_group_that_cannot_be_read(group: str, tmp_path: Path)
         experiment_of(words)
 
 
+def test_an_experiment_may_set_the_seed_and_the_place_of_its_runs(tmp_path: Path) -> None:
+    text = "seed: 7\nruns: there\nname: own-${seed}\njobs: 3\n"
+    write(tmp_path, "experiment", "theirs", f"# @package _global_\n{text}")
+    mine = [*config_dir_override(str(tmp_path)), "experiment=theirs"]
+    ours, typed = experiment_of(mine), experiment_of([*mine, "seed=5", "runs=here"])
+    assert (ours.settings.seed, ours.run, ours.jobs) == (7, Path("there/own-7"), 3)
+    assert (typed.settings.seed, typed.run) == (5, Path("here/own-5"))
+
+
 def test_a_file_of_an_encoding_has_one(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\nseed: 1\n")
     with pytest.raises(UserError, match="encoding: missing from the config"):
