@@ -55,15 +55,15 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
     known = _known(*lines_of([*elsewhere, *groups]))
     for o in overrides:
-        if not o.key_or_group.startswith("hydra") and (o not in groups or o.is_add()):
-            _check_key(o, o in groups, known, folders)
+        if not o.key_or_group.startswith("hydra") and o not in groups:
+            _check_key(o, known, folders)
     _check_entries(overrides, known)
 
 
-def _check_key(override: Override, group: bool, known: frozenset[str], folders: Folders) -> None:
+def _check_key(override: Override, known: frozenset[str], folders: Folders) -> None:
     key, line = override.key_or_group, str(override.input_line)
     adds = override.is_add() or override.is_force_add()
-    if override.is_add() and (group or key in known):
+    if override.is_add() and key in known:
         raise UserError(f"{line}: has a value already; write {line[1:]}")
     inner = "." in key and key.split(".")[0] in {name.split(".")[0] for name in known}
     if key not in known and not (adds and inner):  # keys of the root belong to encodings
@@ -109,9 +109,11 @@ def check_options(overrides: list[Override], folders: Folders) -> None:
 
 
 def _check_option(override: Override, folders: Folders) -> None:
-    group, value = override.key_or_group, override.value()
+    group, value, line = override.key_or_group, override.value(), str(override.input_line)
+    if line.startswith("+"):
+        raise UserError(f"{line}: a group needs no +; write {line.lstrip('+')}")
     if value in ([], "") or (value is None and not override.is_delete()):
-        raise UserError(f"{override.input_line}: name an option, or leave {group} out")
+        raise UserError(f"{line}: name an option, or leave {group} out")
     options = [str(each) for each in (value if isinstance(value, list) else [value])]
     if value is None:
         return
@@ -121,7 +123,7 @@ def _check_option(override: Override, folders: Folders) -> None:
         refuse_hidden(group, option, folders)
     entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
     if twice := next((e for e in entries if entries.count(e) > 1), None):
-        raise UserError(f"{override.input_line}: {twice} is in it twice; name it once")
+        raise UserError(f"{line}: {twice} is in it twice; name it once")
 
 
 def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> str:

@@ -53,6 +53,8 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["++foo=bar"], 2, "++foo=bar: no key 'foo'"),
     ("train", ["+tua=3", "encoding=relative"], 2, "did you mean tau?"),
     ("train", ["+seed=2"], 2, "+seed=2: has a value already; write seed=2"),
+    ("train", ["+experiment=demo"], 2, "+experiment=demo: a group needs no +; write experiment=d"),
+    ("train", ["-m", "++scale=toy,small"], 2, "++scale=toy: a group needs no +; write scale=toy"),
     ("train", ["seed=1", "seed=2"], 2, "seed=2: seed=1 is given, too; give seed once"),
     ("train", ["encoding=none", "encoding=lstm"], 2, "give encoding once"),
     ("prepare", ["data.workers=1", "data.workers=2"], 2, "give data.workers once"),
