@@ -23,6 +23,7 @@ from nmt.overrides.parent import (
     chosen_options,
     inherit,
     parent_of,
+    refuse_keys_of_encoding,
     set_corpus,
     start_in,
     with_corpus,
@@ -124,7 +125,9 @@ def checked_config(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
     folders = folders_in(overrides)
     if (start := start_in(overrides)) is not None:
-        overrides = with_corpus(overrides, folders, parent_of(start, overrides))
+        parent = parent_of(start, overrides)
+        refuse_keys_of_encoding(parent.settings, overrides, folders)
+        overrides = with_corpus(overrides, folders, parent)
     with reading_conf(overrides):
         check(overrides, folders)
         try:

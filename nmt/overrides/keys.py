@@ -54,10 +54,10 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     groups = [o for o in overrides if is_group(o.key_or_group)]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
     known = _known(*lines_of([*elsewhere, *groups]))
+    _check_entries(overrides, known)
     for o in overrides:
         if not o.key_or_group.startswith("hydra") and o not in groups:
             _check_key(o, known, folders)
-    _check_entries(overrides, known)
 
 
 def _check_key(override: Override, known: frozenset[str], folders: Folders) -> None:

@@ -12,7 +12,16 @@ from omegaconf.errors import OmegaConfBaseException
 from nmt.config import PATHS, Data, Settings, Toy, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
-from nmt.overrides.options import GLOBAL, GROUPS, Folders, defaults_of, path_of, values_of
+from nmt.overrides.options import (
+    GLOBAL,
+    GROUPS,
+    Folders,
+    defaults_of,
+    knobs_of,
+    options_of,
+    path_of,
+    values_of,
+)
 from nmt.storage import manifest
 from nmt.storage.modelpath import locate, open_model
 
@@ -109,6 +118,11 @@ def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
     return bool(groups & {"data", "scale"})
 
 
+def _choose_encoding(overrides: Sequence[Override], folders: Folders) -> bool:
+    """Whether overrides, or options that they choose, say which encoding a run has."""
+    return any(group == "encoding" for group, _ in _chosen(overrides, folders))
+
+
 def _chosen(overrides: Iterable[Override], folders: Folders) -> list[tuple[str, str]]:
     """Groups and options that overrides choose, and those that their files choose in turn."""
     groups = [o for o in overrides if o.key_or_group in GROUPS and not o.is_sweep_override()]
@@ -162,17 +176,12 @@ def inherit(
     model and its encoding are the defaults. Raises UserError for an override of segmenter or
     normalisation, and for keys of an encoding that is not chosen.
     """
+    refuse_keys_of_encoding(parent, overrides, folders)
     keys, chosen = {o.key_or_group for o in overrides}, _chosen(overrides, folders)
-    named = any(group == "encoding" for group, _ in chosen)
     for o in overrides:
         if o.key_or_group in INHERITED or o.key_or_group.startswith("segmenter."):
             raise UserError(
                 f"{o.input_line}: with {START} text is cut as the parent cuts it; leave it out"
-            )
-        if o.key_or_group.startswith("encoding.") and not named:
-            raise UserError(
-                f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
-                f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
             )
     for group, option in chosen:  # keys that it sets in the model, as `feedforward`
         if group in GLOBAL and path_of(group, option, folders).exists():
@@ -185,9 +194,25 @@ def inherit(
         for key in LANGUAGES:
             if f"decode.{key}" not in keys:
                 cfg.decode[key] = known["decode"][key]
-        if not named:
+        if not _choose_encoding(overrides, folders):
             cfg.encoding = known["encoding"]
         cfg.segmenter, cfg.data.normalize = known["segmenter"], parent.data.normalize
+
+
+def refuse_keys_of_encoding(
+    parent: Settings, overrides: Sequence[Override], folders: Folders
+) -> None:
+    """Raise UserError for keys of an encoding where none is chosen, as it is then the parent's."""
+    if _choose_encoding(overrides, folders):
+        return
+    theirs = [name for name in parent.encoding if name in options_of("encoding", folders)]
+    knobs = {key for name in theirs for key in knobs_of(name, folders)}
+    for o in overrides:
+        if o.key_or_group.startswith("encoding.") or o.key_or_group in knobs:
+            raise UserError(
+                f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
+                f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
+            )
 
 
 def chosen_options(override: Override) -> list[str]:

@@ -285,6 +285,7 @@ def test_every_entry_may_be_told_where_and_at() -> None:
         ("encoding=rotary encoding.rotray.at=shift",
          "encoding.rotray.at=shift: rotray is not chosen; did you mean rotary?"),
         ("encoding=relative +encoding.rotary.base=5", "+encoding.rotary.base=5: rotary is not"),
+        ("encoding.relative.tau=8", "relative is not chosen; choose one of absolute"),
         ("encoding=none encoding.rotary.where=decoder", "choose one of none"),
     ],
 )  # fmt: skip

@@ -141,9 +141,10 @@ def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_
 def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
     ours = child(parent, "encoding=relative", "encoding.relative.where=decoder")
     assert ours.encoding["relative"]["where"] == "decoder"
-    for override in ("encoding.relative.where=decoder", "encoding.absolute.where=decoder"):
-        with pytest.raises(UserError, match=r"^encoding\.\w+\.where"):
-            child(parent, override)
+    keys = "encoding.relative.where", "encoding.relative.tau", "encoding.absolute.where", "tau"
+    for key in keys:
+        with pytest.raises(UserError, match=f"^{key}: with .*; name one .* as encoding=relative$"):
+            child(parent, f"{key}=8")
 
 
 def test_what_an_encoding_asks_of_the_model_stays(parent: Path) -> None:
