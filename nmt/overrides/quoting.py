@@ -30,8 +30,8 @@ def quoted_override(line: str, sweep: bool = False) -> str:
     """Quote the value of a key that holds a path or another text; any other is unchanged.
 
     So `data.root=a,b (c)` means this directory, and `data.root=~/a` one below the home directory.
-    In a sweep, commas part the values. What is in quotes already, or escaped as Hydra wants it,
-    is left to Hydra.
+    In a sweep, commas part the values, but not within ${...}. What is in quotes already, or escaped
+    as Hydra wants it, is left to Hydra.
     """
     key, equals, value = line.partition("=")
     plain = key.lstrip("+")
@@ -39,7 +39,7 @@ def quoted_override(line: str, sweep: bool = False) -> str:
         return line
     if _function(value) or (sweep and re.search("['\"]", value)):
         return line
-    texts = value.split(",") if sweep else [value]
+    texts = re.split(r",(?![^{}]*\})", value) if sweep else [value]  # none within ${...}
     if is_path(plain):
         texts = [os.path.expanduser(text) for text in texts]  # noqa: PTH111  (keeps ./ and //)
     return f"{key}={','.join(map(quoted, texts))}"
