@@ -11,9 +11,12 @@ from nmt.config import Settings
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.experiments import lengthen
 from nmt.overrides.compose import AbsentError, Experiment, composed
 from nmt.overrides.sweep import Sweep
+from nmt.training.directory import config_is_settled
 from nmt.training.run import Outcome, open_run
+from nmt.training.session import check_start
 
 
 class PlannedRun(NamedTuple):
@@ -91,6 +94,9 @@ def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
         chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
         raise UserError(f"{chosen}: make one table at a time, each without -m")
     preflight.check(experiment.settings)
+    check_start(experiment.settings, begun=config_is_settled(experiment.run))
+    if experiment.parent is not None:
+        lengthen.check(experiment)
     return experiment
 
 

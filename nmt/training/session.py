@@ -9,7 +9,7 @@ from nmt.errors import Exit, UserError
 from nmt.training import dev_score, surgery
 from nmt.training.distributed import SINGLE, World
 from nmt.training.progress import function_of
-from nmt.training.run import Outcome, Run, open_run
+from nmt.training.run import Outcome, open_run
 from nmt.training.trainer import fit
 
 
@@ -21,14 +21,11 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     128 + its number) or trainer.max_hours (75) stopped the run.
     """
     preflight.check(settings)
-    trainer = settings.trainer
-    if trainer.callback is not None:
-        function_of(trainer.callback)
     with open_run(directory, settings, world) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
             return run.end(run.step)
-        world.broadcast(lambda: _check(settings, run))
+        world.broadcast(lambda: check_start(settings, run.saved is not None))
         prepared = _prepared(settings, directory, world)
         run.refuse_other_data(prepared.facts["fingerprint"])
         outcome = fit(prepared, run)
@@ -37,12 +34,19 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     return outcome
 
 
-def _check(settings: Settings, run: Run) -> None:
-    """Raise UserError for a BLEU that cannot be computed here, and a parent that will not do."""
-    if settings.trainer.dev_metric == "bleu":
+def check_start(settings: Settings, begun: bool) -> None:
+    """Raise UserError for what would end training at once, or at its first checkpoint.
+
+    That is a callback that is not there, a BLEU that cannot be computed here and, unless the run
+    has `begun`, a parent that will not do.
+    """
+    trainer = settings.trainer
+    if trainer.callback is not None:
+        function_of(trainer.callback)
+    if trainer.dev_metric == "bleu":
         dev_score.bleu(settings)
-    if (parent := settings.trainer.init_from) is not None and run.saved is None:
-        surgery.check(settings, parent)
+    if trainer.init_from is not None and not begun:
+        surgery.check(settings, trainer.init_from)
 
 
 def _fingerprint(settings: Settings, directory: Path) -> str:

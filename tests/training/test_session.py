@@ -96,6 +96,21 @@ def test_a_parent_that_will_not_do_is_refused_before_any_text_is_prepared(
     assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
 
 
+def test_what_ends_a_run_at_once_ends_several_before_the_first(
+    parent: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    places = [f"runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", "trainer.device=cpu"]
+    files = ["data=files", "data.root=x", "data.test_source=gone", "data.test_target=gone"]
+    for arguments, told in (
+        ([f"trainer.init_from={parent}", "model.dim=32"], "has 16, and its weights fit no other"),
+        (["trainer.callback=misspelt:f"], "trainer.callback=misspelt:f: No module named"),
+        (["experiment=lengthen", f"parent={parent}", *files], "gone: no such file"),
+    ):
+        assert train(["-m", "seed=1,2", *places, *arguments]) != Exit.DIVERGED
+        assert told in capsys.readouterr().err
+        assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize(
     ("language", "decode"), [("ja", {}), ("en", {"decode__target_language": "kor_Hang"})]
 )
