@@ -102,13 +102,14 @@ def _keys_of(values: Any, prefix: str = "") -> Iterator[str]:
 
 
 def check_options(overrides: list[Override], folders: Folders) -> None:
-    """Raise UserError for an option that is not there."""
+    """Raise UserError for an option that is not there, or not beside another of its group."""
+    typed = {o.key_or_group for o in overrides}
     for o in overrides:
         if is_group(o.key_or_group):
-            _check_option(o, folders)
+            _check_option(o, typed, folders)
 
 
-def _check_option(override: Override, folders: Folders) -> None:
+def _check_option(override: Override, typed: set[str], folders: Folders) -> None:
     group, value, line = override.key_or_group, override.value(), str(override.input_line)
     if line.startswith("+"):
         raise UserError(f"{line}: a group needs no +; write {line.lstrip('+')}")
@@ -124,6 +125,10 @@ def _check_option(override: Override, folders: Folders) -> None:
     entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
     if twice := next((e for e in entries if entries.count(e) > 1), None):
         raise UserError(f"{line}: {twice} is in it twice; name it once")
+    knobs = [knob for o in options if group == "encoding" for knob in knobs_of(o, folders).items()]
+    for key, one in knobs:
+        if key not in typed and (other := dict(knobs)[key]) != one:  # Hydra would take the last
+            raise UserError(f"{line}: they share {key} ({one}, {other}); give {key}=...")
 
 
 def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> str:

@@ -127,6 +127,8 @@ def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
     both = experiment_of(["encoding=relative_absolute", "tau=8"]).settings
     assert list(both.encoding) == ["absolute", "relative"]
     assert dict(both.encoding) == dict(settings.encoding)
+    differing = experiment_of(["encoding=[relative,composite]", "tau=9"]).settings
+    assert [entry["tau"] for entry in differing.encoding.values()] == [9, 9]
 
 
 def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -> None:
