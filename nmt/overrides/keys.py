@@ -38,6 +38,8 @@ def check(overrides: list[Override], folders: Folders) -> None:
         if o.is_delete() and o.key_or_group in (*SETTINGS, *RUN):
             key = o.key_or_group
             raise UserError(f"{o.input_line}: every run has one; choose it by {key}=...")
+        if o.key_or_group.startswith(("hydra.run", "hydra.output_subdir")):
+            raise UserError(f"{o.input_line}: not used; a run lies in runs=DIR, as name=NAME")
         if o.package is not None:
             raise UserError(f"{o.input_line}: no key or group with @; see --help")
     check_options(overrides, folders)

@@ -50,6 +50,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["encoding=[absolute,absolute]"], 2, "absolute is in it twice"),
     ("train", ["encoding=[relative,relative_absolute]"], 2, "relative is in it twice"),
     ("train", ["encoding=[relative,composite]"], 2, "they share tau (16, 8); give tau=..."),
+    ("train", ["hydra.run.dir=x"], 2, "hydra.run.dir=x: not used; a run lies in runs=DIR, as nam"),
     ("train", ["+foo=bar"], 2, "+foo=bar: no key 'foo'"),
     ("train", ["++foo=bar"], 2, "++foo=bar: no key 'foo'"),
     ("train", ["+tua=3", "encoding=relative"], 2, "did you mean tau?"),
