@@ -310,6 +310,8 @@ def thaw(plain: dict[str, Any]) -> Settings:
     if extra := sorted(set(plain) - known):
         raise UserError(f"{extra[0]}: no such key; known are {', '.join(sorted(known))}")
     seed = plain["seed"]
+    if isinstance(seed, str) and re.fullmatch(r"[0-9]{1,10}", seed):  # as ${oc.env:SEED} has it
+        seed = int(seed)
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**31:
         raise UserError(f"seed={seed}: expected an integer from 0 to {2**31 - 1}")
     encoding = plain["encoding"] or {}

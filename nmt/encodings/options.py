@@ -63,7 +63,8 @@ def _unmet(value: Any, kind: Any) -> str | None:
     of_items = get_origin(kind) not in (None, Union, UnionType)  # as list[int]
     accepted = (int, float) if kind is float else get_origin(kind) if of_items else kind
     if not isinstance(value, accepted) or isinstance(value, bool) is not (kind is bool):
-        return f"expected {getattr(kind, '__name__', str(kind))}"
+        text = f", not the text {value!r}" if isinstance(value, str) else ""
+        return f"expected {getattr(kind, '__name__', str(kind))}{text}"
     if kind is float and not math.isfinite(value):
         return "expected a finite number"
     return next((f"must be {bound}" for bound in bounds if not bound.holds(value)), None)

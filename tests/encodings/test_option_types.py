@@ -52,7 +52,7 @@ def test_a_whole_number_is_a_float_where_one_is_expected() -> None:
     [
         ("flag", 1, "flag=1: expected bool"),
         ("text", 1, "text=1: expected str"),
-        ("number", "x", "number=x: expected float"),
+        ("number", "3", "number=3: expected float, not the text '3'"),
         ("number", True, "number=True: expected float"),
         ("number", float("nan"), "number=nan: expected a finite number"),
         ("number", float("inf"), "number=inf: expected a finite number"),

@@ -67,6 +67,9 @@ def test_what_refers_to_something_still_does(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("PLACE", "größe")
     data = experiment_of(["data=files", "data.root=${oc.env:PLACE}/x"]).settings.data
     assert isinstance(data, Files) and data.root == "größe/x"
+    monkeypatch.setenv("NUMBER", "3")
+    numbers = experiment_of(["seed=${oc.env:NUMBER}", "trainer.max_steps=${oc.env:NUMBER}"])
+    assert (numbers.settings.seed, numbers.settings.trainer.max_steps) == (3, 3)
     assert experiment_of(["trainer.init_from=null"]).settings.trainer.init_from is None
 
 
