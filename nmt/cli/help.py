@@ -5,7 +5,9 @@ everything.
 """
 
 import argparse
+import json
 import sys
+from textwrap import shorten
 from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
@@ -21,16 +23,17 @@ from nmt.overrides.options import (
     commented,
     config_dir_override,
     default_options,
+    defaults_of,
     described,
     encoding_keys,
     folders_of,
+    meanings_of,
     options_of,
-    path_of,
     summary,
     values_of,
 )
 from nmt.overrides.tables import TableReport, TableScale
-from nmt.schema import choices_of
+from nmt.schema import choices_of, flat
 
 EVERYTHING = "all"
 _KEYS = "Keys (KEY=VALUE; in brackets the default of the default option):"
@@ -138,11 +141,18 @@ def _group_page(group: str, folders: Folders) -> list[str]:
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     """The keys that an option sets."""
     lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
+    chosen = [f"{g}={o}" for g, o in defaults_of(group, option, folders) if g != group]
+    lines += [f"Chooses {' '.join(chosen)}", ""] if chosen else []
     lines.append("Keys (KEY=VALUE; in brackets their values with this option):")
-    if group not in KINDS:
-        lines += _rows(commented(path_of(group, option, folders)), 38)
-        return [*lines, *_OF_EVERY_ENTRY] if group == "encoding" else lines
     values = values_of(group, option, folders)
+    if group not in KINDS:
+        meanings = meanings_of(group, option, folders)
+        for key, value in flat(values):
+            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
+            meaning = next((meanings[k] for k in above if k in meanings), "")
+            lines += _rows([(key, shorten(text, 60, placeholder="..."), meaning)], 38)
+        return [*lines, *_OF_EVERY_ENTRY] if group == "encoding" else lines
     if schema := KINDS[group].get(str(values.get("kind", ""))):
         lines += _keys(group, schema, values)
     return lines
@@ -179,8 +189,10 @@ def _root_keys(width: int) -> list[str]:
 
 
 def _rows(keys: list[tuple[str, str, str]], width: int) -> list[str]:
-    """A line for each key, default and meaning."""
-    return [f"  {key:<{width}} {meaning} [{default}]" for key, default, meaning in keys]
+    """A line for each key, default and meaning, which may be empty."""
+    return [
+        f"  {key:<{width}} {f'{meaning} [{default}]'.strip()}" for key, default, meaning in keys
+    ]
 
 
 def _keys(group: str, schema: type, values: dict[str, Any] | None = None) -> list[str]:

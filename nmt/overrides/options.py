@@ -257,6 +257,13 @@ def encoding_keys(option: str, folders: Folders = ()) -> list[tuple[str, str, st
     return commented(path_of("encoding", option, folders))
 
 
+def meanings_of(group: str, option: str, folders: Folders = ()) -> dict[str, str]:
+    """The comments on keys in an option's file and those that it builds on."""
+    parents = [o for inner, o in defaults_of(group, option, folders) if inner == group]
+    meanings = {k: v for o in parents for k, v in meanings_of(group, o, folders).items()}
+    return meanings | {key: m for key, _, m in commented(path_of(group, option, folders))}
+
+
 def commented(path: Path) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of a file in conf/ that has all three."""
     keys: list[tuple[str, str, str]] = []
