@@ -109,7 +109,7 @@ def _settled(overrides: list[Override]) -> DictConfig:
     with open_dict(cfg):
         del cfg["hydra"]
     for override in overrides:
-        _replace_positions(cfg, override.key_or_group)
+        _replace_positions(cfg, override)
     folders = folders_in(overrides)
     _leave_out_other_entries(cfg, overrides, folders)
     if (start := _resolved(cfg, START)) is not None:
@@ -139,17 +139,17 @@ def checked_config(overrides: list[Override]) -> DictConfig:
     return cfg
 
 
-_POSITIONS = re.compile(r"encoding\.(\w+)\.at")
+_POSITIONS = re.compile(r"encoding\.\w+\.at")
 
 
-def _replace_positions(cfg: DictConfig, key: str) -> None:
+def _replace_positions(cfg: DictConfig, override: Override) -> None:
     """Let an override of encoding.NAME.at replace the file's value, into which Hydra merges it."""
-    if not (named := _POSITIONS.fullmatch(key)):
-        return
-    at = OmegaConf.select(cfg, f"encoding.{named[1]}.at")
-    with open_dict(cfg):
-        for name in list(at)[:-1] if isinstance(at, DictConfig) else []:
-            del at[name]
+    typed = override.value()
+    if _POSITIONS.fullmatch(override.key_or_group) and isinstance(typed, dict):
+        at = OmegaConf.select(cfg, override.key_or_group)
+        with open_dict(cfg):
+            for name in {*at} - {*typed}:
+                del at[name]
 
 
 def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:

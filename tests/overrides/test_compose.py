@@ -275,6 +275,9 @@ def test_every_entry_may_be_told_where_and_at() -> None:
     assert rotary.encoding["rotary"]["where"] == "decoder"
     words = ["encoding=absolute", "encoding.absolute.at={shift: {k: 9}}"]
     assert experiment_of(words).settings.encoding["absolute"]["at"] == {"shift": {"k": 9}}
+    for typed in ({"index": {"start": 1}, "shift": {}}, {}):  # refused by the builder
+        words = ["encoding=absolute", f"encoding.absolute.at={typed}".replace("'", "")]
+        assert experiment_of(words).settings.encoding["absolute"]["at"] == typed
     words = ["encoding=absolute", "encoding.absolute.at.index.start=1"]
     assert experiment_of(words).settings.encoding["absolute"]["at"]["index"]["start"] == 1
 
