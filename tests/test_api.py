@@ -128,6 +128,8 @@ def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
     assert nmt.compose(["model=narrow"], config_dir=tmp_path).settings.model.heads == 2
     with pytest.raises(nmt.UserError, match="no such option"):
         nmt.compose(["model=narrow"])
+    with pytest.raises(nmt.UserError, match="seed=2: seed=1 is given, too; give seed once"):
+        nmt.compose(["seed=1", "seed=2"])
 
 
 def test_every_encoding_is_listed_and_can_be_built() -> None:

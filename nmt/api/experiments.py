@@ -17,6 +17,7 @@ from nmt.experiments.systems import systems_at
 from nmt.overrides import options
 from nmt.overrides.compose import Experiment as Experiment
 from nmt.overrides.compose import experiment_of
+from nmt.overrides.near import refuse_duplicates
 from nmt.training import session
 from nmt.training.run import Outcome as Outcome
 
@@ -60,13 +61,15 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
     """The experiment that these overrides mean to nmt-train: its settings and its directory.
 
     `config_dir` is a folder of your own options, as `--config-dir`. Nothing is read but conf/.
-    Raises UserError for an override that does not fit, with what is near, and for a sweep.
+    Raises UserError for an override that does not fit, with what is near, for a key that is
+    given twice, and for a sweep.
 
     >>> nmt.compose(["encoding=relative", "tau=8"]).run
     PosixPath('runs/toy/relative-tau8-seed1')
     """
     folder = options.config_dir_override(None if config_dir is None else str(config_dir))
-    return experiment_of([*folder, *arguments.lines("overrides", overrides)])
+    refuse_duplicates(typed := arguments.lines("overrides", overrides))
+    return experiment_of([*folder, *typed])
 
 
 def train(experiment: Experiment) -> Outcome:

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import fields
 
-from nmt.cli.parser import PROCESSES, Parser, refuse_duplicates
+from nmt.cli.parser import PROCESSES, Parser
 from nmt.config import Decode
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, parse_columns
-from nmt.overrides.near import keys_of, nearest
+from nmt.overrides.near import keys_of, nearest, refuse_duplicates
 from nmt.schema import choices_of
 
 

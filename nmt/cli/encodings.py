@@ -6,10 +6,11 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, refuse_duplicates
+from nmt.cli.parser import Parser
 from nmt.config import KINDS
 from nmt.errors import UserError
 from nmt.experiments import outputs
+from nmt.overrides.near import nearest, refuse_duplicates
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -85,7 +86,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.overrides.near import nearest
     from nmt.overrides.options import config_dir_override, folders_of, options_of
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt.cli.parser import Parser, refuse_duplicates
+from nmt.cli.parser import Parser
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
 from nmt.overrides.arguments import parse
-from nmt.overrides.near import nearest
+from nmt.overrides.near import nearest, refuse_duplicates
 from nmt.overrides.options import (
     GROUPS,
     Folders,

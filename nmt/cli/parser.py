@@ -49,16 +49,6 @@ def _is_known(argument: str, options: Sequence[str]) -> bool:
     return name in options or (not name.startswith("--") and name[:2] in options)
 
 
-def refuse_duplicates(overrides: Iterable[str]) -> None:
-    """Raise UserError for overrides (KEY=VALUE) that name one key twice."""
-    by_key: dict[str, str] = {}
-    for override in overrides:
-        key = override.partition("=")[0].lstrip("+~")
-        if key in by_key:
-            raise UserError(f"{override}: {by_key[key]} is given, too; give {key} once")
-        by_key[key] = override
-
-
 def integer(least: int, most: int = 2**31 - 1) -> Callable[[str], int]:
     """The type of an option that takes an integer, bounds included."""
 

@@ -1,9 +1,10 @@
-"""The nearest name to one that is not there: of an option, a key, or a word of another toolkit."""
+"""Names of options and keys: the nearest to one that is not there, and keys given twice."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
 
 from nmt.config import KINDS
+from nmt.errors import UserError
 from nmt.schema import keys_in
 
 OTHER_NAMES = {  # names in other toolkits -> keys here; the first that exists
@@ -23,6 +24,16 @@ OTHER_NAMES = {  # names in other toolkits -> keys here; the first that exists
     "nbest": ("n_best",),
     "patience": ("early_stopping",),  # of training; optim.patience is of the learning rate
 }
+
+
+def refuse_duplicates(overrides: Iterable[str]) -> None:
+    """Raise UserError for overrides (KEY=VALUE) that name one key twice."""
+    by_key: dict[str, str] = {}
+    for override in overrides:
+        key = override.partition("=")[0].lstrip("+~")
+        if key in by_key:
+            raise UserError(f"{override}: {by_key[key]} is given, too; give {key} once")
+        by_key[key] = override
 
 
 def keys_of(groups: Iterable[str]) -> list[str]:

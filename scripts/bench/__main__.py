@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, refuse_duplicates
+from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import stop_on_signals
 from nmt.machine.cpus import cores
+from nmt.overrides.near import refuse_duplicates
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session
