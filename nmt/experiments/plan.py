@@ -74,7 +74,10 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
         except UserError as error:
             absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
             if not (sweep.globbed or absent):
-                raise
+                row = next((str(o.input_line) for o in overrides if o.key_or_group == "run"), "")
+                if row in str(error):  # as it always is without one
+                    raise
+                raise UserError(f"{row}: {error}", error.code) from None
             left_out.append(LeftOut(overrides, error))
     if not experiments:
         raise UserError(f"{sweep}: no run is left; {left_out[0].why}")

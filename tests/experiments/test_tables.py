@@ -190,7 +190,7 @@ WRONG = {
     "no such key": ([*ONE, "zzz=1"], "zzz=1: no key 'zzz'"),
     "not all have it": (
         [*ONE, "tau=8"],
-        "the chosen encoding has no tau",
+        "run=R1: tau=8: the chosen encoding has no tau",
     ),
     "chinese": (
         [
