@@ -17,7 +17,14 @@ from nmt.config import KINDS, Files, Settings, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
-from nmt.overrides.options import Folders, entries_of, folders_in, options_of, values_of
+from nmt.overrides.options import (
+    Folders,
+    entries_of,
+    folders_in,
+    options_of,
+    own_values_of,
+    values_of,
+)
 from nmt.overrides.parent import (
     START,
     chosen_options,
@@ -112,6 +119,7 @@ def _settled(overrides: list[Override]) -> DictConfig:
         _replace_positions(cfg, override)
     folders = folders_in(overrides)
     _leave_out_other_entries(cfg, overrides, folders)
+    _prefer_options(cfg, overrides, folders)
     if (start := _resolved(cfg, START)) is not None:
         parent = parent_of(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
@@ -178,6 +186,21 @@ def _leave_out_other_entries(
             with open_dict(cfg):
                 for name in {*(cfg.get("encoding") or ())} - named.union(*chosen):
                     del cfg.encoding[name]
+
+
+def _prefer_options(cfg: DictConfig, overrides: Sequence[Override], folders: Folders) -> None:
+    """Where an override chooses an option, let what its own file sets win over an experiment's.
+
+    So `experiment=demo trainer=gpu` trains on a GPU. What that file inherits is left alone, and so
+    are text and segmenter, of which an experiment may name parts.
+    """
+    typed = {override.key_or_group for override in overrides}
+    for group in typed & {"model", "optim", "trainer", "decode"}:
+        (override,) = [o for o in overrides if o.key_or_group == group]
+        for option in chosen_options(override):
+            for key, value in own_values_of(group, option, folders).items():
+                if f"{group}.{key}" not in typed:
+                    OmegaConf.update(cfg, f"{group}.{key}", value, force_add=True)
 
 
 def _leave_out_keys_of_other_kinds(

@@ -137,8 +137,14 @@ def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
             known = nearest(parent, options_of(group, folders))
             raise UserError(f"{path}: {group}={parent}: no such option{known}")
     inherited = [values_of(group, parent, folders) for parent in parents]
-    merged = OmegaConf.merge(*inherited, _loaded(path))
+    merged = OmegaConf.merge(*inherited, own_values_of(group, option, folders))
     values: Any = OmegaConf.to_container(merged, resolve=False)
+    return values
+
+
+def own_values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
+    """The values in an option's file alone."""
+    values: Any = OmegaConf.to_container(_loaded(path_of(group, option, folders)), resolve=False)
     values.pop("defaults", None)
     return values
 

@@ -164,12 +164,23 @@ def test_each_schedule_has_its_own_keys(name: str) -> None:
 
 def test_another_kind_than_that_of_an_experiment_or_scale_may_be_chosen() -> None:
     plateau = experiment_of(["experiment=demo", "optim=adam_plateau"]).settings.optim
-    assert (plateau.lr, hasattr(plateau, "warmup")) == (2e-3, False)
+    assert (plateau.lr, hasattr(plateau, "warmup")) == (3e-4, False)
     files = ["data=files", "data.root=x"]
     data = experiment_of(["experiment=demo", *files]).settings.data
     assert isinstance(data, Files) and not hasattr(data, "train_longest")
     table = ["experiment=table3", "scale=small", "data.root=x", "run=R2", "hydra.mode=RUN"]
     assert experiment_of([*table, "segmenter=unigram"]).settings.segmenter.kind == "unigram"
+
+
+def test_what_a_typed_option_sets_wins_over_an_experiment() -> None:
+    demo = experiment_of(["experiment=demo"]).settings.trainer
+    on_gpu = experiment_of(["experiment=demo", "trainer=gpu"]).settings.trainer
+    own = {"device": "cuda", "precision": "bfloat16", "batch_tokens": 25_000}
+    assert vars(on_gpu) == vars(demo) | own  # what gpu.yaml inherits is left alone
+    words = ["experiment=demo", "trainer=gpu", "trainer.batch_tokens=9", "model=small"]
+    settings = experiment_of(words).settings
+    assert (settings.trainer.batch_tokens, settings.model.dim) == (9, 256)
+    assert settings.optim.lr == 2e-3
 
 
 def test_a_key_that_the_chosen_kind_lacks_is_refused_where_one_names_it(tmp_path: Path) -> None:
