@@ -18,6 +18,7 @@ from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
+from nmt.machine import machine
 from nmt.overrides.options import options_of
 from tests.compare import made_up_report
 
@@ -79,10 +80,15 @@ def test_what_it_offers_is_what_the_api_has() -> None:
         nmt.lod  # noqa: B018
 
 
-def test_a_saved_model_says_the_same(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
+def test_a_saved_model_says_the_same(
+    tiny: Any, settings_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And loading it measures the machine, before a service starts the threads that translate."""
     trained = small(tiny, settings_of, "encoding=relative")
     nmt.save(trained, tmp_path / "new" / "model")
+    monkeypatch.setattr(machine, "_machine", None)
     loaded = nmt.load(tmp_path / "new" / "model")
+    assert machine._machine is not None
     lines = ["ab c", "", "h"]
     assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
     with pytest.raises(nmt.UserError, match="exists; give another path"):

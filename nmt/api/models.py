@@ -23,9 +23,21 @@ from nmt.encodings.base import Dims
 from nmt.encodings.base import Encoding as Encoding
 from nmt.errors import Exit
 from nmt.errors import UserError as UserError
+from nmt.machine.machine import this_machine
 from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
-from nmt.modeldir import load as load
+
+
+def load(path: str | Path, device: str = "cpu") -> Trained:
+    """Read a run (its best checkpoint), a checkpoint, or a model directory, onto a device.
+
+    Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66 where
+    nothing is, 65 where something else or something damaged is.
+
+    >>> nmt.load("runs/toy/relative-seed1", "cuda")
+    """
+    this_machine()  # a thread that begins while this is measured would have one thread of torch
+    return modeldir.load(path, device)
 
 
 def translate(

@@ -8,6 +8,7 @@ record, those that a command starts read it from NMT_MACHINE, and a resumed run 
 
 import os
 import platform
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -78,6 +79,7 @@ class Machine:
 
 
 _machine: Machine | None = None
+_measuring = threading.Lock()  # two that measure would restore each other's one thread, for good
 
 
 def this_machine() -> Machine:
@@ -87,8 +89,11 @@ def this_machine() -> Machine:
     """
     global _machine
     if _machine is None:
-        stated = parse(os.environ.get(VARIABLE, ""))
-        _machine = Machine(processor(), **({} if len(stated) == 3 else measured()) | stated)
+        with _measuring:
+            if _machine is None:
+                stated = parse(os.environ.get(VARIABLE, ""))
+                fields = {} if len(stated) == 3 else measured()
+                _machine = Machine(processor(), **fields | stated)
     return _machine
 
 

@@ -2,7 +2,9 @@
 
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -97,6 +99,21 @@ def test_the_first_integers_that_are_exact_and_faster_are_chosen(
     monkeypatch.setattr(machine, "is_exact", lambda integers: by_format[integers])
     monkeypatch.setattr(machine, "least_seconds", timed)
     assert measured()["int8"] == chosen
+
+
+def test_threads_that_ask_at_once_measure_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sets torch's threads to one while it measures, and then to as many as it saw."""
+    calls = list[int]()
+
+    def slow() -> dict[str, Any]:
+        calls.append(1)
+        time.sleep(0.05)
+        return parse("float32=torch,bfloat16=1.5,int8=none")
+
+    monkeypatch.setattr(machine, "measured", slow)
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(lambda _: this_machine(), range(4)))) == 1
+    assert len(calls) == 1
 
 
 def test_choices_follow_the_record(pretend: Callable[..., None]) -> None:
