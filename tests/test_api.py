@@ -206,6 +206,21 @@ def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> N
             use()
 
 
+def test_a_model_in_training_mode_is_saved_but_not_run(
+    tiny: Any, settings_of: Any, tmp_path: Path
+) -> None:
+    trained = small(tiny, settings_of)
+    trained.model.train()
+    nmt.save(trained, tmp_path / "model")
+    for use in (
+        lambda: nmt.translate([nmt.load(tmp_path / "model"), trained], ["ab"]),
+        lambda: nmt.score(trained, ["a"], ["a"]),
+        lambda: nmt.align(trained, ["a"], ["a"]),
+    ):
+        with pytest.raises(nmt.UserError, match=r"^model: in training mode, .*model\.eval\(\)$"):
+            use()
+
+
 def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
     trained = small(tiny, settings_of, "encoding=[absolute,relative]")
     numbers = sum(p.numel() for p in trained.model.parameters())

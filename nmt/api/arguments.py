@@ -49,3 +49,11 @@ def models(model: Any) -> list[Trained]:
     if not several:
         raise UserError("model: an empty list; give one model or more")
     return several
+
+
+def models_to_run(model: Any) -> list[Trained]:
+    """The same in evaluation mode; UserError for one in training mode, whose dropout draws."""
+    several = models(model)
+    if any(one.model.training for one in several):
+        raise UserError("model: in training mode, which drops at random; call model.model.eval()")
+    return several

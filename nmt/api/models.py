@@ -136,7 +136,7 @@ def _translator(
     needs: Sequence[str] = (),
 ) -> Translator:
     """A translator with other values of the group decode, which finds n translations of a line."""
-    first, *others = arguments.models(model)
+    first, *others = arguments.models_to_run(model)
     settings = with_decode(first.settings, decode)
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if engine == "nmt":
@@ -165,7 +165,7 @@ def score(
     >>> one.log_prob / one.length > -0.5
     True
     """
-    (model,) = arguments.models([model])
+    (model,) = arguments.models_to_run([model])
     texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
     whole = max(1, len(translations))  # one window
     streams = arguments.columns(columns)
