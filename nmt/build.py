@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from nmt.config import Decode, Settings, integers
@@ -26,6 +26,10 @@ BASE = {
 ON_META = (
     " Models are also built without numbers (device meta), so a constructor cannot read those of a "
     "tensor: compute them with math, or in a tensor with device='cpu'."
+)
+FILLING = (  # with random numbers; torch hands over the first three whole, not the calls in them
+    *(nn.init.normal_, nn.init.uniform_, nn.init.kaiming_uniform_),
+    *(Tensor.normal_, Tensor.uniform_),
 )
 DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large one
 
@@ -77,10 +81,14 @@ class Uninitialised(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leave out what fills a tensor with random numbers of the global generator."""
-        if func in (Tensor.normal_, Tensor.uniform_) and not (kwargs or {}).get("generator"):
-            return args[0]
-        return func(*args, **(kwargs or {}))
+        """Leave out what draws random numbers from the global generator."""
+        named = dict(kwargs or {})
+        if named.get("generator") is None:
+            named.pop("generator", None)
+            if func in FILLING:
+                return args[0] if args else named["tensor"]
+            func = torch.empty if func in (torch.rand, torch.randn) else func
+        return func(*args, **named)
 
 
 def set_languages(

@@ -197,3 +197,21 @@ def test_text_that_cannot_be_segmented_at_random_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=message):
         preflight.check(settings_of(*overrides))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("absolute", "relative", "lstm", "learned", "t5", "tupe_relative", "complex_order"),
+        *("fope", "conv_spe", "sine_spe_stochastic", "floater", "fire", "kerple_log"),
+    ],
+)
+def test_a_model_whose_weights_are_read_draws_none(
+    name: str, settings_of: Callable[..., Settings]
+) -> None:
+    settings, before = settings_of(f"encoding={name}"), torch.get_rng_state()
+    with build.Uninitialised():
+        build.transformer(settings, 20, 20)
+    assert torch.equal(torch.get_rng_state(), before)
+    build.transformer(settings, 20, 20)
+    assert not torch.equal(torch.get_rng_state(), before)
