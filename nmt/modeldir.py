@@ -118,6 +118,20 @@ def is_saved(trained: Trained) -> bool:
     return saved.keys() == ours.keys() and all(torch.equal(saved[n], ours[n]) for n in ours)
 
 
+def check(trained: Trained) -> None:
+    """Raise UserError (65) for what `load` would refuse once it is saved."""
+    settings, model, source, target, facts, *_ = trained
+    for name, value in facts.items():
+        try:
+            manifest.dump(value)
+        except (TypeError, ValueError) as error:
+            raise UserError(f"facts[{name!r}]: {error}", Exit.DATA) from None
+    modelfiles.check_facts(facts, Path("facts"))
+    with build.Uninitialised():
+        expected = build.model(settings, source.vocabulary, target.vocabulary)
+    check_tensors(expected, untied(model), Path("model"))
+
+
 def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None) -> None:
     """Write a model directory, at once or not at all; the path must not exist.
 

@@ -1,6 +1,6 @@
 """What stands beside the weights of a model directory: read without torch."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -78,15 +78,20 @@ def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> config.Setting
 def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
     """The facts of an opened model directory."""
     facts = sealed.json(FACTS)
+    check_facts(facts, sealed.path / FACTS)
+    return facts
+
+
+def check_facts(facts: Mapping[str, Any], where: Path) -> None:
+    """Raise UserError (65) unless the longest source is stated."""
     longest = facts.get("longest_source", "")
     known = isinstance(longest, int) and 0 <= longest <= LARGEST
     if not known and longest is not None:
         raise UserError(
-            f"{sealed.path / FACTS}: longest_source={visible(longest, 20)}: expected pieces "
+            f"{where}: longest_source={visible(longest, 20)}: expected pieces "
             "of the longest source in training, or null where that is unknown",
             Exit.DATA,
         )
-    return facts
 
 
 def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:

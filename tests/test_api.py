@@ -1,6 +1,7 @@
 """The face of the package: quick to import, documented, and the same as what the commands do."""
 
 import json
+import math
 import re
 import subprocess
 import sys
@@ -8,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -18,6 +20,7 @@ from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
+from nmt.errors import Exit
 from nmt.machine import machine
 from nmt.overrides.options import options_of
 from tests.compare import made_up_report
@@ -93,6 +96,22 @@ def test_a_saved_model_says_the_same(
     assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
     with pytest.raises(nmt.UserError, match="exists; give another path"):
         nmt.save(trained, tmp_path / "new" / "model")
+
+
+def test_what_could_not_be_loaded_is_not_saved(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
+    trained = small(tiny, settings_of, "encoding=relative")
+    other = small(tiny, settings_of, "encoding=absolute")
+    for changes, message in (
+        ({"model": tiny("encoding=relative", vocab=20).bfloat16()}, "torch.bfloat16, its config"),
+        ({"model": tiny("encoding=relative", vocab=21)}, "[21, 16] torch.float32, its config"),
+        ({"model": other.model}, "is missing"),
+        ({"facts": {"step": 3}}, "facts: longest_source=: expected pieces of the longest"),
+        ({"facts": {"longest_source": 3, "x": math.nan}}, "facts['x']: Out of range float"),
+        ({"facts": {"longest_source": 3, "x": np.float32(1)}}, "facts['x']: Object of type float3"),
+    ):
+        with pytest.raises(nmt.UserError, match=re.escape(message)) as error:
+            nmt.save(trained._replace(**changes), tmp_path / "new" / "model")
+        assert error.value.code == Exit.DATA and not (tmp_path / "new").exists()
 
 
 def test_decode_keys_are_checked_and_change_nothing_but_this_call(

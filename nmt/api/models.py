@@ -239,10 +239,12 @@ def build_encodings(
 def save(model: Trained, path: str | Path) -> None:
     """Write a model directory that `load` and all commands read; the path must not exist.
 
-    Raises UserError (73) for a path that exists, OSError where nothing can be written; then nothing
-    is left behind.
+    Raises UserError: 73 for a path that exists, 65 for what `load` would refuse, such as weights in
+    bfloat16 or facts without `longest_source`. Then nothing is written. Raises OSError where
+    writing fails; then no model is left behind.
     """
     (model,) = arguments.models([model])
     if Path(path).exists():
         raise UserError(f"{path}: exists; give another path, or remove it", Exit.CANT_CREATE)
+    modeldir.check(model)
     modeldir.save(model, Path(path))
