@@ -168,8 +168,12 @@ class WorkerPool(ProcessPoolExecutor):
 def executor(
     count: int, option: str, advice: str, inherited: Sequence[Callable[..., Any]] = ()
 ) -> InProcess | WorkerPool:
-    """Return `count` workers, or none where one would do; arguments as of WorkerPool."""
-    return InProcess() if count == 1 else WorkerPool(count, option, advice, inherited)
+    """Return `count` workers, or none where one would do; arguments as of WorkerPool.
+
+    None in a daemon, such as a worker of multiprocessing.Pool, which may have no children.
+    """
+    alone = count == 1 or multiprocessing.current_process().daemon
+    return InProcess() if alone else WorkerPool(count, option, advice, inherited)
 
 
 def in_order(

@@ -287,6 +287,14 @@ def test_no_worker_starts_by_itself_where_another_thread_may_hold_a_lock(
         assert Translator.of(trained(), decode()).engine.most_workers == expected
 
 
+def test_a_daemon_searches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a worker of multiprocessing.Pool does, which may have no children."""
+    alone = Translator.of(trained(), decode(window=4)).texts(LINES)
+    current: Any = multiprocessing.current_process()
+    monkeypatch.setitem(current._config, "daemon", True)
+    assert Translator.of(trained(), decode(window=4), workers=2).texts(LINES) == alone
+
+
 def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None:
     some = Translator.of(trained(), decode(), workers=2)
     engine: Any = some.engine

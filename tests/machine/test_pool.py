@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import AHEAD, InProcess, WorkerPool, can_fork, in_order, may_fork
+from nmt.machine.pool import AHEAD, InProcess, WorkerPool, can_fork, executor, in_order, may_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -227,6 +227,8 @@ def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(
     current: Any = multiprocessing.current_process()
     monkeypatch.setitem(current._config, "daemon", True)
     assert not may_fork()
+    with executor(2, "--workers 2", "give fewer") as alone:  # and one that was is not made
+        assert alone.submit(os.getpid).result() == os.getpid()
     monkeypatch.undo()
     done = threading.Event()
     thread = threading.Thread(target=done.wait)
