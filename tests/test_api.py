@@ -5,6 +5,7 @@ import math
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hydra import compose, initialize_config_dir
 
 import nmt
 from nmt.api import experiments, models
@@ -155,6 +157,17 @@ def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
         nmt.compose(["model=narrow"])
     with pytest.raises(nmt.UserError, match="seed=2: seed=1 is given, too; give seed once"):
         nmt.compose(["seed=1", "seed=2"])
+
+
+def test_composing_leaves_the_applications_own_hydra_and_waits_for_other_threads(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "mine.yaml").write_text("a: 1\n")
+    with initialize_config_dir(str(tmp_path), version_base="1.3"):
+        with ThreadPoolExecutor(2) as threads:
+            runs = [str(run.run) for run in threads.map(nmt.compose, [[], ["seed=2"]] * 3)]
+        assert runs == ["runs/toy/absolute-seed1", "runs/toy/absolute-seed2"] * 3
+        assert compose("mine") == {"a": 1}
 
 
 def test_every_encoding_is_listed_and_can_be_built() -> None:

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from threading import RLock
 from typing import Any, NamedTuple, TypeVar
 
 from hydra import compose, initialize_config_dir
@@ -281,18 +282,28 @@ def _changed_entries(overrides: Sequence[Override]) -> list[str]:
     return changed
 
 
+_HYDRA = RLock()  # held by whoever has set Hydra's one state, GlobalHydra
+
+
 @contextmanager
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
-    """Let Hydra's compose read conf/; its complaints become UserErrors."""
-    GlobalHydra.instance().clear()
-    with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
+    """Let Hydra's compose read conf/; its complaints become UserErrors.
+
+    Other threads wait, and an application that is a program of Hydra has its own back afterwards.
+    """
+    with _HYDRA:
+        outer = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()
         try:
-            yield
+            with initialize_config_dir(version_base="1.3", config_dir=str(conf_dir().resolve())):
+                yield
         except MissingConfigException as e:
             option = str(e.missing_cfg_file).replace("/", "=")
             raise AbsentError(_absent(e, option, lines_of(overrides)), option) from None
         except (HydraException, OmegaConfBaseException) as e:
             raise UserError(_first_line(e)) from None
+        finally:
+            GlobalHydra.instance().hydra = outer
 
 
 def is_sweep(cfg: DictConfig) -> bool:
