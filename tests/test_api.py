@@ -23,6 +23,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit
+from nmt.experiments.options import BOUNDS
 from nmt.machine import machine
 from nmt.overrides.options import options_of
 from tests.compare import made_up_report
@@ -122,7 +123,7 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(
     trained = small(tiny, settings_of, "encoding=rotary")
     lines = ["ab c de f", "gh"]
     before = nmt.translate(trained, lines)
-    nmt.translate(trained, lines, position_scale=0.25, beam_size=1)
+    nmt.translate(trained, lines, position_scale=np.float64(0.25), beam_size=np.int64(1))
     assert nmt.translate(trained, lines) == before
     with pytest.raises(nmt.UserError, match=r"decode\.beam_sise: no such key"):
         nmt.translate(trained, lines, beam_sise=3)
@@ -194,7 +195,8 @@ def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     for name, text in texts.items():
         (tmp_path / name).write_text(text * 20, encoding="utf-8")
     a, b, numbers = tmp_path / "a", tmp_path / "b", tmp_path / "numbers.json"
-    report = nmt.evaluate({"right": a, "other": b}, a, a, nmt.EvaluationOptions(samples=40))
+    options = nmt.EvaluationOptions(samples=40, bounds=np.array(BOUNDS))  # type: ignore[arg-type]
+    report = nmt.evaluate({"right": a, "other": b}, a, a, options)
     given = [f"right={a}", f"other={b}", "--reference", str(a), "--source", str(a)]
     assert evaluate.main([*given, "--samples", "40", "--json", str(numbers), "--quiet"]) == 0
     typed = {"command": json.loads(numbers.read_text(encoding="utf-8"))["command"]}

@@ -51,7 +51,8 @@ def evaluate(
     31.4
     """
     columns = {name: Path(path) for name, path in options.columns.items()}
-    options = options._replace(columns=columns, cache=Path(options.cache))
+    bounds = list(map(int, options.bounds))  # plain numbers, also of numpy
+    options = options._replace(bounds=bounds, columns=columns, cache=Path(options.cache))
     named = systems_at({label: str(path) for label, path in systems.items()})
     test = testsets.single_test(None if source is None else Path(source), Path(reference))
     return evaluate_systems(named, [test], options)

@@ -350,7 +350,8 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
     if not changes:
         return settings
-    _refuse_interpolation(dict(changes), "decode")
+    changes = {k: v.item() if hasattr(v, "item") else v for k, v in changes.items()}  # of numpy
+    _refuse_interpolation(changes, "decode")
     decode: Decode = _typed("decode", {**asdict(settings.decode), **changes})
     before, after = vars(settings.decode), vars(decode)
     idle = [key for key in BEAM if before[key] != after[key]]
