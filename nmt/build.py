@@ -35,7 +35,7 @@ DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
-    """Make the model, its weights drawn from torch's global generator.
+    """Make the model in float32, its weights drawn from torch's global generator.
 
     Raises UserError that names the key whose value cannot be, or where a constructor failed.
     """
@@ -43,7 +43,8 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
     if model.dim % model.heads:
         raise UserError(f"model.heads={model.heads}: must divide model.dim={model.dim}")
     try:
-        return Transformer(model, source_size, target_size, partial(create, settings.encoding))
+        made = Transformer(model, source_size, target_size, partial(create, settings.encoding))
+        return made if torch.get_default_dtype() == torch.float32 else made.float()
     except ValueError as e:
         place = "" if str(e).startswith("encoding.") else "model: "
         raise UserError(f"{place}{e}") from None

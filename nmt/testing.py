@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -21,6 +23,7 @@ from nmt.overrides.options import config_dir_override
 __all__ = ["Result", "check_encoding"]
 
 
+@torch.inference_mode(False)  # and gradients
 def check_encoding(
     encoding: str | type[Encoding] | Settings,
     *overrides: str,

@@ -101,6 +101,21 @@ def test_a_saved_model_says_the_same(
         nmt.save(trained, tmp_path / "new" / "model")
 
 
+def test_another_default_dtype_of_torch_changes_nothing(
+    tiny: Any, settings_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = small(tiny, settings_of, "encoding=[absolute,relative]")
+    nmt.save(trained, tmp_path / "model")
+    expected = nmt.translate(trained, ["ab c"])
+    monkeypatch.setattr(machine, "_machine", None)
+    torch.set_default_dtype(torch.float64)
+    try:
+        loaded = nmt.load(tmp_path / "model")
+        assert nmt.translate(loaded, ["ab c"]) == expected
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_what_could_not_be_loaded_is_not_saved(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
     trained = small(tiny, settings_of, "encoding=relative")
     other = small(tiny, settings_of, "encoding=absolute")

@@ -126,7 +126,8 @@ def measured() -> dict[str, Any]:
     """The fields of a Machine, but for the processor; random numbers and threads stay the same."""
     generator = torch.Generator().manual_seed(0)
     shapes = (ROWS, INPUTS), (OUTPUTS, INPUTS), (OUTPUTS,)
-    x, weight, bias = (torch.randn(shape, generator=generator) for shape in shapes)
+    draw = partial(torch.randn, generator=generator, dtype=torch.float32)
+    x, weight, bias = map(draw, shapes)
     low = [t.bfloat16() for t in (x, weight, bias)]
     ways: dict[str, Callable[[], object]] = {
         "torch": lambda: F.linear(x, weight, bias),

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from nmt import corpus, preflight
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
@@ -13,6 +15,7 @@ from nmt.training.run import Outcome, open_run
 from nmt.training.trainer import fit
 
 
+@torch.inference_mode(False)  # and gradients, which a notebook may have turned off
 def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome:
     """Train, or resume training; a run that is finished stays as it is.
 

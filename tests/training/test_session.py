@@ -2,9 +2,11 @@
 
 import json
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt import build, corpus, modeldir
 from nmt.cli.train import main as train
@@ -152,3 +154,15 @@ def test_one_rank_of_each_machine_verifies_the_corpus(
     with pytest.raises(UserError, match="prepare the corpus again") as error:
         prepared(rank=4)
     assert error.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("turned_off", [torch.inference_mode, torch.no_grad])
+def test_training_turns_gradients_on(
+    turned_off: Callable[[], AbstractContextManager[None]], tmp_path: Path
+) -> None:
+    words = ["data.train_pairs=20", "segmenter.merges=20", "trainer.max_steps=1", "model=small"]
+    places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}", "trainer.device=cpu"]
+    experiment = experiment_of([*words, *places, "data.dev_pairs=5", "data.test_pairs=5"])
+    with turned_off():
+        assert session.train(experiment.settings, experiment.run).step == 1
+        assert not torch.is_grad_enabled()
