@@ -69,7 +69,7 @@ class Trained(NamedTuple):
         }
 
 
-def load(path: str | Path, device: str = "cpu") -> Trained:
+def load(path: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Read a run directory's best checkpoint, or one checkpoint directory.
 
     Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
@@ -78,7 +78,7 @@ def load(path: str | Path, device: str = "cpu") -> Trained:
     return modelfiles.reading(Path(path), lambda checkpoint: _load(checkpoint, device))
 
 
-def _load(checkpoint: Path, device: str) -> Trained:
+def _load(checkpoint: Path, device: str | torch.device) -> Trained:
     sealed = modelpath.open_model(checkpoint)
     settings = modelfiles.settings_of(sealed)
     source, target = modelfiles.sides_of(sealed)

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from nmt.api import arguments
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -30,7 +31,7 @@ def check_encoding(
     order_matters: bool = True,
     tokens: int = TOKENS,
     precisions: Iterable[str] = BOUNDS,
-    device: str = "cpu",
+    device: str | torch.device = "cpu",
     config_dir: str | Path | None = None,
     **options: Any,
 ) -> list[Result]:
@@ -66,7 +67,7 @@ def check_encoding(
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
         settings = small_settings("none", [*folder, *overrides], entry)
-    there = pick(device)
+    there, precisions = pick(device), arguments.lines("precisions", precisions)
     set_up(there)  # in exact float32
     model = subject(settings)
     results = list(run_checks(model, order_matters, tokens, precisions, there))

@@ -16,6 +16,7 @@ import torch
 from hydra import compose, initialize_config_dir
 
 import nmt
+from nmt import EvaluationOptions
 from nmt.api import experiments, models
 from nmt.cli import evaluate
 from nmt.data.bpe import Bpe
@@ -26,6 +27,7 @@ from nmt.errors import Exit
 from nmt.experiments.options import BOUNDS
 from nmt.machine import machine
 from nmt.overrides.options import options_of
+from nmt.testing import check_encoding
 from tests.compare import made_up_report
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
@@ -93,7 +95,7 @@ def test_a_saved_model_says_the_same(
     trained = small(tiny, settings_of, "encoding=relative")
     nmt.save(trained, tmp_path / "new" / "model")
     monkeypatch.setattr(machine, "_machine", None)
-    loaded = nmt.load(tmp_path / "new" / "model")
+    loaded = nmt.load(tmp_path / "new" / "model", torch.device("cpu"))
     assert machine._machine is not None
     lines = ["ab c", "", "h"]
     assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
@@ -250,6 +252,12 @@ def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> N
         (lambda: nmt.score(trained, ["a"], wrong([None])), "targets[0]: None is no text"),
         (lambda: nmt.translate(trained, ["a"], {"order": wrong([0])}), "columns['order'][0]: 0 is"),
         (lambda: nmt.translate(trained, ["a"], None, wrong([0])), "target_prefixes[0]: 0 is no"),
+        (lambda: nmt.translate(trained, ["a"], workers=0), "workers=0: must be at least 1"),
+        (lambda: nmt.translate_stream(trained, ["a"], -1), "workers=-1: must be at least 1"),
+        (lambda: nmt.score(trained, ["a"], ["a"], batch_tokens=0), "batch_tokens=0: must be at"),
+        (lambda: nmt.evaluate({}, "a", options=EvaluationOptions(jobs=0)), "jobs=0: must be at"),
+        (lambda: nmt.list_encodings("nonexistent"), "--config-dir: name a directory"),
+        (lambda: check_encoding("none", precisions="float32"), "precisions: a text, where a list"),
     ):
         with pytest.raises(nmt.UserError, match=re.escape(message)):
             use()

@@ -36,6 +36,13 @@ def columns(named: Columns | None) -> dict[str, list[str]]:
     return {name: lines(f"columns[{name!r}]", texts) for name, texts in (named or {}).items()}
 
 
+def positive(**numbers: int | None) -> None:
+    """Raise UserError for a number below 1; None is left to whoever takes it."""
+    for name, number in numbers.items():
+        if number is not None and number < 1:
+            raise UserError(f"{name}={number}: must be at least 1")
+
+
 def models(model: Any) -> list[Trained]:
     """One model or several; UserError for anything else, such as the path of one."""
     single = isinstance(model, str | Path | Trained) or not isinstance(model, Iterable)

@@ -51,6 +51,7 @@ def evaluate(
     31.4
     """
     columns = {name: Path(path) for name, path in options.columns.items()}
+    arguments.positive(threads=options.threads, workers=options.workers, jobs=options.jobs)
     bounds = list(map(int, options.bounds))  # plain numbers, also of numpy
     options = options._replace(bounds=bounds, columns=columns, cache=Path(options.cache))
     named = systems_at({label: str(path) for label, path in systems.items()})
@@ -99,6 +100,7 @@ def prepare(settings: Settings) -> Prepared:
 def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:
     """All options of `encoding=`, by family, and those of a folder of your own."""
     folders = () if config_dir is None else (Path(config_dir),)
+    options.config_dir_override(*map(str, folders))  # refuses what is no directory
     options.check(folders)
     return [
         EncodingFacts(name, family, options.summary("encoding", name, folders))

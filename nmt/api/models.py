@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt import build, modeldir
 from nmt.api import arguments
 from nmt.api.arguments import Columns
@@ -28,7 +30,7 @@ from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
 
 
-def load(path: str | Path, device: str = "cpu") -> Trained:
+def load(path: str | Path, device: str | torch.device = "cpu") -> Trained:
     """Read a run (its best checkpoint), a checkpoint, or a model directory, onto a device.
 
     Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66 where
@@ -83,8 +85,9 @@ def translate_stream(
     """Translate lines as they come: reads `window` of them (2,000), yields as many, and reads on.
 
     So a text may be larger than the memory, or never end; with `window=1` each line is answered
-    before the next is read. Takes and raises what `translate` does, but for columns and prefixes:
-    models that need columns are refused, but those of the embedded grammar, which tells them.
+    before the next is read. Takes and raises what `translate` does, but for columns, prefixes and
+    `progress`: models that need columns are refused, but those of the embedded grammar, which tells
+    them.
 
     >>> with open("large.de") as file:
     ...     for line in nmt.translate_stream(model, file, workers=None):
@@ -137,6 +140,7 @@ def _translator(
 ) -> Translator:
     """A translator with other values of the group decode, which finds n translations of a line."""
     first, *others = arguments.models_to_run(model)
+    arguments.positive(workers=workers)
     settings = with_decode(first.settings, decode)
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if engine == "nmt":
@@ -166,6 +170,7 @@ def score(
     True
     """
     (model,) = arguments.models_to_run([model])
+    arguments.positive(batch_tokens=batch_tokens)
     texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
     whole = max(1, len(translations))  # one window
     streams = arguments.columns(columns)

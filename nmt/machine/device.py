@@ -16,7 +16,7 @@ WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden where they are set
 
 
-def pick(name: str) -> torch.device:
+def pick(name: str | torch.device) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
     Raises what `parse` does.

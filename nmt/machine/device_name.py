@@ -16,11 +16,13 @@ class DeviceName(NamedTuple):
         return self.type if self.number is None else f"{self.type}:{self.number}"
 
 
-def parse(name: str, gpus: Callable[[], int], library: str) -> DeviceName:
+def parse(device: object, gpus: Callable[[], int], library: str) -> DeviceName:
     """Read cpu, cuda, cuda:1, or auto (a GPU if there is one); `gpus` says how many a library sees.
 
-    Raises UserError: exit 2 for another name, 71 for a device that is not there.
+    Anything whose text is a name will do, as a torch.device. Raises UserError: exit 2 for another
+    name, 71 for a device that is not there.
     """
+    name = str(device)
     if name == "auto":
         name = "cuda" if gpus() else "cpu"
     kind, _, index = name.partition(":")
