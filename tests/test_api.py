@@ -177,6 +177,15 @@ def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
         nmt.compose(["seed=1", "seed=2"])
 
 
+def test_a_key_that_was_added_to_a_file_since_is_known(tmp_path: Path) -> None:
+    file, overrides = tmp_path / "encoding" / "mine.yaml", ["encoding=mine", "+encoding.mine.k=3"]
+    file.parent.mkdir()
+    file.write_text("# @package _global_\nencoding: {mine: {use: relative, tau: 3}}\n")
+    nmt.compose(overrides, tmp_path)
+    file.write_text("# @package _global_\nt: 3\nencoding: {mine: {use: relative, tau: '${t}'}}\n")
+    assert nmt.compose([*overrides, "t=4"], tmp_path).settings.encoding["mine"]["tau"] == 4
+
+
 def test_composing_leaves_the_applications_own_hydra_and_waits_for_other_threads(
     tmp_path: Path,
 ) -> None:

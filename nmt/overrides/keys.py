@@ -55,7 +55,9 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     """
     groups = [o for o in overrides if is_group(o.key_or_group)]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
-    known = _known(*lines_of([*elsewhere, *groups]))
+    files = sorted(path for folder in (conf_dir(), *folders) for path in folder.rglob("*.yaml"))
+    stamps = tuple((path, path.lstat().st_mtime_ns) for path in files)
+    known = _known(stamps, *lines_of([*elsewhere, *groups]))
     _check_entries(overrides, known)
     for o in overrides:
         if not o.key_or_group.startswith("hydra") and o not in groups:
@@ -89,8 +91,8 @@ def is_group(key: str) -> bool:
 
 
 @cache
-def _known(*lines: str) -> frozenset[str]:
-    """The keys that there are with these options; kept, as runs of a sweep share them."""
+def _known(stamps: object, *lines: str) -> frozenset[str]:
+    """The keys that there are with these options; kept while no file changes, for sweeps."""
     cfg = compose(ROOT, overrides=list(lines))
     return frozenset(_keys_of(OmegaConf.to_container(cfg, resolve=False)))
 
