@@ -63,7 +63,7 @@ class Experiment(NamedTuple):
 class AbsentError(UserError):
     """An option of a group is missing, such as the second corpus of a scale."""
 
-    def __init__(self, message: str, option: str) -> None:
+    def __init__(self, message: str, option: str = "") -> None:  # pickle gives the message alone
         super().__init__(message)
         self.option = option  # as `data=toy_zhen`
 

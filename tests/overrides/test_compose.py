@@ -1,5 +1,6 @@
 """What the words of a command line become, and what is said of wrong ones."""
 
+import pickle
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from nmt.cli.train import main as train
 from nmt.config import Files, conf_dir, freeze, thaw
 from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
-from nmt.overrides.compose import experiment_of
+from nmt.overrides.compose import AbsentError, experiment_of
 from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 from tests.fast import fast_first
@@ -148,6 +149,11 @@ def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -
     for option in ("relative", "rotary", "none"):
         assert list(experiment_of([*mine, f"encoding={option}"]).settings.encoding) == [option]
     assert experiment_of([*mine, "encoding=rotary"]).settings == experiment_of(mine).settings
+
+
+def test_an_option_that_is_absent_is_known_in_another_process() -> None:
+    error = pickle.loads(pickle.dumps(AbsentError("data=a: there is none", "data=a")))
+    assert (str(error), error.option, error.code) == ("data=a: there is none", "data=a", Exit.USAGE)
 
 
 def test_settings_survive_freezing() -> None:
