@@ -128,7 +128,9 @@ class WorkerPool(ProcessPoolExecutor):
     ) -> None:
         self._stop(self._children)
         self._watch.join()
-        if signal.getsignal(signal.SIGINT) == self._interrupt:
+        self._children = set()
+        main = threading.current_thread() is threading.main_thread()
+        if main and signal.getsignal(signal.SIGINT) == self._interrupt:
             signal.signal(signal.SIGINT, signal.default_int_handler)
         if self._interrupted:
             raise KeyboardInterrupt from None
@@ -146,7 +148,7 @@ class WorkerPool(ProcessPoolExecutor):
 
     def _interrupt(self, _: int, frame: FrameType | None) -> None:
         """Raise KeyboardInterrupt, or end the workers where the main thread may hold a lock."""
-        while frame is not None:
+        while self._children and frame is not None:  # none are left where another thread ended it
             if frame.f_code.co_filename.startswith(LOCKING):
                 self._interrupted = True  # the block will raise it
                 for child in self._children:

@@ -27,12 +27,12 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Note signals in this context, and have the former handlers back afterwards.
+    """Note signals in this context, and have the former handlers of Python back afterwards.
 
-    An exception raised by a handler could strike inside a backward pass or a rename; a note
-    cannot. A cluster sends SIGUSR1 and then SIGTERM, and a parent passes on a Ctrl-C that the
-    terminal has sent already: the second must not undo what the first has begun. SIGQUIT, Ctrl-\\
-    on a terminal, still ends the process at once.
+    Those of C, as of faulthandler, do not come back. An exception raised by a handler could strike
+    inside a backward pass or a rename; a note cannot. A cluster sends SIGUSR1 and then SIGTERM, and
+    a parent passes on a Ctrl-C that the terminal has sent already: the second must not undo what
+    the first has begun. SIGQUIT, Ctrl-\\ on a terminal, still ends the process at once.
     """
     stop = Stop()
     if threading.current_thread() is not threading.main_thread():  # where Python forbids handlers

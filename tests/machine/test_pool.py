@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -296,5 +297,15 @@ def test_an_interrupt_elsewhere_is_raised_at_once() -> None:
             signal.raise_signal(signal.SIGINT)
         some.close()  # it was raised, and is not once more
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+        some = numbers()
+        next(some)
+        with ThreadPoolExecutor(1) as other:  # which may not restore the handler
+            other.submit(some.close).result()
+        later = threading.Timer(0.2, signal.pthread_kill, (threading.get_ident(), signal.SIGINT))
+        later.start()
+        with pytest.raises(KeyboardInterrupt):
+            threading.Event().wait(50)  # in a frame of LOCKING
+        later.join()
     finally:
         signal.signal(signal.SIGINT, before)
