@@ -15,7 +15,7 @@ from nmt.model import example, invariance, trial
 from nmt.model.freezing import freeze
 from nmt.model.transformer import Transformer
 
-COPIES = 4  # of each parameter in training: weight, gradient, and Adam's two moments
+COPIES = 3  # beside each parameter that is trained: its gradient, and Adam's two moments
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
 
 log = logging.getLogger(__name__)
@@ -28,6 +28,10 @@ def check(settings: Settings, training: bool = True) -> None:
     model is not for `training` there.
     """
     model = meta_model(settings, 8, 8)
+    try:
+        freeze(model, settings.trainer.freeze)
+    except ValueError as error:
+        raise UserError(f"trainer.freeze={settings.trainer.freeze}: {error}") from None
     if training:
         _check_size(settings, model)
     _check_columns(settings, model)
@@ -39,10 +43,6 @@ def check(settings: Settings, training: bool = True) -> None:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
     if settings.decode.target_length == "predicted" and not settings.model.length_head:
         raise UserError("decode.target_length=predicted: needs model.length_head=true")
-    try:
-        freeze(model, settings.trainer.freeze)
-    except ValueError as error:
-        raise UserError(f"trainer.freeze={settings.trainer.freeze}: {error}") from None
     _check_lengths(settings, model)
     _check_step(settings)
 
@@ -53,7 +53,8 @@ def _check_size(settings: Settings, model: Transformer) -> None:
     if name.startswith("cuda") and not torch.cuda.is_available():
         return  # planned here, trained elsewhere
     device = pick(name)
-    need = COPIES * _bytes(model) + sum(b.nbytes for b in model.buffers())
+    trained = sum(p.nbytes for p in model.parameters() if p.requires_grad)
+    need = _bytes(model) + COPIES * trained + sum(b.nbytes for b in model.buffers())
     room = memory_of(device)
     if need <= room:
         return

@@ -94,6 +94,13 @@ def test_all_that_training_holds_is_counted(
     monkeypatch.setattr("nmt.preflight.memory_of", lambda device: need - 1)
     with pytest.raises(UserError, match="Adam's moments"):
         preflight.check(settings)
+    settings.trainer.freeze = ["encoder"]  # which has neither gradient nor moments
+    need -= 12 * sum(p.numel() for p in model.encoder.parameters())
+    monkeypatch.setattr("nmt.preflight.memory_of", lambda device: need)
+    preflight.check(settings)
+    monkeypatch.setattr("nmt.preflight.memory_of", lambda device: need - 1)
+    with pytest.raises(UserError, match="Adam's moments"):
+        preflight.check(settings)
 
 
 @pytest.mark.parametrize(

@@ -10,9 +10,8 @@ from hydra.errors import HydraException
 from nmt.errors import UserError
 from nmt.overrides.quoting import quoted_override, unreadable
 
-_OF_EVERY_ENTRY = re.compile(
-    r"encoding\.\w+\.(where|at|layers|heads)="
-)  # keys that its file need not have
+OF_EVERY_ENTRY = ("where", "at", "layers", "heads")  # keys of an encoding that no file need have
+_ADDED = re.compile(rf"encoding\.\w+\.({'|'.join(OF_EVERY_ENTRY)})=")
 
 
 def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:
@@ -32,7 +31,7 @@ def parse(words: Iterable[str], sweep: bool = False) -> list[Override]:
 
 def read(lines: Iterable[str]) -> list[Override]:
     """Read overrides in Hydra's grammar; UserError says what to write instead."""
-    listed = [f"++{line}" if _OF_EVERY_ENTRY.match(line) else line for line in lines]
+    listed = [f"++{line}" if _ADDED.match(line) else line for line in lines]
     try:
         return OverridesParser.create().parse_overrides(listed)
     except HydraException:

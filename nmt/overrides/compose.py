@@ -113,7 +113,9 @@ def _settled(overrides: list[Override]) -> DictConfig:
     """The config of one run, with what it takes over from its parent."""
     cfg = checked_config(overrides)
     if is_sweep(cfg):
-        raise UserError("a sweep: only nmt-train takes several values for a key")
+        raise UserError(
+            "several runs, of a sweep or a table: only nmt-train makes them; choose one"
+        )
     with open_dict(cfg):
         del cfg["hydra"]
     for override in overrides:

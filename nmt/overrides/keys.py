@@ -11,7 +11,7 @@ from omegaconf import OmegaConf
 
 from nmt.config import KINDS, conf_dir
 from nmt.errors import UserError
-from nmt.overrides.arguments import lines_of
+from nmt.overrides.arguments import OF_EVERY_ENTRY, lines_of
 from nmt.overrides.near import keys_of, nearest
 from nmt.overrides.options import (
     SEARCHPATH,
@@ -128,7 +128,9 @@ def _check_option(override: Override, typed: set[str], folders: Folders) -> None
         refuse_hidden(group, option, folders)
     entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
     if twice := next((e for e in entries if entries.count(e) > 1), None):
-        raise UserError(f"{line}: {twice} is in it twice; name it once")
+        by = [o for o in options if twice in entries_of(o, folders)]
+        advice = f"as part of {' and '.join(by)}; name one of these"
+        raise UserError(f"{line}: {twice} is in it twice, {advice}")
     knobs = [knob for o in options if group == "encoding" for knob in knobs_of(o, folders).items()]
     for key, one in knobs:
         if key not in typed and (other := dict(knobs)[key]) != one:  # Hydra would take the last
@@ -146,7 +148,9 @@ def _unknown(key: str, line: str, known: frozenset[str], folders: Folders) -> st
         return f"{line}: adds to what there is; write +{line}"
     groups = [d.name for d in conf_dir().iterdir() if d.is_dir()]
     knobs = {k for e in encodings for k in knobs_of(e, folders)}
-    hint = nearest(key, {*known, *knobs, *groups, *keys_of(KINDS)}, listed=False)
+    entries = [name for name in known if re.fullmatch(r"encoding\.\w+", name)]
+    common = {f"{entry}.{name}" for entry in entries for name in OF_EVERY_ENTRY}
+    hint = nearest(key, {*known, *knobs, *groups, *keys_of(KINDS), *common}, listed=False)
     return f"{line}: no key {key!r}{hint}"
 
 

@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 
 
 class Divergence(Stateful):
-    """Watches the dev perplexity at checkpoints, from the end of the first epoch on.
+    """Watches the dev perplexity at checkpoints, after the first epoch or half of all updates.
 
     Training begins near the size of the vocabulary, and a small corpus may have few updates in an
     epoch: so what is up to twice as large is worth a warning only where it grows. The perplexity
@@ -26,7 +26,7 @@ class Divergence(Stateful):
     kept = ("dev", "lowest", "rises", "warned")
 
     def __init__(self, vocabulary: int, first: int) -> None:
-        """`vocabulary`: of the target; `first`: the last step of the first epoch."""
+        """`vocabulary`: of the target; `first`: the step that watching begins with."""
         self.vocabulary, self.first = vocabulary, first
         self.dev = 0.0  # perplexity at the checkpoint before
         self.lowest = 0.0  # of all checkpoints; 0: none yet, as JSON knows no infinity

@@ -128,6 +128,8 @@ class Run:
         """How the run stands at the step that was last reported."""
         best, metric = self.checkpoints.best, self.settings.trainer.dev_metric
         score = None if best is None else abs(best[0])  # the cost of a BLEU is its negative
+        if self.saved is not None and not self.begun:  # finished before
+            early = self.step < timetable(self.saved.state["batches"], self.settings.trainer).last
         return Outcome(self.step, score, metric, not self.begun, code, early)
 
     def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:

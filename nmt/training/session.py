@@ -1,10 +1,11 @@
 """One training run, from settings to a directory with a trained model."""
 
+import logging
 from pathlib import Path
 
 import torch
 
-from nmt import corpus, preflight
+from nmt import corpus, modelfiles, preflight
 from nmt.config import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import Exit, UserError
@@ -13,6 +14,8 @@ from nmt.training.distributed import SINGLE, World
 from nmt.training.progress import function_of
 from nmt.training.run import Outcome, open_run
 from nmt.training.trainer import fit
+
+log = logging.getLogger(__name__)
 
 
 @torch.inference_mode(False)  # and gradients, which a notebook may have turned off
@@ -27,11 +30,20 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     with open_run(directory, settings, world) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
+            if settings.decode != modelfiles.settings(directory).decode:
+                log.warning(
+                    "decode: the checkpoints keep the settings of the search that they were "
+                    "trained with; give others to nmt-translate and nmt-evaluate"
+                )
             return run.end(run.step)
         world.broadcast(lambda: check_start(settings, run.saved is not None))
         prepared = _prepared(settings, directory, world)
         run.refuse_other_data(prepared.facts["fingerprint"])
-        outcome = fit(prepared, run)
+        threads = torch.get_num_threads()
+        try:
+            outcome = fit(prepared, run)
+        finally:  # a caller's own
+            torch.set_num_threads(threads)
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome

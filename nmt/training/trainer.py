@@ -124,7 +124,7 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.divergence = Divergence(len(target), self.plan.updates)
+        self.divergence = Divergence(len(target), min(self.plan.updates, self.plan.last // 2))
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:

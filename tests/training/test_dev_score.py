@@ -103,7 +103,8 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
     run = tmp_path / "run"
     outcome = tiny.train(run, data, **changes)
     assert len(dev_lines(run)) == 4
-    assert outcome.early and "by trainer.early_stopping, best dev bleu 30" in str(outcome)
+    for ended in (outcome, tiny.train(run, data, **changes)):
+        assert ended.early and "by trainer.early_stopping, best dev bleu 30" in str(ended)
     again = tiny.train(run, data, **changes)
     assert again.already_finished and again.step == outcome.step
     scores(monkeypatch, [40.0, 35.0])

@@ -125,6 +125,17 @@ def test_a_rate_that_is_far_too_high_is_told_and_stops(
     assert caplog.text.count("if it keeps growing, training stops; try a lower optim.lr") == 1
 
 
+def test_half_of_a_training_of_less_than_an_epoch_is_watched(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wild = iter([20.0, 1e3, 1e4, 1e5, 1e6])
+    monkeypatch.setattr(loss, "perplexity", lambda *_: next(wild))
+    monkeypatch.setattr(Meter, "since_checkpoint", lambda self: 1e9)
+    often = {"trainer__checkpoints_per_epoch": 16, "trainer__batch_tokens": 30}
+    with pytest.raises(UserError, match=r"step 4: the dev perplexity, 1e\+05, has grown"):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=5, **often)
+
+
 def test_learning_by_heart_is_told_and_goes_on(
     data: Prepared,
     tmp_path: Path,
