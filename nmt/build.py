@@ -88,7 +88,7 @@ class Uninitialised(TorchFunctionMode):
             named.pop("generator", None)
             if func in FILLING:
                 return args[0] if args else named["tensor"]
-            func = torch.empty if func in (torch.rand, torch.randn) else func
+            func = torch.zeros if func in (torch.rand, torch.randn) else func
         return func(*args, **named)
 
 

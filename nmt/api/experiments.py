@@ -1,6 +1,7 @@
 """The Python API, experiments: compose, prepare, train, evaluate, and list encodings."""
 
 from collections.abc import Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def evaluate(
     """
     columns = {name: Path(path) for name, path in options.columns.items()}
     arguments.positive(threads=options.threads, workers=options.workers, jobs=options.jobs)
-    bounds = list(map(int, options.bounds))  # plain numbers, also of numpy
+    bounds = list(map(index, options.bounds))  # plain numbers, also of numpy
     options = options._replace(bounds=bounds, columns=columns, cache=Path(options.cache))
     named = systems_at({label: str(path) for label, path in systems.items()})
     test = testsets.single_test(None if source is None else Path(source), Path(reference))

@@ -20,10 +20,10 @@ from nmt.overrides.near import nearest, refuse_duplicates
 from nmt.overrides.options import (
     GROUPS,
     Folders,
+    chosen_by,
     commented,
     config_dir_override,
     default_options,
-    defaults_of,
     described,
     encoding_keys,
     folders_of,
@@ -141,13 +141,13 @@ def _group_page(group: str, folders: Folders) -> list[str]:
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     """The keys that an option sets."""
     lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
-    chosen = [f"{g}={o}" for g, o in defaults_of(group, option, folders) if g != group]
+    chosen = [f"{g}={o}" for g, o in chosen_by(group, option, folders) if g != group]
     lines += [f"Chooses {' '.join(chosen)}", ""] if chosen else []
     lines.append("Keys (KEY=VALUE; in brackets their values with this option):")
     values = values_of(group, option, folders)
     if group not in KINDS:
         meanings = meanings_of(group, option, folders)
-        for key, value in flat(values):
+        for key, value in ((k, v) for k, v in flat(values) if not k.startswith("hydra.")):
             text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
             above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
             meaning = next((meanings[k] for k in above if k in meanings), "")

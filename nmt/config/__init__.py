@@ -350,7 +350,9 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     """The settings of a model with other values under decode, checked as all are."""
     if not changes:
         return settings
-    changes = {k: v.item() if hasattr(v, "item") else v for k, v in changes.items()}  # of numpy
+    changes = {  # numbers of numpy
+        k: v.item() if getattr(v, "ndim", None) == 0 else v for k, v in changes.items()
+    }
     _refuse_interpolation(changes, "decode")
     decode: Decode = _typed("decode", {**asdict(settings.decode), **changes})
     before, after = vars(settings.decode), vars(decode)

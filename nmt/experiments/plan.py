@@ -75,9 +75,9 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
             absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
             if not (sweep.globbed or absent):
                 row = next((str(o.input_line) for o in overrides if o.key_or_group == "run"), "")
-                if row in str(error):  # as it always is without one
-                    raise
-                raise UserError(f"{row}: {error}", error.code) from None
+                if row and row not in str(error):
+                    raise UserError(f"{row}: {error}", error.code) from None
+                raise
             left_out.append(LeftOut(overrides, error))
     if not experiments:
         raise UserError(f"{sweep}: no run is left; {left_out[0].why}")
@@ -87,7 +87,8 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
         names = [str(experiment.run) for experiment in experiments]
     runs = [PlannedRun(*named) for named in zip(names, experiments, strict=True)]
     for run in runs:
-        outcome_of(run)  # refuses the directory of another run
+        if outcome_of(run) is None:  # which refuses the directory of another run
+            check_start(run.settings, begun=config_is_settled(run.directory))
     return runs, left_out
 
 
@@ -97,7 +98,6 @@ def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
         chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
         raise UserError(f"{chosen}: make one table at a time, each without -m")
     preflight.check(experiment.settings)
-    check_start(experiment.settings, begun=config_is_settled(experiment.run))
     if experiment.parent is not None:
         lengthen.check(experiment)
     return experiment

@@ -116,7 +116,10 @@ class WorkerPool(ProcessPoolExecutor):
         self._watch = threading.Thread(target=_end_with_first, args=(self._children,), daemon=True)
         self._watch.start()
         main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        handler = signal.getsignal(signal.SIGINT)
+        former = getattr(handler, "__self__", None)  # a pool that another thread has ended
+        ended = isinstance(former, WorkerPool) and not former._children
+        if main and (ended or handler is signal.default_int_handler):
             signal.signal(signal.SIGINT, self._interrupt)
         return self
 

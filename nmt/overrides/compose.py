@@ -1,8 +1,11 @@
 """From overrides to one Experiment: composed by Hydra, resolved, checked, and named."""
 
+import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
+from itertools import product
 from pathlib import Path
 from threading import RLock
 from typing import Any, NamedTuple, TypeVar
@@ -20,10 +23,11 @@ from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import (
     Folders,
+    default_options,
+    defaults_of,
     entries_of,
     folders_in,
     options_of,
-    own_values_of,
     values_of,
 )
 from nmt.overrides.parent import (
@@ -38,6 +42,8 @@ from nmt.overrides.parent import (
 )
 from nmt.overrides.tables import RunKeys, TableReport, TableScale
 from nmt.schema import keys_in, read
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _ENTRIES = "encoding."  # what keys of the entries of encodings begin with
@@ -122,7 +128,7 @@ def _settled(overrides: list[Override]) -> DictConfig:
         _replace_positions(cfg, override)
     folders = folders_in(overrides)
     _leave_out_other_entries(cfg, overrides, folders)
-    _prefer_options(cfg, overrides, folders)
+    _warn_of_overruled(overrides, folders)
     if (start := _resolved(cfg, START)) is not None:
         parent = parent_of(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
@@ -182,28 +188,41 @@ def _leave_out_other_entries(
 
     Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
     """
-    named = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith(_ENTRIES)}
+    keys = {o.key_or_group for o in overrides}
     for override in overrides:
         if override.key_or_group == "encoding":
             chosen = [entries_of(option, folders) for option in chosen_options(override)]
-            with open_dict(cfg):
-                for name in {*(cfg.get("encoding") or ())} - named.union(*chosen):
+            added = {key.removeprefix(_ENTRIES) for key in keys}  # whole, or a key within
+            for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
+                if key := next((k for k in keys if k.startswith(f"{_ENTRIES}{name}.")), None):
+                    raise UserError(f"{key}: {name} is not chosen; name it in encoding=")
+                with open_dict(cfg):
                     del cfg.encoding[name]
 
 
-def _prefer_options(cfg: DictConfig, overrides: Sequence[Override], folders: Folders) -> None:
-    """Where an override chooses an option, let what its own file sets win over an experiment's.
+def _warn_of_overruled(overrides: Sequence[Override], folders: Folders) -> None:
+    """Say where an experiment, scale or run sets a key otherwise than an option that was typed."""
+    typed = {override.key_or_group: override for override in overrides}
+    for chooser, group in product(_CONFIG_GROUPS, ("model", "optim", "trainer", "decode")):
+        if not {chooser, group} <= {*typed}:
+            continue
+        (chosen,), (option,) = (chosen_options(typed[key]) for key in (chooser, group))
+        if (group, option) in defaults_of(chooser, chosen, folders):
+            continue  # its own choice, of which it changes some keys
+        default = str(default_options()[group])
+        usual = {} if option == default else values_of(group, default)
+        means = {k: v for k, v in values_of(group, option, folders).items() if usual.get(k) != v}
+        sets = values_of(chooser, chosen, folders).get(group, {})
+        other = {f"{group}.{k}": v for k, v in sets.items() if means.get(k, v) != v}
+        if overruled := [f"{key}={v}" for key, v in other.items() if key not in typed]:
+            said = f"{group}={option}: {chooser}={chosen} sets {', '.join(overruled)}"
+            _warn(f"{said}; to change a key, give it")
 
-    So `experiment=demo trainer=gpu` trains on a GPU. What that file inherits is left alone, and so
-    are text and segmenter, of which an experiment may name parts.
-    """
-    typed = {override.key_or_group for override in overrides}
-    for group in typed & {"model", "optim", "trainer", "decode"}:
-        (override,) = [o for o in overrides if o.key_or_group == group]
-        for option in chosen_options(override):
-            for key, value in own_values_of(group, option, folders).items():
-                if f"{group}.{key}" not in typed:
-                    OmegaConf.update(cfg, f"{group}.{key}", value, force_add=True)
+
+@cache
+def _warn(message: str) -> None:
+    """Once for all runs of a sweep."""
+    log.warning("%s", message)
 
 
 def _leave_out_keys_of_other_kinds(

@@ -38,7 +38,7 @@ def check(overrides: list[Override], folders: Folders) -> None:
         if o.is_delete() and o.key_or_group in (*SETTINGS, *RUN):
             key = o.key_or_group
             raise UserError(f"{o.input_line}: every run has one; choose it by {key}=...")
-        if o.key_or_group.startswith(("hydra.run", "hydra.output_subdir")):
+        if o.key_or_group.startswith(("hydra.run.", "hydra.output_subdir")):
             raise UserError(f"{o.input_line}: not used; a run lies in runs=DIR, as name=NAME")
         if o.package is not None:
             raise UserError(f"{o.input_line}: no key or group with @; see --help")
@@ -55,8 +55,8 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     """
     groups = [o for o in overrides if is_group(o.key_or_group)]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
-    files = sorted(path for folder in (conf_dir(), *folders) for path in folder.rglob("*.yaml"))
-    stamps = tuple((path, path.lstat().st_mtime_ns) for path in files)
+    files = sorted(path for folder in (conf_dir(), *folders) for path in folder.glob("*/*.yaml"))
+    stamps = tuple((path, path.stat().st_mtime_ns) for path in files)
     known = _known(stamps, *lines_of([*elsewhere, *groups]))
     _check_entries(overrides, known)
     for o in overrides:
@@ -128,8 +128,8 @@ def _check_option(override: Override, typed: set[str], folders: Folders) -> None
         refuse_hidden(group, option, folders)
     entries = [e for o in options if group == "encoding" for e in entries_of(o, folders)]
     if twice := next((e for e in entries if entries.count(e) > 1), None):
-        by = [o for o in options if twice in entries_of(o, folders)]
-        advice = f"as part of {' and '.join(by)}; name one of these"
+        by = dict.fromkeys(o for o in options if twice in entries_of(o, folders))
+        advice = f"as part of {' and '.join(by)}; name one" if len(by) > 1 else "name it once"
         raise UserError(f"{line}: {twice} is in it twice, {advice}")
     knobs = [knob for o in options if group == "encoding" for knob in knobs_of(o, folders).items()]
     for key, one in knobs:

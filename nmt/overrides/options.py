@@ -128,6 +128,12 @@ def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[st
     return chosen
 
 
+def chosen_by(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
+    """The same of its file and of those that it builds on."""
+    chosen = defaults_of(group, option, folders)
+    return [c for g, o in chosen if g == group for c in chosen_by(g, o, folders)] + chosen
+
+
 def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
     """The values in an option's file and those that it builds on, interpolations unresolved."""
     path = path_of(group, option, folders)
@@ -137,14 +143,8 @@ def values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
             known = nearest(parent, options_of(group, folders))
             raise UserError(f"{path}: {group}={parent}: no such option{known}")
     inherited = [values_of(group, parent, folders) for parent in parents]
-    merged = OmegaConf.merge(*inherited, own_values_of(group, option, folders))
+    merged = OmegaConf.merge(*inherited, _loaded(path))
     values: Any = OmegaConf.to_container(merged, resolve=False)
-    return values
-
-
-def own_values_of(group: str, option: str, folders: Folders = ()) -> dict[str, Any]:
-    """The values in an option's file alone."""
-    values: Any = OmegaConf.to_container(_loaded(path_of(group, option, folders)), resolve=False)
     values.pop("defaults", None)
     return values
 

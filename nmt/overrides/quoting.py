@@ -18,6 +18,7 @@ _HYDRA = re.compile(rf"(?:{_QUOTED}|null|\?\?\?|)", re.I | re.S)  # a value that
 _ESCAPED = re.compile(r"\\[()\[\]{}:=,\\ \t]")  # as Hydra wants it outside of quotes
 _LEAF = re.compile(rf"{_QUOTED}|[^\[\]{{}},:]+", re.S)  # inside of [] and {{}}
 _PLAIN = re.compile(r"[\w/+.$%*@?| -]+", re.A)  # needs no quotes there
+_INTERPOLATED = re.compile(r"\$\{(?:[^{}]|\$\{[^{}]*\})*\}")  # also one within another
 _IN_SHELL = re.compile(r'["$`\\!]')  # not what it seems between double quotes
 
 
@@ -39,7 +40,9 @@ def quoted_override(line: str, sweep: bool = False) -> str:
         return line
     if _function(value) or (sweep and re.search("['\"]", value)):
         return line
-    texts = re.split(r",(?![^{}]*\})", value) if sweep else [value]  # none within ${...}
+    # those within ${...} stay; NUL, which no argument holds, stands for them meanwhile
+    masked = _INTERPOLATED.sub(lambda found: found[0].replace(",", "\0"), value)
+    texts = [t.replace("\0", ",") for t in masked.split(",")] if sweep else [value]
     if is_path(plain):
         texts = [os.path.expanduser(text) for text in texts]  # noqa: PTH111  (keeps ./ and //)
     return f"{key}={','.join(map(quoted, texts))}"

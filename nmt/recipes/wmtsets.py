@@ -113,6 +113,7 @@ def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:
 
     known, pair = job.lock.sets[name].sacrebleu, "-".join(job.lock.languages)
     place = Path(SACREBLEU_DIR) / known
+    files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
     timeout = socket.getdefaulttimeout()
     socket.setdefaulttimeout(60)  # sacreBLEU would wait for ever
     try:
@@ -121,12 +122,12 @@ def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:
     except SystemExit:  # how sacreBLEU leaves when MD5 or certificate are wrong
         why = "sacreBLEU refuses its download"
     except AlreadyLocked:
-        why = f"another process is downloading sacreBLEU's {known}"
+        why = f"another process is downloading sacreBLEU's {known}; wait for it"
+        raise UnavailableError([f"{name} ({files}): {why}"]) from None
     except (OSError, EOFError, HTTPException, LockException, tarfile.TarError) as error:
         why = f"sacreBLEU's {known}: {error}"
     finally:
         socket.setdefaulttimeout(timeout)
     if any(path.is_file() and path.stat().st_size for path in place.rglob("*")):
         why += f"; remove {place} to retry"
-    files = " and ".join(f"{name}.{code}" for code in job.lock.languages)
     raise UnavailableError([f"{name} ({files}): {why}"])

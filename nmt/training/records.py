@@ -88,36 +88,11 @@ class LogFile(logging.FileHandler):
             super().handleError(record)
 
 
-class _Above(logging.Handler):
-    """Hands lines of its level on to the handlers of an application."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger().callHandlers(record)
-
-
-@contextmanager
-def _complete(logger: logging.Logger) -> Iterator[None]:
-    """Log INFO in this context; an application that shows less shows no more than before."""
-    above, level = _Above(logger.getEffectiveLevel()), logger.level
-    if above.level <= logging.INFO or logger.handlers or not logger.propagate:
-        yield
-        return
-    logger.setLevel(logging.INFO)
-    logger.addHandler(above)
-    logger.propagate = False
-    try:
-        yield
-    finally:
-        logger.propagate = True
-        logger.removeHandler(above)
-        logger.setLevel(level)
-
-
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, as far as it can be written."""
     record, logger = Record(path), logging.getLogger("nmt")
-    with _complete(logger), record.opened(lambda: LogFile(record)) as handler:
+    with record.opened(lambda: LogFile(record)) as handler:
         if handler is not None:
             logger.addHandler(handler)
         try:

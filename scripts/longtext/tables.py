@@ -53,7 +53,8 @@ def command(argv: list[str]) -> None:
 
 def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
     """The tables of all parts that are finished."""
-    sections = [OPENING, *unfinished(folders)]
+    low, exact_match = anchor(systems[SCAN]) if systems[SCAN] else ("", "")
+    sections = [OPENING, *[low] * bool(low), *unfinished(folders)]
     perplexities = {name: plan.rate_perplexities(folders, name) for name in ENCODINGS}
     if all(perplexities.values()):
         sections += ["## Rates", rates(perplexities)]
@@ -68,7 +69,7 @@ def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
     for part in real:
         sections += [f"## By place in joined lines: {TITLES[part]}", by_place(part, systems[part])]
     if systems[SCAN]:
-        sections += ["## Anchor: SCAN beyond 26 actions", anchor(systems[SCAN])]
+        sections += ["## Anchor: SCAN beyond 26 actions", exact_match]
     if systems[REMEDY]:
         sections += ["## The remedy: joined lines", remedy(systems[REMEDY])]
         sections += [by_length(REMEDY, systems[REMEDY], "source")]

@@ -55,7 +55,7 @@ def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
         ("scale=small", "limits.short "),
         ("experiment=demo", "Chooses data=toy model=tiny optim=adam_inverse_sqrt\n"),
         ("experiment=demo", "  trainer.max_steps                      [1600]"),
-        ("experiment=table2", "  hydra.sweeper.params.seed              [1,2,3]"),
+        ("experiment=table2", "Chooses scale=wmt19\n"),
         ("experiment=table2", "table.buckets "),
         ("run=R1", "data.max_length "),
     ],

@@ -307,5 +307,7 @@ def test_an_interrupt_elsewhere_is_raised_at_once() -> None:
         with pytest.raises(KeyboardInterrupt):
             threading.Event().wait(50)  # in a frame of LOCKING
         later.join()
+        with pool(2) as workers:  # the next one has its own
+            assert signal.getsignal(signal.SIGINT) == workers._interrupt
     finally:
         signal.signal(signal.SIGINT, before)

@@ -13,7 +13,7 @@ from nmt.cli.train import main as train
 from nmt.config import Files, conf_dir, freeze, thaw
 from nmt.encodings.registry import COMMON
 from nmt.errors import Exit, UserError
-from nmt.overrides.compose import AbsentError, experiment_of
+from nmt.overrides.compose import AbsentError, _warn, experiment_of
 from nmt.overrides.options import config_dir_override, encoding_keys, knobs_of, options_of
 from tests.composing import settings_of
 from tests.fast import fast_first
@@ -142,6 +142,9 @@ def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -
     added = ["encoding=lstm", "+encoding.other={use: alibi}"]
     entries = experiment_of(["run=R4", "scale=toy", *added]).settings.encoding
     assert list(entries) == ["lstm", "other"]
+    deeper = ["encoding=lstm", "encoding.absolute.at.index.start=3"]
+    with pytest.raises(UserError, match=r"absolute\.at\.index\.start: absolute is not chosen"):
+        experiment_of(["run=R4", "scale=toy", *deeper])
     (tmp_path / "experiment").mkdir()
     text = "defaults:\n  - override /encoding: rotary\nencoding: {rotary: {where: decoder}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
@@ -170,7 +173,7 @@ def test_each_schedule_has_its_own_keys(name: str) -> None:
 
 def test_another_kind_than_that_of_an_experiment_or_scale_may_be_chosen() -> None:
     plateau = experiment_of(["experiment=demo", "optim=adam_plateau"]).settings.optim
-    assert (plateau.lr, hasattr(plateau, "warmup")) == (3e-4, False)
+    assert (plateau.lr, hasattr(plateau, "warmup")) == (2e-3, False)
     files = ["data=files", "data.root=x"]
     data = experiment_of(["experiment=demo", *files]).settings.data
     assert isinstance(data, Files) and not hasattr(data, "train_longest")
@@ -178,15 +181,26 @@ def test_another_kind_than_that_of_an_experiment_or_scale_may_be_chosen() -> Non
     assert experiment_of([*table, "segmenter=unigram"]).settings.segmenter.kind == "unigram"
 
 
-def test_what_a_typed_option_sets_wins_over_an_experiment() -> None:
-    demo = experiment_of(["experiment=demo"]).settings.trainer
-    on_gpu = experiment_of(["experiment=demo", "trainer=gpu"]).settings.trainer
-    own = {"device": "cuda", "precision": "bfloat16", "batch_tokens": 25_000}
-    assert vars(on_gpu) == vars(demo) | own  # what gpu.yaml inherits is left alone
-    words = ["experiment=demo", "trainer=gpu", "trainer.batch_tokens=9", "model=small"]
-    settings = experiment_of(words).settings
-    assert (settings.trainer.batch_tokens, settings.model.dim) == (9, 256)
-    assert settings.optim.lr == 2e-3
+def test_what_an_experiment_sets_otherwise_than_a_typed_option_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    _warn.cache_clear()
+    for _ in range(2):
+        words = ["experiment=demo", "trainer=gpu", "trainer.batch_tokens=9", "optim=adam_plateau"]
+        assert experiment_of(words).settings.trainer.device == "cpu"
+    assert [record.message for record in caplog.records] == [
+        "optim=adam_plateau: experiment=demo sets optim.lr=0.002; to change a key, give it",
+        "trainer=gpu: experiment=demo sets trainer.device=cpu, trainer.precision=float32; to "
+        "change a key, give it",
+    ]
+    caplog.clear()
+    for words in (
+        ["experiment=demo", "model=tiny"],  # as it chooses itself
+        ["encoding=universal", "model=base"],
+        ["scale=small", "data.root=x", "optim=adam_inverse_sqrt", "run=R2"],
+    ):
+        experiment_of(words)
+    assert not caplog.text
 
 
 def test_a_key_that_the_chosen_kind_lacks_is_refused_where_one_names_it(tmp_path: Path) -> None:

@@ -84,8 +84,10 @@ def test_only_a_sweep_parts_a_path_at_commas() -> None:
     assert [data.root for data in roots if isinstance(data, Files)] == ["größe", "~x"]
     (job,) = swept("data=files", "data.root='a,b'")
     assert isinstance(job.settings.data, Files) and job.settings.data.root == "a,b"
-    runs = [each.run for each in swept("name=${oc.env:UNSET_,me}-${seed},größe", "seed=1")]
-    assert runs == [Path("runs/me-1"), Path("runs/größe")]
+    for me in ("me", "${oc.env:UNSET_,me}"):
+        name = "name=${oc.env:UNSET_," + me + "}-${seed},größe"
+        runs = [each.run for each in swept(name, "seed=1")]
+        assert runs == [Path("runs/me-1"), Path("runs/größe")]
 
 
 def test_ones_own_options_may_lie_anywhere(tmp_path: Path) -> None:

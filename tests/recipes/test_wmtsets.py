@@ -92,8 +92,9 @@ def test_sets_that_nobody_has(
         monkeypatch.setattr(DATASETS[known], "_outdir", str(home / known))
         monkeypatch.setattr(DATASETS[known], "_rawdir", str(home / known / "raw"))
     it.server.files["test.tgz"] = b"ab"
-    (home / "wmt11" / "raw").mkdir(parents=True)
-    (home / "wmt11" / "raw" / "wmt11.test.tgz").write_bytes(b"a")  # a full disk
+    for known in ("wmt11", "wmt12"):
+        (home / known / "raw").mkdir(parents=True)
+        (home / known / "raw" / f"{known}.test.tgz").write_bytes(b"a")  # a full disk; a download
 
     def refuse(name: str, pair: str) -> str:
         if name == "wmt12":
@@ -112,7 +113,7 @@ def test_sets_that_nobody_has(
     assert why.pop("2011").endswith(f"; remove {home / 'wmt11'} to retry")
     assert why == {
         "2010": "sacreBLEU's wmt10: IncompleteRead(1 bytes read, 1 more expected)",
-        "2012": "another process is downloading sacreBLEU's wmt12",
+        "2012": "another process is downloading sacreBLEU's wmt12; wait for it",
         "2013": "sacreBLEU refuses its download",
         "2014": "sacreBLEU's wmt14/full: no network",
     }

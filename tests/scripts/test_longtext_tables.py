@@ -67,7 +67,7 @@ def test_the_page_says_what_the_records_hold(
     assert "of these 6 encodings: 1.00 [" in sections["The grammar against real text"]
     parts = row(sections["By place in joined lines: manuals"], "`absolute`")
     assert parts[2:4] == ["90.0", "70.0"] and parts[-1] == "25.0"
-    assert "Below 90 %" not in sections["Anchor: SCAN beyond 26 actions"]
+    assert "anchor does not hold" not in page and sections["Anchor: SCAN beyond 26 actions"]
     remedy = [line.split("|")[1:-1] for line in sections["The remedy: joined lines"].split("\n")]
     gone = [line[-1].strip() for line in remedy if "`rotary`" in "".join(line)]
     assert gone[0] == "-" and 15 < int(gone[1].split()[0]) < 35 < int(gone[2].split()[0]) < 60

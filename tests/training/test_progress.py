@@ -12,7 +12,6 @@ import pytest
 from nmt.data.prepare import Prepared
 from nmt.training.metrics import truncate
 from nmt.training.progress import Meter
-from nmt.training.records import log_file
 from tests.training import tiny
 
 
@@ -87,21 +86,6 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
     assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01\n", text)
     assert "step 2/2, epoch 1: dev perplexity" in caplog.text
     assert not logging.getLogger("nmt").handlers  # the run's handler is gone
-
-
-def test_train_log_is_complete_where_an_application_shows_warnings_alone(
-    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.WARNING):
-        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
-        assert "step 2/2, epoch 1: dev perplexity" in (tmp_path / "run/train.log").read_text()
-        assert not caplog.text
-        with pytest.raises(ZeroDivisionError), log_file(tmp_path / "log"):
-            logging.getLogger("nmt.training.run").warning("shown")
-            raise ZeroDivisionError
-    assert caplog.messages == ["shown"] and "WARNING shown" in (tmp_path / "log").read_text()
-    logger = logging.getLogger("nmt")
-    assert (logger.level, logger.propagate, logger.handlers) == (logging.NOTSET, True, [])
 
 
 def test_nothing_goes_to_stdout_and_no_bar_where_there_is_no_terminal(
