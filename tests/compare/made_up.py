@@ -1,14 +1,9 @@
 """A made-up test set: references, and translations that are wrong to a chosen degree."""
 
 import random
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-
-import pytest
 
 from nmt.compare import scoring
 from nmt.compare.report import ScoredTest
-from nmt.compare.scores import Counts, Scorer
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 
 WORDS = [f"w{i}" for i in range(60)] + ["the", "of", "it's", "Mr."] * 5
@@ -39,22 +34,3 @@ def score(test: TranslatedTest, how: Bootstrap) -> ScoredTest:
     used = scoring.scorers_of(test, how)
     counts = scoring.count(test, how, [scorer.name for scorer in used])
     return scoring.score_counts(test, how, used, counts)
-
-
-@contextmanager
-def each_run_counted_once() -> Iterator[None]:
-    """Metrics count the same translations once, of references that are always the same.
-
-    TER takes milliseconds for a line, and most tests ask for other sums of the same counts.
-    """
-    count, known = Scorer.counts, dict[tuple[str, str, tuple[str, ...]], Counts]()
-
-    def counts(self: Scorer, hypotheses: Sequence[str]) -> Counts:
-        key = self.name, self.signature, tuple(hypotheses)
-        if key not in known:
-            known[key] = count(self, hypotheses)
-        return known[key].copy()
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Scorer, "counts", counts)
-        yield

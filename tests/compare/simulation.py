@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmt.compare.scores import Scorer, scorers
 from nmt.compare.significance import Floats, interval, p_value, resampled
@@ -18,7 +17,6 @@ from nmt.compare.significance import Floats, interval, p_value, resampled
 COLUMNS = 10  # of BLEU: lengths of hypothesis and reference, then matches and n-grams, n = 1-4
 LEVEL = 0.05
 
-Interval = Callable[[Floats], tuple[float, float]]
 PValue = Callable[[Floats, Floats, float], float]
 
 
@@ -26,7 +24,6 @@ class Population(NamedTuple):
     """BLEU counts [sentences, 2 x COLUMNS] of two systems side by side."""
 
     counts: Floats
-    lengths: NDArray[np.int64]  # [sentences] words of the references
     scorer: Scorer
 
     @property
@@ -81,7 +78,7 @@ def population(sentences: int, seed: int = 0) -> Population:
     counts = np.stack([scorer.counts(own) for own in systems], axis=1)  # [sentences, 2, COLUMNS]
     swapped = rng.random(sentences) < 0.5
     counts[swapped] = counts[swapped][:, ::-1]
-    return Population(counts.reshape(sentences, -1), lengths, scorer)
+    return Population(counts.reshape(sentences, -1), scorer)
 
 
 def bleu(sums: Floats) -> Floats:
@@ -113,7 +110,7 @@ def draw(people: Population, size: int, trials: int, samples: int, seed: int = 0
     return Drawn(people.truth, scores, again)
 
 
-def judge(drawn: Drawn, interval: Interval = interval, p_value: PValue = p_value) -> Found:
+def judge(drawn: Drawn, p_value: PValue = p_value) -> Found:
     """Ask for an interval (of the first system) and a p-value for each test set."""
     pairs = list(zip(drawn.scores[:, 1] - drawn.scores[:, 0], drawn.resampled, strict=True))
     bounds = np.array([interval(again[:, 0]) for _, again in pairs])  # [trials, 2]

@@ -1,7 +1,6 @@
 """From lines to a scored test: signs, examples, the paper's numbers, attention, and runs."""
 
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,8 +14,9 @@ from nmt.compare.published import with_published
 from nmt.compare.report import PaperTable, ScoredTest, trained_run
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.errors import UserError
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references
+from tests.compare.made_up import lengths, noisy, references
 
+pytestmark = pytest.mark.usefixtures("each_run_counted_once")
 RIGHT = references(120)
 SOURCES = [f"source {i} " + "x " * len(line.split()) for i, line in enumerate(RIGHT)]
 LENGTHS = lengths(RIGHT)
@@ -39,12 +39,6 @@ def translated(**changes: Any) -> TranslatedTest:
         "metrics": ["BLEU-moses", "TER-moses", "BLEU", "TER"],
     }
     return TranslatedTest(**(values | changes))
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    with each_run_counted_once():
-        yield
 
 
 @pytest.fixture(scope="module")

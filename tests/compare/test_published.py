@@ -1,6 +1,4 @@
-"""The paper's numbers are the paper's: sums, cells quoted in its text, and how they are found."""
-
-import json
+"""The paper's numbers are the paper's: every cell, sums, and how they are found."""
 
 import pytest
 
@@ -63,22 +61,6 @@ def test_the_groups_add_up_to_the_test_sets() -> None:
     assert list(pairs("Table 2")) == list(pairs("Table 3")) == BUCKETS
 
 
-def test_what_the_paper_s_text_says_of_its_tables() -> None:
-    def long(table: str, system: str) -> float:
-        return cell(table, system, "over 100", "BLEU-moses") or 0
-
-    gains = [
-        long("Table 3", "relative 100") - long("Table 3", "absolute 100"),
-        long("Table 2", "relative 75") - long("Table 2", "absolute 75"),
-    ]
-    assert gains == pytest.approx([4.4, 11.9])  # the abstract's range
-    for bucket in BUCKETS:  # Table 4 repeats a line of Table 3
-        for metric in METRICS:
-            assert cell("Table 3", "relative 100", bucket, metric) == cell(
-                "Table 4", "relative 100", bucket, metric
-            )
-
-
 def test_how_tables_are_named_and_what_is_not_there() -> None:
     assert [table_of(f"Table {n}", "any") for n in (2, 3, 4)] == ["Table 2", "Table 3", "Table 4"]
     assert table_of("Table 1", "newstest2018") == "Table 1, De-En"
@@ -88,15 +70,3 @@ def test_how_tables_are_named_and_what_is_not_there() -> None:
     assert cell("Table 2", "absolute 100", "all", "TER-moses") is None
     assert cell("Table 2", "absolute 100", "0-25", "BLEU") is None  # the paper's is tokenised
     assert cell("Table 2", "rotary", "0-25", "TER-moses") is None
-
-
-def test_every_number_is_a_score() -> None:
-    count = 0
-    for table in tables().values():
-        for rows in table["systems"].values():
-            for scores in rows.values():
-                assert list(scores) == ["BLEU", "TER"]
-                assert all(10 < score < 80 for score in scores.values())
-                count += len(scores)
-    assert count == 2 * (4 + 5 * 5 + 4 * 5 + 4 * 5)
-    assert json.dumps(tables(), allow_nan=False)

@@ -1,7 +1,7 @@
 """One row for each system, in the right order, in words, Markdown, JSON and colour."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,8 +12,9 @@ from nmt.compare.report import ComparedSystem, LearningCurve, Report, TrainedRun
 from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.text.notes import notes_of
 from nmt.compare.text.ranking import longest_of, order_of
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
+from tests.compare.made_up import lengths, noisy, references, score
 
+pytestmark = pytest.mark.usefixtures("each_run_counted_once")
 RIGHT = references(130)
 RIGHT += [line for line in RIGHT if len(line.split()) > 35] * 3  # 36: enough for a test
 LENGTHS = lengths(RIGHT)
@@ -57,12 +58,6 @@ def made(metric: str = "BLEU", bounds: Sequence[int] = (20, 35, 60), **changes: 
 
 def labels(report: Report) -> list[str]:
     return [report.systems[s].label for s in order_of(report.tests[0])]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    with each_run_counted_once():
-        yield
 
 
 @pytest.fixture(scope="module")

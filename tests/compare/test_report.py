@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,10 @@ from nmt.compare.scoring import Bootstrap, TranslatedTest
 from nmt.compare.text import render
 from nmt.compare.text.columns import WIDTH
 from tests.compare import made_up_report
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
+from tests.compare.made_up import lengths, noisy, references, score
 from tests.fast import fast_first
 
+pytestmark = pytest.mark.usefixtures("each_run_counted_once")
 RIGHT = references(150)
 LENGTHS = lengths(RIGHT)
 SYSTEMS: dict[str, tuple[list[str], int | None]] = {
@@ -38,12 +38,6 @@ def made(
     scored = score(test, Bootstrap([10, 20, 35, 50], samples, seed=1))
     known = [ComparedSystem(label, limit) for label, (_, limit) in systems.items()]
     return Report(known, [scored], samples, 1, about={"versions": {"nmt": "0"}})
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    with each_run_counted_once():
-        yield
 
 
 @pytest.fixture(scope="module")

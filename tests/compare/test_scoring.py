@@ -1,6 +1,5 @@
 """Means over seeds, their intervals and tests, against loops and against one seed each."""
 
-from collections.abc import Iterator
 from statistics import fmean, stdev
 from typing import Any
 
@@ -14,8 +13,9 @@ from nmt.compare.buckets import from_bounds, indices
 from nmt.compare.report import TESTED, BucketScores, ScoredTest
 from nmt.compare.scores import Scorer, length_ratio, scorers, select
 from nmt.compare.scoring import Bootstrap, TranslatedTest, count
-from tests.compare.made_up import each_run_counted_once, lengths, noisy, references, score
+from tests.compare.made_up import lengths, noisy, references, score
 
+pytestmark = pytest.mark.usefixtures("each_run_counted_once")
 RIGHT = references(150)
 LENGTHS = lengths(RIGHT)
 BOUNDS = [10, 20, 35, 50]
@@ -40,12 +40,6 @@ def scored(
 ) -> list[BucketScores]:
     test = translated(systems, longest_trained=longest)
     return score(test, Bootstrap(bounds, SAMPLES, SEED)).rows
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick() -> Iterator[None]:
-    with each_run_counted_once():
-        yield
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Intervals that cover, tests that are right as often as they say."""
+"""Draws and intervals are those of sacreBLEU; the rest by hand. See test_simulation too."""
 
 from typing import Any
 
@@ -27,26 +27,8 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     assert half == pytest.approx(results[1].ci, abs=1e-4)
 
 
-def test_intervals_cover_the_truth_and_tests_err_as_often_as_they_say() -> None:
-    rng = np.random.default_rng(0)
-    trials, covered, false, found = 400, 0, 0, 0
-    for trial in range(trials):
-        common = rng.normal(30, 9, size=(120, 1))
-        scores = common + rng.normal(0, 6, size=(120, 3)) + [0, 0, 2.5]  # a, as good, better
-        means = resampled([scores], 200, seed=trial)[0] / 120
-        low, high = interval(means[:, 0])
-        covered += low <= 30 <= high
-        a, same, better = scores.mean(axis=0)
-        false += p_value(means[:, 0], means[:, 1], same - a) < 0.05
-        found += p_value(means[:, 0], means[:, 2], better - a) < 0.05
-    assert 0.92 < covered / trials < 0.98
-    assert 0.02 < false / trials < 0.085  # sacreBLEU's own rule errs in 0.11 of such trials
-    assert found / trials > 0.7
-
-
-def test_a_tie_is_no_evidence() -> None:
-    scores = np.linspace(20, 30, 100)
-    assert p_value(scores, scores, 0.0) == 1
+def test_an_interval_is_cut_at_both_ends_alike() -> None:
+    assert interval(np.arange(200.0)) == (5, 194)
 
 
 def test_the_sign_of_a_difference_does_not_matter() -> None:

@@ -59,7 +59,6 @@ def test_halves_that_are_there_and_not(hypothesis: str, dropped: float) -> None:
 def test_poor_translations_are_judged_by_what_they_lack() -> None:
     whole = [f"{poor(FIRST, n)} {poor(SECOND, n + 500)}" for n in range(200)]
     cut = [poor(FIRST, n) for n in range(200)]
-    assert all(poor(FIRST, n) != FIRST for n in range(200))
     found = dropped_half(whole, PARTS * 200), dropped_half(cut, PARTS * 200)
     assert found[0] is not None and found[0] <= 0.05
     assert found[1] is not None and found[1] >= 0.95

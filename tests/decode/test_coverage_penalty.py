@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,12 +13,8 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.config import Settings, with_decode
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS as BOS_ID
 from nmt.data.vocab import EOS as EOS_ID
-from nmt.data.vocab import Vocabulary
 from nmt.decode.coverage_penalty import LEAST
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
@@ -65,20 +62,9 @@ Make = Callable[..., Trained]
 
 
 @pytest.fixture
-def member(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+def member(of_letters: Make) -> Make:
     """Makes a model whose attention and outputs differ from place to place."""
-    letters = list("abcdefghi")
-    side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], letters), Vocabulary(letters))
-
-    def make(*words: str, seed: int = 1) -> Trained:
-        torch.manual_seed(seed)
-        model = tiny(*words, vocab=len(side.vocabulary))
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn(parameter.shape) * 0.3)
-        return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
-
-    return make
+    return partial(of_letters, shake=0.3)
 
 
 def translations(*members: Trained, n_best: int = 4, **changes: Any) -> list[list[Translation]]:

@@ -1,18 +1,13 @@
 """Who tells a length-aware decoder how long its output is to be, and scaled positions."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
-from nmt import build
-from nmt.config import Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -20,22 +15,12 @@ from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests.decode.copying import decode
 
-SettingsOf = Callable[..., Settings]
 LINES = ["a b c d", "h", "a b"]
-LETTERS = list("abcdefgh")
 
 
 @pytest.fixture
-def trained(settings_of: SettingsOf) -> Callable[..., Trained]:
-    def make(*words: str) -> Trained:
-        torch.manual_seed(0)
-        vocabulary = Vocabulary(LETTERS)
-        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], LETTERS), vocabulary)
-        settings = settings_of("data=files", "data.root=x", *words)
-        model = build.transformer(settings, len(vocabulary), len(vocabulary)).eval()
-        return Trained(settings, model, side, side, {"longest_source": 30})
-
-    return make
+def trained(of_letters: Callable[..., Trained]) -> Callable[..., Trained]:
+    return partial(of_letters, "data=files", "data.root=x")
 
 
 def told(trained: Trained, columns: Any = None, **options: Any) -> dict[int, int]:

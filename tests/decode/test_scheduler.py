@@ -23,7 +23,7 @@ from nmt.machine import machine, products
 from nmt.machine.machine import measured
 from nmt.machine.pool import can_fork
 from nmt.modeldir import Trained
-from tests.decode.copying import ENDLESS, WORDS, decode, model_of, trained
+from tests.decode.copying import ENDLESS, decode, model_of, trained
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -322,7 +322,3 @@ def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
     for line in (5, 3, 4):
         note.add(line, pieces=line)
     assert str(note) == "3 (first: line 3; longest: 5 pieces)"
-
-
-def test_words_of_the_test_are_known() -> None:
-    assert {word for line in LINES for word in line.split()} <= {*WORDS, ENDLESS}

@@ -87,9 +87,8 @@ def test_each_line_begins_as_it_must_whatever_the_batches(
 ) -> None:
     n_best = 1 if way == {"beam_size": 1} else 3
     found = translations(whole, n_best=n_best, **way)
-    for line, prefix, translated in zip(LINES, PREFIXES, found, strict=True):
+    for prefix, translated in zip(PREFIXES, found, strict=True):
         assert all(t.text.startswith(prefix) for t in translated)
-        assert not prefix or line
     free = translations(whole, None, n_best, **way)
     pairs = list(zip(PREFIXES, found, free, strict=True))
     assert all([t.text for t in some] == [t.text for t in same] for p, some, same in pairs if not p)

@@ -1,7 +1,5 @@
 """Axial and learned tables, and sinusoids of distant or infused positions."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
@@ -19,11 +17,7 @@ from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.universal import Universal
 from nmt.model.attention import Attention
-from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over, pe
-
-Make = Callable[..., Transformer]
-Ids = Callable[..., Tensor]
 
 
 def added(e: Encoding, n: int, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -94,32 +88,6 @@ def test_infused_attention_equals_the_formula_in_two_loops(site: str) -> None:
             p = torch.stack(logits).float().softmax(0).double()  # as attention does
             wanted[i, part] = p @ torch.stack(v)
     assert torch.allclose(got[0], f.out(wanted), atol=1e-6)
-
-
-def test_infused_cross_attention_sees_the_order_of_the_source(tiny: Make, ids: Ids) -> None:
-    source, target = ids(2, 9), ids(2, 12, seed=1)
-    order = torch.randperm(9, generator=torch.Generator().manual_seed(1))
-    cross = "encoding.position_infused.where=[cross]"
-    for words, seen in ((["encoding=none"], False), (["encoding=position_infused", cross], True)):
-        model = tiny(*words)
-        full = model(source, target)
-        change = (full - model(source[:, order], target)).abs().max()
-        assert (change > 1e-3) == seen
-        state = model.start(source)
-        steps = torch.stack([model.step(target[:, t], state) for t in range(12)], 1)
-        assert torch.allclose(steps, full, atol=1e-5)
-
-
-def test_universal_is_one_layer_that_is_told_where_and_when(tiny: Make, ids: Ids) -> None:
-    model, source = tiny("encoding=universal", "model.encoder_layers=3"), ids(2, 7)
-    assert len(model.encoder.layers) == 1 and model.encoder.count == 3
-    x = model.source_embedding(source) * 4
-    c = pass_over(7)
-    places = torch.stack([pe(t, 16) for t in range(7)]).float()
-    for step in (1, 2, 3):
-        x = x + places + pe(step, 16).float()
-        x = model.encoder.layers[0](x, step - 1, Encodings([]), c)
-    assert torch.allclose(model.encode(source)[0], model.encoder.norm(x), atol=1e-5)
 
 
 def test_universal_adds_both_sinusoids() -> None:

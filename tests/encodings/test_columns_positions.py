@@ -18,13 +18,11 @@ from nmt.encodings.passes import with_positions
 from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
-from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.spr_absolute import SprAbsolute
 from nmt.encodings.tpe import Tpe
-from nmt.encodings.trees import depths
+from nmt.encodings.trees import depths, tree_distances
 from nmt.encodings.xl_pe import XlPe
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, pe, qkv
 
@@ -76,38 +74,6 @@ def test_fusion_is_the_formula(kind: type[SprAbsolute | XlPe]) -> None:
             other = depth_of(row, t) if kind is SprAbsolute else ORDER[row][t]
             wanted = x[row, t] + (u @ pe(t, 8) + v @ pe(other, 8)).tanh()
             assert (got[row, t] - wanted).abs().max() < 1e-6  # sinusoids are float32
-
-
-def rel(row: int, s: int, t: int) -> int:
-    """Signed distance of Wang et al. 2019 from query s to key t, walked."""
-
-    def way(token: int) -> list[int]:
-        found = [token]
-        while HEADS[row][found[-1]]:
-            found.append(HEADS[row][found[-1]] - 1)
-        return found
-
-    a, b = depth_of(row, t), depth_of(row, s)
-    if s in way(t) or t in way(s):
-        return a - b
-    return ((t > s) - (t < s)) * (a + b)
-
-
-def test_structural_distances_in_shaws_formula_in_two_loops() -> None:
-    torch.manual_seed(1)
-    e = Relative(dims(positions=Tree()), 2).double()
-    assert e.key_table is not None and e.value_table is not None
-    q, k, v = qkv(9, dims())
-    for layer in range(2):
-        got = attend(e, q, k, v, beside(), layer)[2]
-        for row in range(2):
-            for h in range(2):
-                for i in range(9):
-                    rows = [max(-2, min(2, rel(row, i, j))) + 2 for j in range(9)]
-                    keys = k[row, h] + e.key_table[layer, 0, rows]
-                    p = (keys @ q[row, h, i] / 2).softmax(0)
-                    wanted = p @ (v[row, h] + e.value_table[layer, 0, rows])
-                    assert torch.allclose(got[row, h, i], wanted, atol=1e-12)
 
 
 def test_graformer_in_two_loops() -> None:
@@ -212,7 +178,9 @@ def test_a_column_is_a_position() -> None:
     assert torch.equal(got, x + learned.weight[order])
     delta = with_positions(beside(), ColumnPositions("order")).delta
     assert delta.equal(order[:, None, :] - order[:, :, None])
-    assert with_positions(beside(), Depth()).queries.equal(depths(torch.tensor(HEADS)))
+    heads, words = torch.tensor(HEADS), torch.tensor(WORDS)
+    assert with_positions(beside(), Depth()).queries.equal(depths(heads))
+    assert with_positions(beside(), Tree()).delta.equal(tree_distances(heads, words))
 
 
 def test_columns_are_named_to_the_model(tiny: Make) -> None:
@@ -295,22 +263,6 @@ def test_refuses_what_cannot_be(entries: dict[str, dict[str, Any]], site: str, s
     with pytest.raises(ValueError) as e:
         create(entries, dims(site))
     assert said in str(e.value)
-
-
-@pytest.mark.parametrize("option", OPTIONS)
-def test_padding_beside_the_text_is_never_read(option: str, tiny: Make, ids: Ids) -> None:
-    """Whatever stands in the columns behind the end of a sentence, its states are the same."""
-    model = tiny(f"encoding={option}")
-    source = ids(2, 9)
-    source[0, 6:] = 0
-    columns = example.columns(model.entries, source)
-    other = {name: values.clone() for name, values in columns.items()}
-    for name, values in other.items():
-        if values.shape[1] > 1:
-            values[0, 6:] = torch.tensor([2, 7, 8] if name == "heads" else [3, 1, 2])
-    a, b = model.encode(source, columns)[0], model.encode(source, other)[0]
-    assert (a[0, :6] - b[0, :6]).detach().abs().max() < 1e-6
-    assert torch.equal(a[1], b[1])
 
 
 def test_a_decoder_may_have_a_table_per_language(tiny: Make, ids: Ids) -> None:

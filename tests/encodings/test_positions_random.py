@@ -1,6 +1,5 @@
 """Random positions: their ranges and order, one draw per pass, and none in evaluation."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,11 +14,7 @@ from nmt.encodings.positions import Index
 from nmt.encodings.positions_random import Augment, PoSE, Shift
 from nmt.encodings.positions_sampled import Sample
 from nmt.encodings.registry import create
-from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
-
-Make = Callable[..., Transformer]
-Ids = Callable[..., Tensor]
 
 
 def training(n: int, rows: int = 2, lengths: list[int] | None = None) -> Context:
@@ -228,29 +223,3 @@ def test_says_what_is_wrong(at: Any, name: str, site: str, said: str) -> None:
     with pytest.raises(ValueError) as e:
         made(at, name, site)
     assert said in str(e.value)
-
-
-@pytest.mark.parametrize("option", ["shape", "cape", "randomized"])
-def test_training_passes_differ_and_evaluations_do_not(option: str, tiny: Make, ids: Ids) -> None:
-    model = tiny(f"encoding={option}", "model.dropout=0")
-    source, target = ids(2, 9), ids(2, 7, seed=1)
-    assert torch.equal(model(source, target), model(source, target))
-    model.train()
-    assert not torch.allclose(model(source, target), model(source, target), atol=1e-4)
-
-
-def test_shifts_change_nothing_under_relative_encodings(tiny: Make, ids: Ids) -> None:
-    model = tiny("encoding=relative", "model.dropout=0", "+encoding.relative.at=shift").train()
-    source, target = ids(2, 9), ids(2, 7, seed=1)
-    assert torch.allclose(model(source, target), model(source, target), atol=1e-5)
-
-
-@pytest.mark.parametrize("at", ["augment", "sample"])
-def test_gradients_and_finite_losses_in_training(at: str, tiny: Make, ids: Ids) -> None:
-    model = tiny("encoding=rotary", f"+encoding.rotary.at={at}").train()
-    source = ids(3, 9)
-    source[0, 4:] = 0
-    loss = model(source, ids(3, 7, seed=1)).square().sum()
-    loss.backward()
-    assert loss.isfinite()
-    assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())

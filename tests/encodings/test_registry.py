@@ -87,7 +87,7 @@ def test_where_selects_sites_and_order_is_kept() -> None:
     ]
 
 
-@pytest.mark.parametrize("option", ["pairs", "integer", "sites", "columns"])
+@pytest.mark.parametrize("option", ["distances_only", "integer", "sites", "columns"])
 def test_options_of_positions_are_their_fields(option: str) -> None:
     with pytest.raises(ValueError, match=f"no option '{option}'"):
         create({"absolute": {"at": {"index": {option: True}}}}, Dims("encoder", 1, 2, 8, 4))

@@ -57,7 +57,7 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
         torch.testing.assert_close(mine, theirs)
 
 
-@pytest.mark.parametrize("rows", [2, 4])
+@pytest.mark.parametrize("rows", [2, 3])
 @pytest.mark.usefixtures("onednn")
 def test_small_products_are_torchs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rows of 4 by 5 numbers are the fewest that oneDNN gets here."""
@@ -66,7 +66,7 @@ def test_small_products_are_torchs(rows: int, monkeypatch: pytest.MonkeyPatch) -
     with torch.no_grad(), Counted() as counted:
         layer(torch.randn(rows, 4))
         add_gradient(total, torch.randn(rows, 5), torch.randn(rows, 4))
-    assert counted.of["mkldnn::_linear_pointwise"] == (2 if rows > 3 else 0)
+    assert counted.of["mkldnn::_linear_pointwise"] == (2 if rows == 3 else 0)
 
 
 class Weights(TorchDispatchMode):

@@ -8,13 +8,13 @@ from torch import Tensor
 
 
 @pytest.fixture
-def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Grows by one with each call of the fused kernel."""
-    calls: list[int] = []
+def kernel_calls(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    """The options of each call of the fused kernel."""
+    calls: list[dict[str, Any]] = []
     fused = torch.nn.functional.scaled_dot_product_attention
 
     def spy(*arguments: Any, **options: Any) -> Tensor:
-        calls.append(1)
+        calls.append(options)
         return fused(*arguments, **options)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", spy)

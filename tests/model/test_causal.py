@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.model import attention
@@ -17,21 +16,20 @@ Ids = Callable[..., Tensor]
 
 @pytest.mark.parametrize("option, told", [("absolute", True), ("t5", False), ("rotary", True)])
 def test_a_causal_pass_without_a_bias_hands_no_mask_over(
-    option: str, told: bool, tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
+    option: str,
+    told: bool,
+    tiny: Make,
+    ids: Ids,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel_calls: list[dict[str, Any]],
 ) -> None:
     monkeypatch.setattr(attention, "FUSED_FROM", 1)
-    fused, calls = F.scaled_dot_product_attention, []
-
-    def spy(*given: Any, **more: Any) -> Tensor:
-        calls.append((more["is_causal"], more["attn_mask"] is None))
-        return fused(*given, **more)
-
-    monkeypatch.setattr(F, "scaled_dot_product_attention", spy)
     model, source, target = tiny(f"encoding={option}"), ids(3, 9), ids(3, 7, seed=1)
     source[0, 5:] = 0
     found = model(source, target)
-    assert set(calls) == {(False, False), (told, told)}
+    seen = [(call["is_causal"], call["attn_mask"] is None) for call in kernel_calls]
+    assert len(seen) == 6 and set(seen) == {(False, False), (told, told)}
     monkeypatch.setattr(attention, "FUSED_FROM", 1000)
-    calls.clear()
+    kernel_calls.clear()
     torch.testing.assert_close(found, model(source, target))
-    assert not calls
+    assert not kernel_calls

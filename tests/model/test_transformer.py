@@ -1,4 +1,4 @@
-"""Counts, tying, norms, the cache, and the fused kernel against the explicit path."""
+"""Tying, norms, dropout, the cache, and what keeps the fused kernel away."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,6 @@ from torch import Tensor
 from nmt import preflight
 from nmt.config import Settings
 from nmt.errors import UserError
-from nmt.model import attention
 from nmt.model.cache import Cache
 from nmt.model.transformer import Transformer
 
@@ -44,25 +43,6 @@ def test_each_dropout_acts_in_training_only(key: str, tiny: Make, ids: Ids) -> N
     assert torch.equal(model(source, target), model(source, target))
     model.train()
     assert not torch.equal(model(source, target), model(source, target))
-
-
-@pytest.mark.parametrize("option", ["absolute", "rotary", "alibi", "none"])
-def test_the_fused_kernel_computes_the_same(
-    option: str,
-    tiny: Make,
-    ids: Ids,
-    monkeypatch: pytest.MonkeyPatch,
-    kernel_calls: list[int],
-) -> None:
-    model = tiny(f"encoding={option}")
-    assert model.encoder_encodings.fusible(0)
-    source, target = ids(2, 12), ids(2, 9)
-    source[0, 7:] = 0
-    plain = model(source, target)
-    assert not kernel_calls
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)
-    assert torch.allclose(plain, model(source, target), atol=1e-5)
-    assert len(kernel_calls) == 6
 
 
 def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:

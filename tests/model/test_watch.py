@@ -165,7 +165,7 @@ def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> 
 
 
 def test_the_kernel_is_kept_away_only_while_watching(
-    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch, kernel_calls: list[int]
+    tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch, kernel_calls: list[dict[str, Any]]
 ) -> None:
     monkeypatch.setattr(attention, "FUSED_FROM", 1)
     model = tiny("encoding=absolute")
