@@ -225,15 +225,6 @@ def test_poor_ends_do_not_stop_a_sure_hypothesis() -> None:
     assert found[0].log_prob == pytest.approx(-0.4)
 
 
-@pytest.mark.parametrize("beam", [1, 3])
-def test_a_sentence_does_not_depend_on_its_batch(beam: int) -> None:
-    limits = [5, 2, 0, 4, 5]
-    table = Table.random(11, 5, 6, 5)
-    together = whole(table, limits, beam, 1.0)
-    alone = [whole(table.alone(s), [limits[s]], beam, 1.0)[0] for s in range(5)]
-    assert together == alone
-
-
 def test_the_best_of_a_narrow_beam_are_different_and_fewer_may_be_asked() -> None:
     table = Table.random(5, 3, 6, 5)
     best = whole(table.again(), [5] * 3, 4, 0.6, n_best=2)

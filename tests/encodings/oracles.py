@@ -116,19 +116,6 @@ def t5_buckets() -> Sides:
     )
 
 
-def t5_bias() -> Sides:
-    package = theirs("x_transformers.x_transformers")
-    entries, wanted = [], []
-    for site in ("encoder", "decoder"):
-        e = drawn(T5(dims(site, heads=4), 8, 20))
-        entries.append(e)
-        bias = package.RelativePositionBias(1, site == "decoder", 8, 20, heads=4).double()
-        with torch.no_grad():
-            bias.relative_attention_bias.weight.copy_(e.weight.T)
-        wanted.append(bias(40, 40))
-    return Sides(entries, lambda: flat(*(biases(e, 40) for e in entries)), flat(*wanted))
-
-
 def fox() -> Sides:
     """Below the diagonal: theirs are gates of all pairs, with a mask to follow."""
     package = theirs("x_transformers.x_transformers").DataDependentAlibi(8, 2, causal=True).double()
@@ -336,7 +323,6 @@ AGREEMENTS = [
     Agreement("axial", "transformers", "Reformer: vectors", axial),
     Agreement("t5", "transformers", "T5: buckets of distances -400 to 400, three sizes, both sides",
               t5_buckets),
-    Agreement("t5", "x-transformers", "biases, both sides", t5_bias),
     Agreement("alibi", "x-transformers", "biases of 1 to 33 heads", alibi, 1e-6),
     Agreement("fox", "x-transformers", "biases of the decoder", fox, 1e-12),
     Agreement("rotary", RET, "queries and keys", rotary, 2e-6),

@@ -13,7 +13,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt import build
 from nmt.encodings.base import Encoding
 from nmt.encodings.learned import Learned
 from nmt.encodings.relative import Relative
@@ -22,7 +21,7 @@ from nmt.model.attention import Attention
 from nmt.model.example import ids
 from nmt.model.transformer import Transformer
 from tests.composing import settings_of
-from tests.conftest import TINY
+from tests.conftest import TINY, moved
 from tests.encodings.agreement import Agreement, Sides, theirs
 
 VOCAB = 30
@@ -31,16 +30,6 @@ BOS, EOS = 1, 2
 STEPS = 12
 Give = Callable[[Any, Any], None]
 """`(specification of a stack, our encoding)` hands the encoding's parameters over."""
-
-
-def made(*words: str) -> Transformer:
-    """A tiny model; every parameter away from zero."""
-    torch.manual_seed(0)
-    model = build.transformer(settings_of(*TINY, *words), VOCAB, VOCAB)
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * 0.1)
-    return model.eval()
 
 
 def numbers(t: Tensor) -> Any:
@@ -136,7 +125,7 @@ def entries_of(model: Transformer) -> list[Encoding]:
 
 def log_probs(words: list[str], give: Give, encoder: Any, decoder: Any) -> Sides:
     """Of each token of five given pairs, longer than the distances that tau or buckets tell."""
-    model = made(*words)
+    model = moved(settings_of(*TINY, *words), vocab=VOCAB)
     engine = translator(model, encoder, decoder, give)
     pairs = [(ids(1, 11, VOCAB, seed), ids(1, 9, VOCAB, seed + 50)) for seed in range(5)]
     scored = engine.score_batch([text(s[0]) for s, _ in pairs], [text(t[0]) for _, t in pairs])
@@ -154,7 +143,7 @@ def log_probs(words: list[str], give: Give, encoder: Any, decoder: Any) -> Sides
 
 def greedy(words: list[str], give: Give, encoder: Any, decoder: Any) -> Sides:
     """Tokens of five greedy outputs and their log-probability: theirs with its cache, ours too."""
-    model = made(*words)
+    model = moved(settings_of(*TINY, *words), vocab=VOCAB)
     engine = translator(model, encoder, decoder, give)
     sources = [ids(1, 11, VOCAB, seed) for seed in range(5)]
     results = engine.translate_batch(

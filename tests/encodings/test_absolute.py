@@ -1,6 +1,4 @@
-"""Sinusoids: golden numbers, layouts, first positions; learned ones that are clipped."""
-
-from dataclasses import replace
+"""Sinusoids: golden numbers, layouts; learned ones that are clipped."""
 
 import pytest
 import torch
@@ -10,8 +8,6 @@ from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.learned import Learned
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import with_positions
-from nmt.encodings.positions import Index
 from nmt.encodings.sinusoids import sinusoids
 
 
@@ -30,14 +26,6 @@ def test_golden_numbers() -> None:
 def test_halves_is_a_permutation_of_interleaved() -> None:
     a, b = sinusoids(torch.arange(20), 16), sinusoids(torch.arange(20), 16, "halves")
     assert torch.equal(torch.cat([a[:, 0::2], a[:, 1::2]], 1), b)
-
-
-def test_the_first_position_is_a_choice() -> None:
-    at = torch.arange(3)[None]
-    e = Absolute(replace(Dims("encoder", 1, 2, 8, 4), positions=Index(start=1)))
-    c = Context("encoder", at, at, at)
-    x = e.embed(torch.zeros(1, 3, 8), with_positions(c, e.positions))
-    assert torch.equal(x[0], sinusoids(torch.tensor([1, 2, 3]), 8))
 
 
 def test_odd_widths_are_refused() -> None:

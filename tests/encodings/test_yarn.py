@@ -70,8 +70,6 @@ def test_without_a_factor_it_is_rotary_and_attention_can_be_given() -> None:
     [
         ({"beta_slow": 40.0}, "beta_slow=40.0: must be below beta_fast=32.0"),
         ({"original": 6}, "original=6: too few positions, to turn 1 times takes more than 6.3"),
-        ({"partial": 0.25}, "partial=0.25: must leave an even number of 4"),
-        ({"partial": -0.5}, "partial=-0.5: must leave an even number of 4"),
     ],
 )
 def test_refuses_what_means_nothing(options: dict[str, Any], words: str) -> None:

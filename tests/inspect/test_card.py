@@ -4,13 +4,12 @@ import pytest
 
 from nmt.inspect.card import card, exportable
 from nmt.inspect.specimen import small
-from tests.composing import every_encoding
-from tests.inspect.chosen import settings_of
+from tests.composing import every_encoding, settings_of
 
 
 @pytest.mark.parametrize("option", every_encoding())
 def test_every_option_has_a_card(option: str) -> None:
-    shown = card(option, settings_of(option))
+    shown = card(option, settings_of(f"encoding={option}"))
     assert shown.startswith(option) and "parameters" in shown
     assert "cached decoding     exact" in shown
     rows = (
@@ -28,7 +27,7 @@ def test_every_option_has_a_card(option: str) -> None:
 
 @pytest.mark.parametrize("size", [16, 22])
 def test_a_table_may_be_small(size: int) -> None:
-    shown = card("learned", settings_of("learned", f"encoding.learned.size={size}"))
+    shown = card("learned", settings_of("encoding=learned", f"encoding.learned.size={size}"))
     assert f"longest source      {size}; refused: " in shown
     assert "cached decoding     exact" in shown
 
@@ -36,7 +35,9 @@ def test_a_table_may_be_small(size: int) -> None:
 @pytest.mark.parametrize("changed", ["column=domain", "languages=1"])
 def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
     """One integer for each sentence, whatever the name, and none without a table."""
-    shown = card("per_language", settings_of("per_language", f"encoding.per_language.{changed}"))
+    shown = card(
+        "per_language", settings_of("encoding=per_language", f"encoding.per_language.{changed}")
+    )
     assert "cached decoding     exact" in shown
 
 
@@ -50,5 +51,5 @@ def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
     ],
 )
 def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
-    settings = settings_of(option)
+    settings = settings_of(f"encoding={option}")
     assert exportable(small(settings), settings).startswith(said)

@@ -8,7 +8,7 @@ from nmt.encodings.positions import Scaled
 from nmt.inspect import checks
 from nmt.inspect.card import card
 from nmt.inspect.specimen import entries, small
-from tests.inspect.chosen import settings_of
+from tests.composing import settings_of
 
 
 def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,15 +19,17 @@ def test_a_shifted_index_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
         context.queries = context.queries - context.queries[:, :1]
         return right(self, x, context)  # type: ignore[arg-type]
 
-    assert checks.cached(small(settings_of("absolute")).model).passed
+    assert checks.cached(small(settings_of("encoding=absolute")).model).passed
     monkeypatch.setattr(Absolute, "embed", wrong)
-    broken = checks.cached(small(settings_of("absolute")).model)
+    broken = checks.cached(small(settings_of("encoding=absolute")).model)
     assert not broken.passed and "largest difference" in broken.finding
-    assert "cached decoding     WRONG" in card("absolute", settings_of("absolute"))
+    assert "cached decoding     WRONG" in card("absolute", settings_of("encoding=absolute"))
 
 
 def test_shift_and_order_are_tried() -> None:
-    absolute, rotary, none = (small(settings_of(o)) for o in ("absolute", "rotary", "none"))
+    absolute, rotary, none = (
+        small(settings_of(f"encoding={o}")) for o in ("absolute", "rotary", "none")
+    )
     shifted = [checks.shift(s) for s in (absolute, rotary, none)]
     assert [s is not None and s.holds for s in shifted] == [False, True, True]
     assert [checks.permutation(s).holds for s in (absolute, rotary, none)] == [False, False, True]
@@ -35,13 +37,13 @@ def test_shift_and_order_are_tried() -> None:
 
 
 def test_interpolation_and_limits() -> None:
-    assert checks.interpolation(small(settings_of("rotary"))).holds
-    refused = checks.interpolation(small(settings_of("relative")))
+    assert checks.interpolation(small(settings_of("encoding=rotary"))).holds
+    refused = checks.interpolation(small(settings_of("encoding=relative")))
     assert refused == (False, "it knows whole positions only")
-    refused = checks.interpolation(small(settings_of("lstm")))
+    refused = checks.interpolation(small(settings_of("encoding=lstm")))
     assert refused == (False, "no encoding reads positions")
-    assert checks.longer_source(small(settings_of("learned")), 1024).startswith("refused")
+    assert checks.longer_source(small(settings_of("encoding=learned")), 1024).startswith("refused")
     assert (
-        checks.longer_source(small(settings_of("rotary")), None)
+        checks.longer_source(small(settings_of("encoding=rotary")), None)
         == "1,000 tokens encode to finite states"
     )

@@ -1,5 +1,6 @@
 """Every check of `check_encoding` fails where it should, and says what is at fault."""
 
+import re
 from typing import Any, ClassVar
 
 import pytest
@@ -183,15 +184,10 @@ def test_dropout_may_be_a_module() -> None:
 @pytest.mark.parametrize(
     ("cls", "check", "finding"),
     fast_first(
-        6,
+        5,
         [
             (Misshapen, "training step", "encoding.misshapen: its `bias` returns ["),
             (Raising, "training step", "KeyError at test_conformance.py:"),
-            (
-                OffByOne,
-                "decoding: token by token, float32",
-                "; look at: positions while one token is decoded",
-            ),
             (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
             (
                 Unlearned,
@@ -202,11 +198,6 @@ def test_dropout_may_be_a_module() -> None:
                 Future,
                 "later tokens and padding",
                 "encoding.future: its `bias` (decoder) lets earlier",
-            ),
-            (
-                Absolute,
-                "later tokens and padding",
-                "encoding.absolute: says `relative`, but a common",
             ),
             (
                 Absolute,
@@ -252,7 +243,9 @@ def test_nothing_else_is_tried_once_a_step_fails() -> None:
 def test_only_the_first_failure_of_decoding_has_a_hint() -> None:
     with pytest.raises(AssertionError) as raised:
         check_encoding(OffByOne, tokens=8)
-    assert str(raised.value).count("look at") == 1 and "decoding: beams" in str(raised.value)
+    said = str(raised.value)
+    assert said.count("look at") == 1 and "decoding: beams" in said
+    assert re.search("token by token, float32: .*; look at: positions while one", said)
 
 
 @pytest.mark.slow

@@ -7,8 +7,7 @@ import pytest
 from nmt.inspect.facts import facts_of
 from nmt.inspect.specimen import small
 from nmt.overrides.options import FAMILIES, UNSTATED, entries_of, families, family_of
-from tests.composing import BY_COLUMNS, every_encoding
-from tests.inspect.chosen import settings_of
+from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
 SHOWN = {  # by family, the reference points and injections that running an option may show
     "no positions": ({"-"}, {"-"}),
@@ -26,7 +25,7 @@ SEVERAL = FAMILIES[-1]
 @pytest.mark.parametrize("option", every_encoding())
 def test_the_family_agrees_with_what_runs(option: str) -> None:
     """What the file of an option states is what the objects do."""
-    family, specimen = family_of(option), small(settings_of(option))
+    family, specimen = family_of(option), small(settings_of(f"encoding={option}"))
     known = facts_of(specimen, option)
     assert family in FAMILIES
     assert (family == BY_COLUMNS) == bool(specimen.model.columns)
@@ -74,4 +73,4 @@ def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> Non
     ],
 )
 def test_the_columns_of_the_survey(option: str, expected: str) -> None:
-    assert " ".join(map(str, facts_of(small(settings_of(option))))) == expected
+    assert " ".join(map(str, facts_of(small(settings_of(f"encoding={option}"))))) == expected

@@ -14,15 +14,14 @@ from nmt.errors import UserError
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
-from tests.composing import every_encoding
-from tests.inspect.chosen import settings_of
+from tests.composing import every_encoding, settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
 
 
 def panels(option: str, **keys: list[int]) -> list[Panel]:
     """`keys`: layers or heads, of all its entries."""
-    settings = settings_of(option)
+    settings = settings_of(f"encoding={option}")
     restricted = {name: {**entry, **keys} for name, entry in settings.encoding.items()}
     settings = replace(settings, encoding=restricted)
     size = replace(settings.model, dim=32, feedforward_dim=32, heads=4)

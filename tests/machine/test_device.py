@@ -70,8 +70,6 @@ def test_a_gpu_is_set_up(allocator: list[str]) -> None:
     assert not BACKENDS.cuda.cudnn_sdp_enabled()
     assert os.environ[WORKSPACE] == ":4096:8"
     assert allocator == ["expandable_segments:True"]
-    set_up(CUDA, tf32=True)
-    assert [p.fp32_precision for p in PRODUCTS] == ["tf32"] * 3
 
 
 def test_the_device_becomes_the_current_one(

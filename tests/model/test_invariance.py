@@ -146,21 +146,14 @@ def refusal(settings: Settings) -> str:
 
 
 @pytest.mark.parametrize(
-    "words",
-    [("encoding=[absolute,rotary]",), pytest.param(("encoding=none",), marks=pytest.mark.slow)],
-    ids=str,
-)
-@pytest.mark.parametrize(
     "cls", [Embed, Layer, Project, Scores, Bias, Lengths, Normalise, Sigmoid, Outputs, Readout]
 )
-def test_a_hook_that_sees_the_future_is_named(
-    cls: type[Encoding], words: tuple[str], plug: Plug
-) -> None:
+def test_a_hook_that_sees_the_future_is_named(cls: type[Encoding], plug: Plug) -> None:
     hook = {"Lengths": "bias", "Sigmoid": "normalise"}.get(cls.__name__, cls.__name__.lower())
     advice = "a token may depend on no later one"
     if hook == "normalise":
         advice = "give no weight where context.allowed is false"
-    message = refusal(plug(cls, *words, where="decoder"))
+    message = refusal(plug(cls, "encoding=[absolute,rotary]", where="decoder"))
     assert message == f"encoding.mine: its `{hook}` (decoder) {FUTURE}; {advice}"
 
 

@@ -20,11 +20,8 @@ from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
-pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
-COMPOSED = ["[absolute,relative]", "[lstm,relative]", "[rotary,alibi,relative_key]"]
 MODELS = [
-    *([f"encoding={option}"] for option in COMPOSED),
     ["encoding=[sine_spe_stochastic,fire]", "model.norm=post", "model.share_layers=true"],
     ["encoding=diet_relative", "model.halting=true", "model.halting_threshold=0.7"],
     ["encoding=universal", "model.halting=true", "model.share_layers=true"],
