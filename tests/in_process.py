@@ -5,7 +5,7 @@
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
 from typing import NamedTuple
@@ -57,3 +57,13 @@ def start_by(patch: pytest.MonkeyPatch, run_all: RunAll = run_all) -> None:
 def refuse_commands(*commands: object) -> dict[str, int]:
     """A `run_all` where none may be started."""
     raise AssertionError("a command was started")
+
+
+def noting(started: list[LoggedCommand], code: int) -> RunAll:
+    """A `run_all` that only notes the commands, each of which seems to end with `code`."""
+
+    def run_all(commands: Sequence[LoggedCommand], *_: object) -> dict[str, int]:
+        started.extend(commands)
+        return {each.name: code for each in commands}
+
+    return run_all

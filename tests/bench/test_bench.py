@@ -1,25 +1,19 @@
 """The bench as one types it; what it measures is tiny here."""
 
 import ast
-import io
 import json
 import re
 import sys
-from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import scripts.bench
 from nmt.errors import Exit, UserError
 from scripts import processors
 from scripts.bench import correctness, decoding, session, training
 from scripts.bench.__main__ import main, understood
-from scripts.bench.candidates import Answer, Worker
-from scripts.bench.peers.protocol import Channel
 
 QUICK = ("--quick", "--rounds", "1", "--threads", "1")
 PEERS = Path(scripts.bench.__file__).parent / "peers"
@@ -33,48 +27,8 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tupl
     return out, json.loads(report.read_text())
 
 
-class Here(Worker):
-    """A worker that answers all its rounds at its start, in this process."""
-
-    answers: Iterator[str]
-
-    def launch(self) -> None:
-        """It has no process; those of the fast tests are in test_rounds.py."""
-
-    def start(self) -> Answer:
-        """Do the work of the worker's process, with its own end of the channel."""
-        said = io.StringIO()
-
-        def end(channel: Channel) -> None:
-            channel._out, channel._cpu = said, 0.0  # type: ignore[assignment]
-
-        with pytest.MonkeyPatch.context() as patch, torch.random.fork_rng(devices=[]):
-            patch.setattr(Channel, "__init__", end)
-            patch.setattr(sys, "argv", self.argv[2:])
-            patch.setattr(sys, "stdin", io.StringIO("round\n" * 2))
-            try:
-                import_module(self.argv[2]).main()
-            except SystemExit as left:
-                assert left.code == 0
-        self.answers = iter(said.getvalue().split("\n"))
-        return json.loads(next(self.answers))["ready"]
-
-    def round(self) -> Answer:
-        """Give the next answer."""
-        return json.loads(next(self.answers))
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "process", [pytest.param(Worker, marks=pytest.mark.slow), Here], ids=["own", "this"]
-)
-def test_training(
-    process: type[Worker],
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(session, "Worker", process)
+def test_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     words = ("training", "--precision", "float32", "--peers", "none")
     out, report = run(capsys, tmp_path, *words)
     assert report["machine"]["threads"] == 1

@@ -1,7 +1,6 @@
 """nmt-train -m: several runs, trained as processes or by a launcher of Hydra."""
 
 import re
-from collections.abc import Callable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import pytest
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.experiments.processes import LoggedCommand
-from tests.in_process import refuse_commands, start_by
+from tests.in_process import noting, refuse_commands, start_by
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -46,18 +45,11 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
     assert "finished at step 2" in (toy / "none-seed1.log").read_text()
 
     # what is there is not trained again; a failing run stops no other and is named at the end
-    started: list[str] = []
-
-    def failing(
-        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        started.extend(each.name for each in commands)
-        return {each.name: 70 for each in commands}
-
-    start_by(monkeypatch, failing)
+    started: list[LoggedCommand] = []
+    start_by(monkeypatch, noting(started, 70))
     assert train(["-m", "encoding=none,alibi,relative", *words]) == 70
     out, err = capsys.readouterr()
-    assert started == ["alibi-seed1"]
+    assert [each.name for each in started] == ["alibi-seed1"]
     assert out == f"{toy}/none-seed1\n{toy}/relative-seed1\n"
     said = "1 of 3 runs failed: alibi-seed1: training failed (exit 70): no output; see "
     assert f"{said}{toy}/alibi-seed1.log" in err
@@ -73,18 +65,11 @@ def test_what_fits_no_glob_is_left_out_with_a_warning(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    started: list[str] = []
-
-    def trains(
-        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        started.extend(each.name for each in commands)
-        return {each.name: 70 for each in commands}
-
-    start_by(monkeypatch, trains)
+    started: list[LoggedCommand] = []
+    start_by(monkeypatch, noting(started, 70))
     odd = ["model.dim=15", "model.heads=3", *words]
     assert train(["-m", "encoding=glob([none,rotary])", *odd[:2], *words[3:]]) == 70
-    assert started == ["none-seed1"]
+    assert [each.name for each in started] == ["none-seed1"]
     assert "left out: encoding=rotary: " in capsys.readouterr().err
     start_by(monkeypatch, refuse_commands)
     assert train(["-m", "encoding=none,rotary", *odd[:2], *words[3:]]) == 2
@@ -109,14 +94,7 @@ def test_a_sweep_of_ones_own(
     assert train([*mine, "model.heads=1,2"]) == 2  # the second would find the first's directory
     assert "model.heads=2: would share" in capsys.readouterr().err
     started: list[LoggedCommand] = []
-
-    def trains(
-        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        started.extend(commands)
-        return {each.name: 0 for each in commands}
-
-    start_by(monkeypatch, trains)
+    start_by(monkeypatch, noting(started, 0))
     assert train([*mine, "model.heads=1,2", "name=heads-${model.heads}"]) == 70  # nothing trained
     assert [each.name for each in started] == ["heads-1", "heads-2"]
     assert {"experiment=mine", "model.heads=2"} <= set(started[1].arguments)

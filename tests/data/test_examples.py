@@ -2,6 +2,7 @@
 
 import hashlib
 import itertools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.data.batches import Batches, _halved
-from nmt.data.examples import Examples, Joining, joined, longest
+from nmt.data.examples import Examples, Joining, joined, joining_of, longest
 from nmt.data.store import PairStore, Writer
 from nmt.data.vocab import BOS, EOS, PAD
+from tests.composing import settings_of
 
 JOINING = Joining(max_lines=3, share=0.6, max_length=30, within=None)
 
@@ -61,6 +63,12 @@ def test_each_pair_is_in_one_example_within_limits_and_borders(
         assert len(row) <= most and max(source, target) <= length
         assert store.lines[row[-1]] - store.lines[row[0]] == len(row) - 1
         assert within is None or len(set(store.columns[within][row])) == 1
+
+
+def test_the_settings_name_the_border() -> None:
+    data = settings_of("data.join=3").data
+    joining = joining_of(replace(data, join_within="document"))
+    assert joining is not None and joining.within == "document"
 
 
 def test_shares_and_numbers_of_lines_are_those_asked_for(tmp_path: Path) -> None:

@@ -241,14 +241,17 @@ def test_gzip_is_the_same_text(tmp_path: Path) -> None:
 def test_processes_change_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
     segmenter: config.BpeLearning | config.UnigramLearning,
 ) -> None:
     monkeypatch.setattr(steps, "FEW_LINES", 0)
+    monkeypatch.setattr(steps, "cores", lambda: 2)
     monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path)
     one = contents(prepare(data, segmenter))
-    two = prepare(replace(data, workers=2, cache=str(tmp_path / "two")), segmenter)
-    assert contents(two) == one
+    with caplog.at_level(logging.INFO):
+        two = prepare(replace(data, workers=None, cache=str(tmp_path / "two")), segmenter)
+    assert contents(two) == one and "with 2 processes" in caplog.text
     monkeypatch.undo()
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), segmenter)
     assert contents(whole) == one  # nor does where the chunks are cut
@@ -278,7 +281,6 @@ def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
 def test_an_error_in_a_process_reads_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "FEW_LINES", 0)
     monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path, workers=2)
     lines = Path(data.train_target).read_bytes().split(b"\n")

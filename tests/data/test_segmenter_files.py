@@ -43,12 +43,13 @@ def codes_and_vocabulary(folder: Path) -> tuple[Path, Path]:
     return codes, vocabulary
 
 
-def spm(source: Path, target: Path | None = None) -> config.SentencePieceFiles:
-    return config.SentencePieceFiles("spm", "none", str(source), str(target) if target else None)
+def spm(path: Path) -> config.SentencePieceFiles:
+    return config.SentencePieceFiles("spm", "none", str(path), None)
 
 
 def bpe(codes: Path, vocabulary: Path, minimum: int = 0) -> config.BpeFiles:
-    return config.BpeFiles("codes", "none", str(codes), str(vocabulary), None, minimum)
+    choice = config.BpeFiles("codes", "none", str(codes), "", None, min_frequency=minimum)
+    return replace(choice, source_vocabulary=str(vocabulary))
 
 
 def pieces_of(side: Side, line: str) -> list[str]:
@@ -101,6 +102,22 @@ def test_pieces_are_those_of_subword_nmt(minimum: int, tmp_path: Path) -> None:
         words = " ".join(line.split())
         expected = [p if p in kept else "<unk>" for p in theirs.process_line(words).split()]
         assert pieces_of(side, line) == expected
+
+
+def test_each_side_may_have_files_of_its_own(tmp_path: Path) -> None:
+    data = test_prepare.corpus(tmp_path)
+    large, small = (
+        spm_model(tmp_path / f"{size}.model", model_type="unigram", vocab_size=size)
+        for size in (36, 33)
+    )
+    source, target = sides_of_files(data, replace(spm(large), target_model=str(small)))
+    assert len(source.vocabulary) == len(target.vocabulary) + 3
+    codes, whole = codes_and_vocabulary(tmp_path)
+    shorter = tmp_path / "shorter"
+    shorter.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:-1]))
+    choice = replace(bpe(codes, whole), target_vocabulary=str(shorter))
+    source, target = sides_of_files(data, choice)
+    assert len(source.vocabulary) == len(target.vocabulary) + 1
 
 
 def test_pieces_that_no_normalised_text_has_are_left_out(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from nmt.cli.train import main as train
 from nmt.config import freeze
 from nmt.data.corpus import read_text
 from nmt.data.vocab import Vocabulary
-from nmt.errors import Exit
+from nmt.errors import Exit, UserError
 from nmt.experiments import lengthen
 from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test
 from nmt.overrides.compose import experiment_of
@@ -181,5 +181,5 @@ def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptur
 
 
 def test_a_parent_has_to_be_named() -> None:
-    with pytest.raises(Exception, match="parent"):
+    with pytest.raises(UserError, match=r"^parent: has no value; give parent="):
         experiment_of(["experiment=lengthen"])

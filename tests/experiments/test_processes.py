@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.experiments import processes
+from nmt.experiments import processes, run
 from nmt.experiments.processes import LoggedCommand
 from nmt.machine.machine import VARIABLE, this_machine
+from nmt.overrides.compose import experiment_of
 
 
 class Fake:
@@ -106,7 +107,7 @@ def test_a_second_signal_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
     assert caught.value.code == 138 and waited == made
 
 
-def test_a_real_process_writes_its_log_with_one_thread(tmp_path: Path) -> None:
+def test_a_real_process_goes_on_with_its_log(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_bytes(b"before\n")
     one = LoggedCommand("a", ["encoding=nonsense"], log)
@@ -138,3 +139,30 @@ def test_a_command_is_a_training_with_one_thread(
     assert seen["arguments"] == [sys.executable, "-m", "nmt.cli.train", "x=1"]
     assert isinstance(seen["env"], dict) and seen["env"]["OMP_NUM_THREADS"] == "1"
     assert seen["env"][VARIABLE] == str(this_machine())  # so no command measures by itself
+
+
+def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,GPU-x")
+    assert processes.gpus() == ["4", "GPU-x"]
+    seen: list[tuple[str, str | None]] = []
+
+    def start(command: LoggedCommand) -> Fake:
+        seen.append((command.name, command.gpu))
+        return Fake(0, {"a": 3}.get(command.name, 1))
+
+    work = [*commands("abc"), LoggedCommand("d", ["--device", "cuda:1"], tmp_path / "log")]
+    processes.run_all(work, 2, lambda name: "", start=start)
+    assert seen == [("a", "4"), ("b", "GPU-x"), ("c", "GPU-x"), ("d", None)]
+    settings = experiment_of(["run=R1", "scale=wmt19"]).settings
+    assert run.free_slots(settings) == 2
+    settings.trainer.device = "cuda:1"
+    assert run.free_slots(settings) == 1
+    settings.trainer.device = "cuda"
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(run, "cores", lambda: 6)
+    assert run.free_slots(settings) == 6
+    settings.trainer.threads = 4
+    assert run.free_slots(settings) == 1
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "7")
+    processes.run_all(commands("e"), 1, lambda name: "", start=start)
+    assert seen[-1] == ("e", None)  # the one there is: nothing to choose

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +23,7 @@ from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
 from tests.fast import fast_first
-from tests.in_process import refuse_commands, start_by
+from tests.in_process import noting, refuse_commands, start_by
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),
@@ -316,14 +316,7 @@ def test_a_miniature_table_and_the_next_one(
     started: list[LoggedCommand] = []
     words.remove("run=R1,R4")
     words.append("run=R1")  # one run shows the rest
-
-    def failing(
-        commands: Sequence[LoggedCommand], at_once: int, state: Callable[[str], str]
-    ) -> dict[str, int]:
-        started.extend(commands)
-        return {each.name: 70 for each in commands}
-
-    start_by(monkeypatch, failing)
+    start_by(monkeypatch, noting(started, 70))
     assert train(["experiment=table3", "seed=1,2", "attention=false", *words]) == 70
     assert {each.name for each in started} == {"absolute-max12-seed2"}
     assert all("hydra.mode=RUN" in each.arguments for each in started)

@@ -67,7 +67,7 @@ def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
     assert verified.read("train/ids") == b"\1\2"
 
 
-@pytest.mark.parametrize("name", ["../secret", "/secret", "a/../../secret", "a//b", "a/", "..", ""])
+@pytest.mark.parametrize("name", ["/secret", "a/../../secret", "..", "a//b", "a/", ".", ""])
 def test_no_file_outside_is_read(name: str, path: Path) -> None:
     where = path / manifest.NAME
     record = manifest.read(where)
