@@ -11,7 +11,7 @@ from nmt.data.prepare import Prepared
 from nmt.errors import UserError
 from nmt.training import compilation
 from tests.training import ranks, tiny
-from tests.training.test_distributed import newest
+from tests.training.test_resume import newest
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
@@ -84,9 +84,7 @@ def test_a_compiled_run_learns_the_same(data: Prepared, tmp_path: Path) -> None:
         if compiled:  # to be gone on with
             assert torch._dynamo.utils.counters["stats"]["unique_graphs"] >= 1
             tiny.train(place, data, trainer__max_steps=8, trainer__compile=True, **still)
-        lines = (place / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-        losses = [json.loads(line) for line in lines]
-        found[compiled] = [line["loss"] for line in losses if "loss" in line]
+        found[compiled] = [line["loss"] for line in tiny.lines(place, "train")]
     first = len(found[False])
     assert first
     torch.testing.assert_close(found[True][:first], found[False], rtol=1e-4, atol=1e-4)

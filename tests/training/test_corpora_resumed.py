@@ -42,8 +42,7 @@ def test_stop_and_resume(
     }
     tiny.train(tmp_path / "whole", made, **chosen)
     assert (kind == "joined") != ("to an epoch of 375 pairs" in caplog.text)
-    metrics = (tmp_path / "whole" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    lines = [json.loads(line) for line in metrics if '"train"' in line]
+    lines = tiny.lines(tmp_path / "whole", "train")
     steps = lines[-1]["step"]
     for stop in (1, steps // 2, steps // 2 + 2):
         with monkeypatch.context() as patch:
@@ -68,10 +67,7 @@ def test_two_ranks_draw_the_pairs_of_one(tmp_path: Path) -> None:
     made = corpus.prepare(tiny.settings(**chosen))  # the ranks find it prepared
     tiny.train(tmp_path / "one", made, **chosen)
     ranks.train(2, tmp_path, json.dumps(chosen))
-    one, two = (
-        [json.loads(line) for line in (tmp_path / run / "metrics.jsonl").read_bytes().splitlines()]
-        for run in ("one", "run")
-    )
+    one, two = (tiny.lines(tmp_path / run) for run in ("one", "run"))
     assert len(one) == len(two) and one[-1]["step"] > 10
     for a, b in zip(one, two, strict=True):
         assert b["perplexity"] == pytest.approx(a["perplexity"], rel=1e-5)

@@ -1,6 +1,5 @@
 """What decides on a checkpoint: translations of development text; early stopping, kept bests."""
 
-import json
 import re
 from pathlib import Path
 from typing import Any
@@ -17,11 +16,6 @@ from nmt.storage.modelpath import checkpoints
 from nmt.training.dev_score import dev_score
 from nmt.training.early_stopping import EarlyStopping
 from tests.training import tiny
-
-
-def dev_lines(run: Path) -> list[dict[str, Any]]:
-    lines = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
-    return [line for line in lines if line["kind"] == "dev"]
 
 
 def scores(patch: pytest.MonkeyPatch, values: list[float]) -> None:
@@ -71,7 +65,7 @@ def test_it_decides_on_the_best_and_the_rate(
     with caplog.at_level("INFO", "nmt"):
         outcome = tiny.train(tmp_path / "run", data, trainer__dev_metric="bleu")
     assert re.search(r"dev perplexity [\d.]+, dev bleu 30\n", caplog.text)
-    lines = dev_lines(tmp_path / "run")
+    lines = tiny.lines(tmp_path / "run", "dev")
     assert [line["bleu"] for line in lines][:4] == [10.0, 30.0, 20.0, 5.0]
     assert (outcome.best, outcome.metric) == (30.0, "bleu")
     assert str(outcome).endswith("best dev bleu 30")
@@ -90,7 +84,7 @@ def test_the_best_are_kept_and_found_again(
         tiny.stop_after(patch, 9)
         tiny.train(tmp_path / "run", data, **changes)
     tiny.train(tmp_path / "run", data, **changes)
-    steps = [line["step"] for line in dev_lines(tmp_path / "run")]
+    steps = [line["step"] for line in tiny.lines(tmp_path / "run", "dev")]
     kept = {int(path.name[5:]) for path in checkpoints(tmp_path / "run/checkpoints")}
     assert kept == {steps[1], steps[3], steps[4], steps[5]}  # 2 newest, of which one is among them
 
@@ -102,7 +96,7 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
     scores(monkeypatch, [10.0, 30.0, 30.0, 20.0, 40.0, 35.0])
     run = tmp_path / "run"
     outcome = tiny.train(run, data, **changes)
-    assert len(dev_lines(run)) == 4
+    assert len(tiny.lines(run, "dev")) == 4
     for ended in (outcome, tiny.train(run, data, **changes)):
         assert ended.early and "by trainer.early_stopping, best dev bleu 30" in str(ended)
     again = tiny.train(run, data, **changes)

@@ -10,7 +10,6 @@ import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import pytest
 import safetensors.torch
@@ -24,6 +23,7 @@ from nmt.training.distributed import World
 from nmt.training.ema import RAW
 from tests.training import ranks, tiny
 from tests.training.ranks import ROOT, free_port, surroundings
+from tests.training.test_resume import newest
 
 WEIGHTS, OPTIMIZER = "model.safetensors", "optim.safetensors"
 
@@ -40,8 +40,7 @@ from nmt.training import distributed, loss
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
-from tests.training import ranks, tiny
-from tests.training.ranks import ROOT, free_port, surroundings
+from tests.training import tiny
 
 os.fsync = lambda descriptor: None
 root, what = Path(sys.argv[1]), sys.argv[2]
@@ -201,16 +200,6 @@ def both(root: Path) -> None:
     assert done.returncode == 0, done.stderr.decode()
 
 
-def newest(run: Path) -> Path:
-    return max((run / "checkpoints").glob("step-*"))
-
-
-def lines(run: Path, kind: str) -> list[dict[str, Any]]:
-    """The reports of a kind in metrics.jsonl."""
-    found = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
-    return [line for line in found if line["kind"] == kind]
-
-
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Six trainings by two ranks, in one start; look, do not touch."""
@@ -222,7 +211,7 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_two_ranks_make_the_updates_of_one(pair: Path, data: Prepared, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", data, **tiny.EXACT)
     for kind, keys in (("train", ("loss", "perplexity", "grad_norm")), ("dev", ("perplexity",))):
-        one, two = lines(tmp_path / "run", kind), lines(pair / "exact", kind)
+        one, two = tiny.lines(tmp_path / "run", kind), tiny.lines(pair / "exact", kind)
         assert [m["step"] for m in one] == [m["step"] for m in two] and one
         for a, b in zip(one, two, strict=True):
             for key in keys:
@@ -267,7 +256,8 @@ def test_stop_and_resume_with_two_ranks(pair: Path) -> None:
     for name in (WEIGHTS, OPTIMIZER, RAW):
         assert tiny.digest(whole / name) == tiny.digest(run / name)
     seen = [
-        [(m["step"], m["perplexity"]) for m in lines(pair / r, "dev")] for r in ("whole", "run")
+        [(m["step"], m["perplexity"]) for m in tiny.lines(pair / r, "dev")]
+        for r in ("whole", "run")
     ]
     assert seen[0] == seen[1] and len(seen[0]) == 6
 
@@ -275,7 +265,7 @@ def test_stop_and_resume_with_two_ranks(pair: Path) -> None:
 def test_rank_0_alone_writes(pair: Path) -> None:
     log = (pair / "run/train.log").read_bytes().decode()
     assert log.count("resuming at step 3") == 1 and "not bit-identical" not in log
-    steps = [line["step"] for line in lines(pair / "run", "train")]
+    steps = [line["step"] for line in tiny.lines(pair / "run", "train")]
     assert steps == sorted(set(steps))
     assert json.loads((newest(pair / "run") / "state.json").read_bytes())["workers"] == 2
     assert json.loads((pair / "run/status.json").read_bytes())["state"] == "finished"
@@ -286,7 +276,7 @@ def test_a_gradient_that_is_not_finite_on_one_is_skipped_by_both(
     pair: Path, data: Prepared
 ) -> None:
     """Their weights are equal, says a test above; here they are those before the update."""
-    (skipped,) = lines(pair / "poisoned", "skipped")
+    (skipped,) = tiny.lines(pair / "poisoned", "skipped")
     o = tiny.settings().trainer
     batches = Batches(data.train, o.batch_tokens, o.batch_count, tiny.settings().seed)
     assert skipped["step"] == 2 and skipped["lines"] == [

@@ -112,8 +112,7 @@ def test_halved_batches_give_the_same_weights(
     tiny.train(tmp_path / "whole", data, **changes)
     with memory_for(monkeypatch, 12):
         tiny.train(tmp_path / "run", data, **changes)
-    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    split = [line for line in lines if line["kind"] == "split"]
+    split = tiny.lines(tmp_path / "run", "split")
     assert split and [line["splits"] for line in split] == list(range(1, len(split) + 1))
     assert "out of memory; its batches are halved" in caplog.text
     whole, halved = (weights_of(tmp_path / run) for run in ("whole", "run"))
@@ -185,8 +184,7 @@ def test_the_callback_is_told_of_each_line(
     data: Prepared, tmp_path: Path, told: list[tuple[dict[str, Any], Path]]
 ) -> None:
     tiny.train(tmp_path / "run", data, trainer__callback="tracking:tell", trainer__max_steps=4)
-    lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()]
-    assert [line for line, _ in told] == lines
+    assert [line for line, _ in told] == tiny.lines(tmp_path / "run")
     assert {run for _, run in told} == {tmp_path / "run"}
 
 

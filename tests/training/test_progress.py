@@ -15,13 +15,8 @@ from nmt.training.progress import Meter
 from tests.training import tiny
 
 
-def lines(run: Path, kind: str) -> list[dict[str, float]]:
-    found = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
-    return [line for line in found if line["kind"] == kind]
-
-
 def test_the_lines_of_metrics(whole: Path) -> None:
-    train, dev = lines(whole, "train"), lines(whole, "dev")
+    train, dev = tiny.lines(whole, "train"), tiny.lines(whole, "dev")
     common = {"kind", "step", "epoch", "seconds", "lr", "perplexity"}
     own = {"loss", "tokens_per_second", "grad_norm", "memory_bytes"}
     assert all(line.keys() == common | own for line in train)
@@ -77,7 +72,10 @@ def test_the_record_of_a_training_whose_checkpoints_are_gone_is_kept(
 
 
 def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
-    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    data: Prepared,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     with caplog.at_level(logging.INFO):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
@@ -86,14 +84,8 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
     assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01\n", text)
     assert "step 2/2, epoch 1: dev perplexity" in caplog.text
     assert not logging.getLogger("nmt").handlers  # the run's handler is gone
-
-
-def test_nothing_goes_to_stdout_and_no_bar_where_there_is_no_terminal(
-    data: Prepared, tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    tiny.train(tmp_path / "run", data, trainer__max_steps=2)
     out, err = capfd.readouterr()
-    assert out == "" and "update/s" not in err
+    assert out == "" and "update/s" not in err  # there is no terminal for a bar
 
 
 def test_a_bar_on_a_terminal(
@@ -112,7 +104,7 @@ def test_tensorboard_shows_the_same_numbers(data: Prepared, tmp_path: Path) -> N
     events = accumulator.EventAccumulator(str(tmp_path / "run/tb"))
     events.Reload()
     found = [(e.step, e.value) for e in events.Scalars("dev/perplexity")]
-    dev = lines(tmp_path / "run", "dev")
+    dev = tiny.lines(tmp_path / "run", "dev")
     assert [step for step, _ in found] == [line["step"] for line in dev]
     assert [value for _, value in found] == pytest.approx([line["perplexity"] for line in dev])
 

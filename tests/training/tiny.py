@@ -1,6 +1,7 @@
 """A corpus of 64 lines and a model of width 16, on which 15 updates take a second."""
 
 import hashlib
+import json
 import signal
 import sys
 from copy import deepcopy
@@ -173,6 +174,12 @@ def without_compiler() -> None:
     spare.disable = lambda function, *rest, **more: function
     spare.graph_break = lambda: None
     sys.modules[spare.__name__] = spare
+
+
+def lines(run: Path, kind: str | None = None) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, or those of one kind."""
+    found = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
+    return [line for line in found if kind in (None, line["kind"])]
 
 
 def digest(path: Path) -> str:
