@@ -10,7 +10,7 @@ import pytest
 
 from tests.pages import commands
 from tests.plug_ins import PAGE, ROOT, files
-from tests.test_readme_runs import small
+from tests.test_readme_runs import run_in_shell
 
 PARTS = (
     *("nmt", "conf", "tests", "docs", "scripts", "README.md", "CONTRIBUTING.md", "CHANGELOG.md"),
@@ -60,18 +60,8 @@ def tree(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_work_in_their_order(tree: Path) -> None:
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    surroundings = {"PATH": places, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1"}
     for command in commands(PAGE):
-        done = subprocess.run(
-            ["bash", "-c", small(command)],
-            cwd=tree,
-            env={**os.environ, **surroundings},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 0, f"{small(command)}\n{done.stderr[-1500:]}"
+        run_in_shell(command, tree, tree)
     assert len(commands(PAGE)) == 5
 
 

@@ -12,8 +12,6 @@ from nmt.cli.translate import main as translate
 from nmt.errors import Exit
 from nmt.exchange import adapter
 
-TEXT = "the text"
-
 
 def holding(*names: str, **config: Any) -> Callable[[Path], None]:
     """Makes a directory with these files, and these keys in config.json."""
@@ -120,11 +118,7 @@ def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
     ],
 )
 def test_a_model_that_can_be_imported_says_so_where_a_model_directory_is_wanted(
-    make: Callable[[Path], None],
-    what: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    make: Callable[[Path], None], what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make(tmp_path / "theirs")
     (tmp_path / "in.txt").write_text("a\n")

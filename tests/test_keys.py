@@ -3,7 +3,6 @@
 Those of encodings are flipped in encodings/test_every_key.py.
 """
 
-import hashlib
 import json
 import logging
 import shutil
@@ -31,6 +30,7 @@ from nmt.training.run import open_run
 from nmt.training.trainer import fit
 from tests import composing
 from tests.fast import fast_first
+from tests.training import tiny
 
 SMALL = [
     *("model.dim=8", "model.feedforward_dim=8", "model.heads=2", "model.encoder_layers=1"),
@@ -58,10 +58,6 @@ def corpus(root: Path) -> None:
 
 def files_of(root: Path, merges: bool = True) -> list[str]:
     return ["data=files", f"data.root={root}", *(["segmenter.merges=10"] if merges else [])]
-
-
-def digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def later(words: list[str]) -> list[str]:
@@ -92,8 +88,8 @@ def observe(words: list[str], place: Path, where: str) -> dict[str, Any]:
     timed = ("seconds", "tokens_per_second", "memory_bytes")
     seen["metrics"] = [{k: v for k, v in m.items() if k not in timed} for m in metrics]
     newest = sorted((run / "checkpoints").iterdir())[-1]
-    seen["weights"] = digest(newest / "model.safetensors")
-    seen["sides"] = [digest(newest / f"{side}.json") for side in ("source", "target")]
+    seen["weights"] = tiny.digest(newest / "model.safetensors")
+    seen["sides"] = [tiny.digest(newest / f"{side}.json") for side in ("source", "target")]
     seen["threads"] = torch.get_num_threads()
     return seen
 

@@ -74,6 +74,18 @@ def small(command: str) -> str:
     return f"{command} {shlex.join(w for w in more if w.partition('=')[0] not in given)}"
 
 
+def run_in_shell(command: str, where: Path, root: Path) -> None:
+    """Run it at a small size, with the package that lies in `root`; it must end well."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    surroundings = {"PATH": places, "PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(
+        ["bash", "-c", small(command)], cwd=where, env={**os.environ, **surroundings},
+        stdin=subprocess.DEVNULL, capture_output=True, check=False,
+    )  # fmt: skip
+    end = ended.stderr.decode(errors="replace")[-1500:]
+    assert ended.returncode == 0, f"{small(command)}\n{end}"
+
+
 def write_texts(place: Path) -> None:
     """All files that the pages take for granted, from the embedded grammar."""
 
@@ -130,18 +142,6 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
 @pytest.mark.parametrize("page", PAGES)
 def test_the_commands_work_in_their_order(page: str, tmp_path: Path) -> None:
     write_texts(tmp_path)
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    surroundings = {"PATH": places, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     for command in commands(page):
-        if command in NOT_RUN:
-            continue
-        ended = subprocess.run(
-            ["bash", "-c", small(command)],
-            cwd=tmp_path,
-            env={**os.environ, **surroundings},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            check=False,
-        )
-        end = ended.stderr.decode(errors="replace")[-1500:]
-        assert ended.returncode == 0, f"{small(command)}\n{end}"
+        if command not in NOT_RUN:
+            run_in_shell(command, tmp_path, ROOT)

@@ -3,15 +3,13 @@
 import errno
 import os
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 import torch
 
 from nmt.cli import command
-from nmt.errors import Exit, UserError, exit_code
+from nmt.errors import Exit, UserError
 
-ROOT = Path(__file__).parent.parent.parent
 ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
 
 
@@ -43,13 +41,6 @@ def test_a_shortage_of_memory_is_one_line(
 ) -> None:
     assert command.run(lambda _: SHORTAGES[shortage](), []) == 71
     assert capsys.readouterr().err == f"nmt: out of memory; {ADVICE}\n"
-
-
-@pytest.mark.parametrize("shortage", SHORTAGES)
-def test_the_record_of_a_run_says_the_same(shortage: str) -> None:
-    with pytest.raises(Exception) as error:
-        SHORTAGES[shortage]()
-    assert exit_code(error.value) == 71
 
 
 def test_details_are_lines_and_text_of_others_adds_none(

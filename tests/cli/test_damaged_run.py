@@ -4,7 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,9 +16,8 @@ from nmt.errors import Exit
 from nmt.training import metrics
 from nmt.training.records import CORRUPT, LogFile
 from tests.training import tiny
-from tests.training.damage import hole, missing
+from tests.training.damage import Damage, emptied, half, hole, missing
 
-Damage = Callable[[Path], None]
 TINY = [
     *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
     *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
@@ -97,14 +96,6 @@ def text(content: str) -> Damage:
 
 def cut(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-9])
-
-
-def half(path: Path) -> None:
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def emptied(path: Path) -> None:
-    path.write_bytes(b"")
 
 
 def second_line(line: bytes) -> Damage:

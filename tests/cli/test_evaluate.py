@@ -19,7 +19,6 @@ from tests.compare.made_up import noisy, references
 from tests.decode.copying import ended, trained
 from tests.pretended import pretend
 
-ROOT = Path(__file__).parent.parent.parent
 Run = Callable[..., tuple[int, str, str]]
 
 

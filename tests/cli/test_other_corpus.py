@@ -11,9 +11,6 @@ from nmt.cli.evaluate import main as evaluate
 from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
-from nmt.errors import UserError
-from nmt.experiments import plan
-from nmt.overrides.compose import experiment_of
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -68,16 +65,6 @@ def test_a_finished_run_is_not_taken_for_one_on_another_corpus(
     assert translate([str(run), str(two / "test.de"), "-o", str(out_file), "--threads=1"]) == 0
     sides = ["--source", str(two / "test.de"), "--reference", str(two / "test.en")]
     assert evaluate([str(run), *sides, "--samples", "40"]) == 0
-
-
-def test_an_experiment_refuses_runs_on_another_corpus(tmp_path: Path) -> None:
-    one, two = write(tmp_path / "one", "haus"), write(tmp_path / "two", "katze")
-    words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path / 'runs'}", "name=none"]
-    assert train([*words, "encoding=none", f"data.root={one}"]) == 0
-    experiment = experiment_of([*words, "encoding=none", f"data.root={two}"])
-    with pytest.raises(UserError, match="trained on other data") as raised:
-        plan.prepare_corpora([plan.PlannedRun("none", experiment)])
-    assert raised.value.code == 65
 
 
 def test_training_goes_on_from_a_parent_on_other_text_with_its_pieces(

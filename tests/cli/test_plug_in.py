@@ -11,7 +11,6 @@ import pytest
 from nmt.cli.encodings import main as encodings
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
-from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
 from tests.plug_ins import example, install
 
@@ -85,10 +84,6 @@ def test_the_second_of_the_page_passes_all_checks(
     places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
     assert train([*own, "encoding=fading", *TINY, *places, "name=run"]) == 0
     sys.modules.pop("fading_encodings")
-
-
-def test_is_among_all(folder: Path) -> None:
-    assert NAME in options_of("encoding", (folder,))
 
 
 def test_is_shown_at_work(

@@ -83,9 +83,7 @@ def test_a_stop_within_the_first_window_leaves_nothing(
     assert contents(text.parent) == {"in": text.read_bytes()}
 
 
-def test_numbers_of_lines_go_on_too(
-    nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_numbers_of_lines_go_on_too(nmt_translate: Run, text: Path, copying: Trained) -> None:
     output = text.with_name("out")
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, copying, 3)
@@ -276,9 +274,7 @@ def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: P
     assert nmt_translate(str(text), "--scores", "-o", str(stopped))[0] == 0
 
 
-def test_a_full_disk_keeps_what_was_done(
-    nmt_translate: Run, text: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: bytes) -> None:
     output = text.with_name("out")
 
     def full(self: resumable.ResumableOutput, record: str) -> None:

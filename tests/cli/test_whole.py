@@ -1,6 +1,5 @@
 """The whole job through the real commands: prepare, train, translate, evaluate."""
 
-import hashlib
 import json
 import re
 import sys
@@ -13,6 +12,7 @@ from nmt.cli.prepare import main as prepare
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
 from tests.in_process import start_by
+from tests.training import tiny
 
 TINY = [
     *("model.dim=32", "model.feedforward_dim=64", "model.encoder_layers=1", "trainer.threads=1"),
@@ -22,14 +22,6 @@ TINY = [
 TOY = ["data.train_pairs=40", "data.train_longest=9", "data.dev_pairs=20", "data.test_pairs=20"]
 # every character of the newline table, each in the middle of a line
 ODD = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\xa0\u200b\ufeff\u200d\u202e\xad\u3000\x93\t"
-
-
-def digests(root: Path) -> dict[str, str]:
-    return {
-        str(p.relative_to(root)): hashlib.sha256(p.read_bytes()).hexdigest()
-        for p in sorted(root.rglob("*"))
-        if p.is_file()
-    }
 
 
 @pytest.fixture(scope="module")
@@ -70,13 +62,11 @@ def test_scores_of_the_training_text(
     assert sum(row["pairs"] for row in rows) == 2 * 40  # the buckets, and all
 
 
-def test_the_same_command_again_changes_nothing(
-    learnt: tuple[list[str], Path, Path], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_same_command_again_changes_nothing(learnt: tuple[list[str], Path, Path]) -> None:
     words, run, _ = learnt
-    before = digests(run)
+    before = tiny.tree(run)
     assert train(words) == 0
-    assert digests(run) == before
+    assert tiny.tree(run) == before
 
 
 def test_every_separator_survives_the_whole_way(

@@ -42,13 +42,6 @@ def test_any_text_without_lf_is_one_line(texts: list[str], final: bool) -> None:
     assert found == expected
 
 
-@pytest.mark.parametrize("character", ["\r", *"\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\u00a0"])
-def test_newline_table(tmp_path: Path, character: str) -> None:
-    path = tmp_path / "t"
-    path.write_bytes(f"one\ntwo{character}still two\nthree\nfour\n".encode())
-    assert read_text(path) == ["one", f"two{character}still two", "three", "four"]
-
-
 def test_crlf_and_byte_order_mark_are_removed() -> None:
     lines = raw_lines(io.BytesIO(b"\xef\xbb\xbfa\r\nb\n\xef\xbb\xbfc\r"))
     assert list(lines) == [b"a", b"b", b"\xef\xbb\xbfc"]

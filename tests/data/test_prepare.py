@@ -324,13 +324,6 @@ def test_nothing_left_is_refused(tmp_path: Path) -> None:
     assert cached(data) == []
 
 
-def test_last_line_without_line_end(tmp_path: Path) -> None:
-    data = corpus(tmp_path)
-    path = Path(data.train_source)
-    path.write_bytes(path.read_bytes()[:-1])
-    assert len(prepare(data, BPE).train) == 40
-
-
 def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
     data = corpus(tmp_path)
     final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name

@@ -2,6 +2,7 @@
 
 import io
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,10 +24,10 @@ from tests.training import tiny
 LINES = [*(line for pair in test_prepare.TRAIN for line in pair), "Größe und Straße", "a  b"]
 
 
-def spm_model(path: Path, **options: Any) -> Path:
+def spm_model(path: Path, lines: Iterable[str] = LINES, **options: Any) -> Path:
     model = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES), model_writer=model, minloglevel=3, **options
+        sentence_iterator=iter(lines), model_writer=model, minloglevel=3, **options
     )
     path.write_bytes(model.getvalue())
     return path

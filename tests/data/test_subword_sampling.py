@@ -39,6 +39,7 @@ from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
 from tests.composing import settings_of
+from tests.data.test_segmenter_files import spm_model
 
 PLAIN = Tokenizer("nfc", "none", "de")
 WORDS = Counter({"low": 9, "lower": 8, "lowest": 7, "newer": 9, "wider": 6, "banana": 9, "x": 1})
@@ -199,13 +200,9 @@ def test_the_code_of_a_language_stays_in_front(kind: type) -> None:
     assert {segmenter.decode(vocabulary.pieces(line)) for line in lines} == {">>de<< banana lowest"}
 
 
-def test_what_cannot_be_sampled_is_refused() -> None:
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(LINES), model_writer=model, model_type="bpe", vocab_size=40,
-        minloglevel=3,
-    )  # fmt: skip
-    merged = Unigram(PLAIN, model.getvalue())
+def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
+    model = spm_model(tmp_path / "spm.model", LINES, model_type="bpe", vocab_size=40)
+    merged = Unigram(PLAIN, model.read_bytes())
     for sampler in (UnigramSampling, NBest):
         with pytest.raises(ValueError, match="no unigram model"):
             sampler(merged, Vocabulary(merged.pieces), 0.1, *([4] if sampler is NBest else []))

@@ -1,15 +1,15 @@
 """M2M100 and NLLB models made by transformers, as the hub has them."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
 from nmt.data.toy import pairs
 from nmt.exchange.m2m100_tokens import BRACKETED, FIRST
+from tests.data.test_segmenter_files import spm_model
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import train
 
@@ -21,13 +21,9 @@ def make(directory: Path, kind: str = "nllb", dim: int = 16, updates: int = 0, *
     """Write a model of two rows more than pieces, random but for some updates; returns it."""
     directory.mkdir(parents=True)
     text = pairs(300, 4, 14, "m2m100")
-    proto = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=(side for pair in text for side in pair), model_writer=proto,
-        vocab_size=120, model_type="bpe", hard_vocab_limit=False, minloglevel=3,
-    )  # fmt: skip
-    (directory / "sentencepiece.bpe.model").write_bytes(proto.getvalue())
-    processor = SentencePieceProcessor(model_proto=proto.getvalue())
+    spm, both = directory / "sentencepiece.bpe.model", (side for pair in text for side in pair)
+    spm_model(spm, both, vocab_size=120, model_type="bpe", hard_vocab_limit=False)
+    processor = SentencePieceProcessor(model_file=str(spm))
     pieces = [*FIRST, *(processor.id_to_piece(i) for i in range(3, len(processor)))]
     source, target = KINDS[kind]
     config: dict[str, Any] = {"src_lang": source, "tgt_lang": target}

@@ -1,14 +1,14 @@
 """Marian models made by transformers, with real SentencePiece models, as OPUS-MT's are stored."""
 
-import io
 import json
 from pathlib import Path
 from typing import Any
 
 import torch
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
 from nmt.data.toy import pairs
+from tests.data.test_segmenter_files import spm_model
 from tests.encodings.agreement import theirs
 
 TOP = ("</s>", "<unk>")
@@ -91,13 +91,8 @@ def train(model: Any, tokenizer: Any, sources: list[str], targets: list[str], up
 
 def _spm(path: Path, lines: list[str], pieces: int) -> list[str]:
     """Learn a model as Marian's are; returns its pieces, without the special ones."""
-    model = io.BytesIO()
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=pieces,
-        hard_vocab_limit=False, minloglevel=3,
-    )  # fmt: skip
-    path.write_bytes(model.getvalue())
-    processor = SentencePieceProcessor(model_proto=model.getvalue())
+    spm_model(path, lines, vocab_size=pieces, hard_vocab_limit=False)
+    processor = SentencePieceProcessor(model_file=str(path))
     found = [processor.id_to_piece(i) for i in range(len(processor))]
     return [piece for piece in found if piece not in ("<s>", *TOP)]
 

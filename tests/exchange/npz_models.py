@@ -1,14 +1,14 @@
 """Marian models in their own format, from random weights: as OPUS-MT's and Firefox's releases."""
 
-import io
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import yaml
-from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+from sentencepiece import SentencePieceProcessor
 
 from nmt.data.toy import pairs
+from tests.data.test_segmenter_files import spm_model
 
 DIM, INNER, LAYERS = 16, 24, {"encoder": 2, "decoder": 1}
 TEXT = pairs(200, 3, 8, "npz")
@@ -60,18 +60,18 @@ def make(
     texts = [[pair[side] for pair in TEXT] for side in (0, 1)]
     if tie == "all":
         texts = [[line for pair in TEXT for line in pair]] * 2
-    models = [_sentencepiece(text, spm) for text in texts]
-    vocabularies = [_pieces(model, codes) for model in models]
-    if spm:
-        names = ["vocab.deen.spm"] * 2
-        (place / names[0]).write_bytes(models[0])
-    else:
+    names = ["vocab.deen.spm"] * 2 if spm else ["source.spm", "target.spm"]
+    # as Marian trains it, where it is the vocabulary, or as OPUS-MT does
+    ids: dict[str, Any] = {"eos_id": 0, "unk_id": 1, "bos_id": -1} if spm else {}
+    vocabularies = [
+        _pieces(spm_model(place / name, text, vocab_size=60, hard_vocab_limit=False, **ids), codes)
+        for name, text in zip(names, texts, strict=True)
+    ]
+    if not spm:
         names = ["opus.src.vocab.yml", "opus.trg.vocab.yml"] if tie != "all" else ["opus.yml"] * 2
         for name, vocabulary in zip(names, vocabularies, strict=True):
             lines = {piece: number for number, piece in reversed([*enumerate(vocabulary)])}
             (place / name).write_text(yaml.safe_dump(lines, sort_keys=False), encoding="utf-8")
-        for side, model in zip(("source", "target"), models, strict=True):
-            (place / f"{side}.spm").write_bytes(model)
     decoder = {"models": ["/train/opus.npz"], "vocabs": [f"/train/{name}" for name in names],
                "beam-size": 6, "normalize": 1, "word-penalty": 0}  # fmt: skip
     (place / "decoder.yml").write_text(yaml.safe_dump(decoder), encoding="utf-8")
@@ -130,18 +130,7 @@ def save(path: Path, tensors: dict[str, Any], options: dict[str, Any]) -> None:
     np.savez(path, **tensors | {"special:model.yml": text})
 
 
-def _sentencepiece(lines: list[str], vocabulary: bool) -> bytes:
-    """A model as Marian trains it, where it is the vocabulary, or as OPUS-MT does."""
-    model = io.BytesIO()
-    ids: dict[str, Any] = {"eos_id": 0, "unk_id": 1, "bos_id": -1} if vocabulary else {}
-    SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=60,
-        hard_vocab_limit=False, minloglevel=3, **ids,
-    )  # fmt: skip
-    return model.getvalue()
-
-
-def _pieces(model: bytes, codes: tuple[str, ...]) -> list[str]:
-    processor = SentencePieceProcessor(model_proto=model)
+def _pieces(model: Path, codes: tuple[str, ...]) -> list[str]:
+    processor = SentencePieceProcessor(model_file=str(model))
     found = [processor.id_to_piece(i) for i in range(len(processor))]
     return ["</s>", "<unk>", *codes, *(p for p in found if p not in ("<s>", "</s>", "<unk>"))]

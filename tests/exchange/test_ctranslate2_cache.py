@@ -68,10 +68,7 @@ def run(saved: Path, *options: str) -> int:
 
 
 def test_one_export_translates_as_the_model_whenever_it_is_asked_again(
-    saved: Path,
-    exports: list[Path],
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    saved: Path, exports: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(saved) == Exit.OK and not exports
     expected = capsys.readouterr().out

@@ -97,12 +97,8 @@ def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> No
     ("words", "shared"),
     [
         (["model.tie=all", "segmenter.shared_vocabulary=true"], True),
-        pytest.param(
-            ["model.tie=target", "model.activation=gelu", "encoding.absolute.layout=halves"],
-            False,
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(["model.tie=none", "model.share_layers=true"], False, marks=pytest.mark.slow),
+        (["model.tie=target", "model.activation=gelu", "encoding.absolute.layout=halves"], False),
+        (["model.tie=none", "model.share_layers=true"], False),
     ],
 )
 @pytest.mark.slow

@@ -104,7 +104,6 @@ def test_the_whole_and_again(
     searched: list[KeptTranslation],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     files = {kind: tmp_path / "out" / f"made.{kind}" for kind in ("json", "tsv", "html")}
     words = [*made.runs("absolute-seed2", "relative_seed1", "absolute-seed1"), *made.test()]

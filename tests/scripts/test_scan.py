@@ -12,10 +12,10 @@ from scripts import scan
 LINES = [f"IN: walk {i} OUT: I_WALK " + "I_RUN " * i for i in range(200)]
 
 
-def made(tmp_path: Path, train: list[str], test: list[str]) -> int:
+def made(tmp_path: Path, train: list[str], test: list[str], *more: str) -> int:
     for name, lines in (("a.txt", train), ("b.txt", test)):
         (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
-    return scan.main([str(tmp_path / n) for n in ("a.txt", "b.txt", "out")])
+    return scan.main([*(str(tmp_path / n) for n in ("a.txt", "b.txt", "out")), *more])
 
 
 def read(path: Path) -> list[str]:
@@ -36,10 +36,7 @@ def test_all_pairs_arrive_once_side_by_side(tmp_path: Path) -> None:
 
 
 def test_both_files_are_split_anew_by_length(tmp_path: Path) -> None:
-    for name, lines in (("a.txt", LINES[:150]), ("b.txt", LINES[150:])):
-        (tmp_path / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
-    files = [str(tmp_path / name) for name in ("a.txt", "b.txt", "out")]
-    assert scan.main([*files, "--longest", "170"]) == 0
+    assert made(tmp_path, LINES[:150], LINES[150:], "--longest", "170") == 0
     lengths = {
         name: {len(line.split()) for line in read(tmp_path / "out" / f"{name}.action")}
         for name in ("train", "dev", "test")

@@ -17,6 +17,7 @@ from nmt.model.transformer import Transformer
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import manifest
 from nmt.training import average
+from tests.test_modeldir import resealed
 from tests.training import tiny
 
 PERPLEXITIES = [9.0, 4.0, 6.0, 5.0, 7.0, 8.0]  # of the checkpoints after 2, 4, ... 12 updates
@@ -139,12 +140,9 @@ def test_fewer_than_asked_for_are_refused(run: Path, option: str) -> None:
 
 def altered(model: Path, name: str, change: Any) -> None:
     """Change a JSON file of a model directory, and its manifest."""
-    files = {each.name: each.read_bytes() for each in model.iterdir() if each.name != manifest.NAME}
-    plain = json.loads(files[name])
+    plain = json.loads((model / name).read_bytes())
     change(plain)
-    files[name] = manifest.dump(plain)
-    shutil.rmtree(model)
-    manifest.write(model, files.items())
+    resealed(model, name, manifest.dump(plain))
 
 
 @pytest.mark.parametrize(

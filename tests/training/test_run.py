@@ -111,9 +111,7 @@ def test_advice_about_compiler_and_kernels_can_be_followed(
     assert "not bit-identical to a run without a stop: compiled yes -> no" in caplog.text
 
 
-def test_finished_says_so_and_changes_nothing(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_says_so_and_changes_nothing(data: Prepared, tmp_path: Path) -> None:
     first = tiny.train(tmp_path / "run", data, trainer__max_steps=3)
     before = tiny.tree(tmp_path / "run")
     again = tiny.train(tmp_path / "run", data, trainer__max_steps=3)

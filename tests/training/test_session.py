@@ -19,11 +19,6 @@ from nmt.training.distributed import World
 from tests.training import tiny
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return tiny.prepared(tmp_path_factory.mktemp("data") / "prepared")
-
-
 @pytest.fixture
 def parent(data: Prepared, tmp_path: Path) -> Path:
     """A model directory to be spoiled."""

@@ -20,11 +20,6 @@ from tests.training import tiny
 PARENT: dict[str, Any] = {"absolute": {}}
 
 
-@pytest.fixture(scope="module")
-def data(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    return tiny.prepared(tmp_path_factory.mktemp("tiny"))
-
-
 def model_of(data: Prepared, seed: int, **changes: Any) -> Transformer:
     torch.manual_seed(seed)
     size = len(data.source.vocabulary)

@@ -155,12 +155,6 @@ def test_a_checkpoint_gives_unused_memory_back(
     assert released == [1]
 
 
-def test_it_learns(data: Prepared, tmp_path: Path) -> None:
-    longer = {"trainer__max_epochs": 20, "trainer__checkpoints_per_epoch": 1}
-    found = tiny.train(tmp_path / "run", data, **longer, model__dropout=0.0, optim__patience=99)
-    assert found.best is not None and found.best < 7  # 8 letters and eos
-
-
 @pytest.mark.parametrize("faster", [True, False])
 def test_bfloat16_is_used_where_it_is_chosen_and_faster(
     faster: bool, trainer: Make, pretend: Callable[..., None], caplog: pytest.LogCaptureFixture
