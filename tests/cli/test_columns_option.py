@@ -74,7 +74,7 @@ def test_translate_refuses_other_columns(
 
 
 def test_evaluate_reads_them_too(
-    model: Any, place: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+    model: Any, place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = str(place / "text")
     words = [f"m={place / 'model'}", "--source", text, "--reference", text, "--samples", "40"]

@@ -148,7 +148,7 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "brackets without end": second_line(b"[" * 100_000),
 }
 METRICS: dict[str, tuple[str, Damage]] = {
-    f"metrics.jsonl, {kind}": ("metrics.jsonl", damage) for kind, damage in LINES.items()
+    f"metrics.jsonl, {kind}": ("metrics.jsonl", LINES[kind]) for kind in ("garbage", "NULs")
 }
 RECORDS: dict[str, tuple[str, Damage]] = {
     **METRICS,
@@ -215,6 +215,23 @@ def lines_of(err: str, path: Path) -> list[str]:
 def steps(run: Path) -> list[int]:
     lines = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
     return [line["step"] for line in lines if line["kind"] == "train"]
+
+
+@pytest.mark.parametrize("kind", LINES)
+def test_lines_that_cannot_be_read_are_left_out_and_kept(
+    kind: str, trained: Trained, tmp_path: Path
+) -> None:
+    path = tmp_path / "metrics.jsonl"
+    shutil.copy(trained.run / path.name, path)
+    whole = path.read_bytes().split(b"\n")
+    LINES[kind](path)
+    damaged, found = path.read_bytes(), metrics.read_metrics(path)
+    assert "lines cannot be read" in found.remark
+    metrics.truncate(path, 4)
+    left = path.read_bytes().split(b"\n")
+    assert {*left} < {*whole} and (len(left) == len(whole) - 1 or kind == "NULs")
+    assert metrics.read_metrics(path) == (found.lines, "")
+    assert (tmp_path / f"{CORRUPT}{path.name}").read_bytes() == damaged
 
 
 @pytest.mark.parametrize("kind", cases([*RECORDS, *SILENT]))

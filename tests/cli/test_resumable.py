@@ -94,7 +94,7 @@ def test_numbers_of_lines_go_on_too(nmt_translate: Run, text: Path, copying: Tra
 
 
 def test_a_kill_at_any_moment_costs_no_byte(
-    nmt_translate: Run, text: Path, whole: bytes, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    nmt_translate: Run, text: Path, whole: bytes, tmp_path: Path
 ) -> None:
     """What lies on the disk before and after each step is what a killed process leaves."""
     output, snapshots = text.with_name("out"), tmp_path / "snapshots"

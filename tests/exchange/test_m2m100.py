@@ -506,7 +506,7 @@ def test_languages_are_for_models_that_name_them_by_pieces(tmp_path: Path) -> No
 
 @pytest.mark.slow
 def test_a_lengthened_one_is_translated_without_nmt(
-    models: Path, tmp_path: Path, clients: Path, caplog: pytest.LogCaptureFixture
+    models: Path, tmp_path: Path, clients: Path
 ) -> None:
     parent, child = tmp_path / "parent", tmp_path / "child"
     command = [str(models / "nllb"), str(parent), "--trained-length", "30"]

@@ -389,15 +389,10 @@ def test_a_line_without_a_target_language_is_warned_of_once(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(
-    kind: str, tmp_path: Path
-) -> None:
-    make(tmp_path / "model", **KINDS[kind], pieces=300, dim=64, updates=1500)
+def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(tmp_path: Path) -> None:
+    make(tmp_path / "model", pieces=300, dim=64, updates=1500)
     imported = transformers_read.marian(tmp_path / "model")
     lines = [source for source, _ in pairs(200, 4, 40, "two hundred")]
-    if "multilingual" in kind:
-        lines = [f">>fr<< {line}" for line in lines]
     found = importing.certify(imported, lines)
     assert found["lines"] == found["greedy"]["equal"] + found["greedy"]["ties"] > 200
     assert found["log_probs"] < proof.LOG_PROBS

@@ -56,7 +56,7 @@ def test_each_kind_of_damage_is_mended(
 
 
 def test_damage_that_cannot_be_mended_is_refused(
-    sound: tuple[config.Files, Prepared], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    sound: tuple[config.Files, Prepared], tmp_path: Path
 ) -> None:
     """The text is there, but nothing can be written."""
     data, good, path = copied(sound, tmp_path)
