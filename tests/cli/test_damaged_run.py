@@ -213,8 +213,7 @@ def lines_of(err: str, path: Path) -> list[str]:
 
 
 def steps(run: Path) -> list[int]:
-    lines = map(json.loads, (run / "metrics.jsonl").read_bytes().split(b"\n")[:-1])
-    return [line["step"] for line in lines if line["kind"] == "train"]
+    return [line["step"] for line in tiny.lines(run, "train")]
 
 
 @pytest.mark.parametrize("kind", LINES)

@@ -1,6 +1,5 @@
 """One model for two targets: the tag before a source decides which one its translation is."""
 
-import json
 import random
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import pytest
 
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from tests.training import tiny
 
 TARGETS = {"back": -1, "same": 1}  # the step with which the words of a source are read
 SETTINGS = [
@@ -40,8 +40,7 @@ def test_a_translation_follows_its_tag(tmp_path: Path, capsys: pytest.CaptureFix
     ]
     places = [f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
     assert train([*SETTINGS, *places, "name=run", *corpora]) == 0
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    last = [json.loads(line) for line in lines if '"train"' in line][-1]
+    last = tiny.lines(tmp_path / "run", "train")[-1]
     assert (last["pairs_back"], last["pairs_same"]) == (30_000, 10_000)  # exactly, in ten epochs
     for target in TARGETS:
         source = tmp_path / "tagged.de"

@@ -49,8 +49,7 @@ def spm(path: Path) -> config.SentencePieceFiles:
 
 
 def bpe(codes: Path, vocabulary: Path, minimum: int = 0) -> config.BpeFiles:
-    choice = config.BpeFiles("codes", "none", str(codes), "", None, min_frequency=minimum)
-    return replace(choice, source_vocabulary=str(vocabulary))
+    return config.BpeFiles("codes", "none", str(codes), str(vocabulary), None, minimum)
 
 
 def pieces_of(side: Side, line: str) -> list[str]:
@@ -116,7 +115,9 @@ def test_each_side_may_have_files_of_its_own(tmp_path: Path) -> None:
     codes, whole = codes_and_vocabulary(tmp_path)
     shorter = tmp_path / "shorter"
     shorter.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:-1]))
-    choice = replace(bpe(codes, whole), target_vocabulary=str(shorter))
+    choice = replace(
+        bpe(codes, shorter), source_vocabulary=str(whole), target_vocabulary=str(shorter)
+    )
     source, target = sides_of_files(data, choice)
     assert len(source.vocabulary) == len(target.vocabulary) + 1
 
