@@ -145,7 +145,7 @@ def base(place: Path) -> Iterator[Callable[[list[str]], dict[str, Any]]]:
 
 
 FILES = "FILES"  # stands for the words of the crafted corpus
-PLATEAU = ["optim.lr=1.0", "trainer.max_steps=6", "trainer.checkpoints_per_epoch=100"]
+PLATEAU = ["optim.lr=0.3", "trainer.max_steps=6", "trainer.checkpoints_per_epoch=100"]
 TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what must change
     ("seed=2", [], "weights"),
     ("name=elsewhere", [], "name"),
@@ -219,7 +219,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("optim.label_smoothing=0.4", [], "weights"),
     ("optim.decay=0.1", [*PLATEAU, "optim.patience=1"], "metrics"),
     ("optim.patience=1", PLATEAU, "metrics"),
-    ("optim.min_lr=0.98", [*PLATEAU, "optim.patience=1"], "metrics"),
+    ("optim.min_lr=0.29", [*PLATEAU, "optim.patience=1"], "metrics"),
     ("optim.warmup=2", ["optim=adam_inverse_sqrt"], "weights"),
     ("trainer.device=cuda:99", [], "refused"),
     ("trainer.precision=bfloat16", [], "weights"),

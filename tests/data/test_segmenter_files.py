@@ -81,7 +81,7 @@ def test_pieces_are_those_of_the_sentencepiece_model(
 
 
 def test_bytes_become_characters_and_what_looks_like_a_language_is_text(tmp_path: Path) -> None:
-    options = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
+    options: dict[str, Any] = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
     path = spm_model(tmp_path / "spm.model", model_type="bpe", **options)
     side, _ = sides_of_files(test_prepare.corpus(tmp_path), spm(path))
     again = Side.from_json(side.to_json())

@@ -37,7 +37,8 @@ def sides(kind: str, tokenizer: str, folder: Path) -> Sides:
     if kind == "codes":
         codes, known = map(str, codes_and_vocabulary(folder))
         return sides_of_files(data, config.BpeFiles(kind, tokenizer, codes, known, None, 0))
-    more = {"byte_fallback": True, "vocab_size": 300} if "bytes" in kind else {"vocab_size": 36}
+    bytes_too = {"byte_fallback": True, "vocab_size": 300}
+    more: dict[str, Any] = bytes_too if "bytes" in kind else {"vocab_size": 36}
     model = spm_model(folder / "m", model_type="bpe" if "bytes" in kind else "unigram", **more)
     return sides_of_files(data, config.SentencePieceFiles("spm", tokenizer, str(model), None))
 

@@ -125,7 +125,7 @@ def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
 
 
 def test_bytes_of_a_sentencepiece_model_become_characters(tmp_path: Path) -> None:
-    options = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
+    options: dict[str, Any] = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
     segmenter = spm_model(tmp_path / "source.spm", model_type="bpe", **options)
     pieces = Unigram(Tokenizer("none", "none", "de"), segmenter.read_bytes()).pieces
     side = ctranslate2_read._side(tmp_path, "source", [*SPECIAL, *pieces])
