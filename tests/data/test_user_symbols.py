@@ -31,8 +31,8 @@ def sides(kind: str, tokenizer: str, folder: Path) -> Sides:
     data = test_prepare.corpus(folder, PAIRS, user_symbols=SYMBOLS)
     if kind in ("bpe", "unigram"):
         learned: Any = test_prepare.BPE if kind == "bpe" else test_prepare.UNIGRAM
-        more = {"vocabulary_size": 40} if kind == "unigram" else {}
-        made = prepare(data, replace(learned, tokenizer=tokenizer, shared_vocabulary=True, **more))
+        size = {"vocabulary_size": 40} if kind == "unigram" else {}
+        made = prepare(data, replace(learned, tokenizer=tokenizer, shared_vocabulary=True, **size))
         return [made.source, made.target]
     if kind == "codes":
         codes, known = map(str, codes_and_vocabulary(folder))
