@@ -7,7 +7,7 @@ from torch import Tensor
 
 from nmt.inspect import parity
 from nmt.inspect.parity import Deviation
-from nmt.inspect.specimen import Specimen, entries, full_pass
+from nmt.inspect.specimen import Specimen, full_pass
 from nmt.model.invariance import relative_difference, shifted
 from nmt.model.transformer import Transformer
 
@@ -30,7 +30,7 @@ def cached(model: Transformer) -> Deviation:
 
 def shift(specimen: Specimen) -> Observation | None:
     """Whether a common shift of all positions changes nothing; None where only distances exist."""
-    encodings = [e for _, e in entries(specimen.model)]
+    encodings = specimen.model.entries
     if any(e.positions.distances_only for e in encodings):
         return None
     before = full_pass(*specimen)

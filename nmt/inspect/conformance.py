@@ -19,7 +19,7 @@ from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import VOCAB, Specimen, entries, full_pass, perturbed, sentences
+from nmt.inspect.specimen import VOCAB, Specimen, full_pass, perturbed, sentences
 from nmt.model import trial
 from nmt.model.example import Sentences, within
 from nmt.model.invariance import fault, relative_difference, shifted
@@ -99,10 +99,10 @@ def _result(name: str, check: Check, model: Transformer) -> Result:
 def training_step(model: Transformer) -> str:
     """Hooks return the documented shapes, and every parameter gets a gradient."""
     trial.step(model, _text(model))
-    for site, e in entries(model):
+    for e in model.entries:
         for name, p in e.named_parameters() if not e.facts.may_lack_gradients else ():
             if p.grad is not None and not p.grad.any():
-                raise CheckError(f"encoding.{e.name}: {name} ({site}): its gradient is zero")
+                raise CheckError(f"encoding.{e.name}: {name} ({e.dims.site}): its gradient is zero")
     return "every parameter gets a gradient"
 
 
@@ -115,7 +115,7 @@ def later_tokens_and_padding(model: Transformer) -> str:
 
 def common_shift(model: Transformer) -> str:
     """It changes nothing if and only if all entries say `relative`."""
-    with shifted(e for _, e in entries(model)):
+    with shifted(model.entries):
         text = _text(model)  # as many tokens as tables hold behind the shift
     shift = checks.shift(Specimen(model, text))
     if shift is None:
@@ -147,16 +147,15 @@ def order_in_decoder(model: Transformer) -> str:
 
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
-    encodings = [e for _, e in entries(model)]
-    for e in encodings:
+    for e in model.entries:
         e.positions = Index(step=2)
     text = _text(model)  # as many tokens as tables hold so far apart
     after = full_pass(model, text)
-    for e in encodings:
+    for e in model.entries:
         e.positions = Index()
     before = full_pass(model, text)
     moved = relative_difference(before, after)
-    kinds = {e.facts.position_type for e in encodings}
+    kinds = {e.facts.position_type for e in model.entries}
     if (moved > ROUNDING) != bool(kinds - {"none"}):
         stated = " and ".join(sorted(kinds))
         raise CheckError(f"position_type {stated}, but positions times 2 show {moved:.2g}")
@@ -170,7 +169,7 @@ def kind_of_positions(model: Transformer) -> str:
 
 def positions_far_apart(model: Transformer) -> str:
     """bfloat16, which cannot hold them, gives what float32 gives."""
-    for _, e in entries(model):
+    for e in model.entries:
         e.positions = Index(step=FAR_APART)
     text = _text(model)
     expected = full_pass(model, text)
@@ -195,7 +194,7 @@ def long_and_empty_sequences(model: Transformer) -> str:
 def zero_initialised(model: Transformer) -> str:
     """After `zero_initialise` an entry changes nothing, and can learn."""
     text = _text(model)
-    zeroed = [e for _, e in entries(model) if e.zero_initialise()]
+    zeroed = [e for e in model.entries if e.zero_initialise()]
     if not zeroed:
         return "not offered"
     before = model(*text)

@@ -14,7 +14,7 @@ from nmt.config import Settings
 from nmt.encodings.base import Encoding, Facts
 from nmt.encodings.passes import computed
 from nmt.inspect.single import apply_hooks, changes_by_part, pass_over
-from nmt.inspect.specimen import Specimen, entries
+from nmt.inspect.specimen import Specimen
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
@@ -37,9 +37,8 @@ def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
 
     What stands beside it, as in a decoder that has no tree, is another method.
     """
-    probes = [Probe(site, e, specimen) for site, e in entries_named(specimen.model, option)]
-    probes = [probe for probe in probes if probe.hooks]
-    encodings = [probe.encoding for probe in probes]
+    encodings = [e for e in entries_named(specimen.model, option) if e.hooks]
+    probes = [Probe(e, specimen) for e in encodings]
     return SurveyFacts(
         _merged({probe.reference for probe in probes}, "B"),
         _merged({probe.injection for probe in probes}, "both"),
@@ -49,17 +48,17 @@ def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
     )
 
 
-def entries_named(model: Transformer, option: str) -> list[tuple[str, Encoding]]:
-    """The encodings of the entry that bears the option's name, with sites; else all."""
-    encodings = entries(model)
-    return [(site, e) for site, e in encodings if e.name == option] or encodings
+def entries_named(model: Transformer, option: str) -> list[Encoding]:
+    """The encodings of the entry that bears the option's name, at all sites; else all."""
+    return [e for e in model.entries if e.name == option] or model.entries
 
 
 class Probe:
     """One encoding at its site, applied to two contents at the same places."""
 
-    def __init__(self, site: str, encoding: Encoding, specimen: Specimen) -> None:
+    def __init__(self, encoding: Encoding, specimen: Specimen) -> None:
         self.encoding, self.hooks = encoding, set(encoding.hooks)
+        site = encoding.dims.site
         ids = specimen.text.target if site == "decoder" else specimen.text.source
         self._context = pass_over(ids, site, specimen.text.columns)
         draw = torch.Generator().manual_seed(0)
@@ -121,8 +120,8 @@ def parameter_counts(settings: Settings, option: str = "") -> list[tuple[int, in
     """
     few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
     for sizes, vocab in ((few, 8), (more, 9)):
-        for site, e in entries_named(build.meta_model(settings, vocab, vocab), option):
-            sizes[site] += sum(p.numel() for p in e.parameters())
+        for e in entries_named(build.meta_model(settings, vocab, vocab), option):
+            sizes[e.dims.site] += sum(p.numel() for p in e.parameters())
     return [(few[s] - 8 * (more[s] - few[s]), more[s] - few[s]) for s in SITES]
 
 

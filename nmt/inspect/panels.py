@@ -53,15 +53,15 @@ class CurvesPanel(NamedTuple):
 Panel = MatrixPanel | CurvesPanel
 
 
-def panels_of(e: Encoding, site: str, vocab: int) -> list[Panel]:
+def panels_of(e: Encoding, vocab: int) -> list[Panel]:
     """All that is worth drawing of one encoding at a site, in the first layer that it serves."""
-    portrait, hooks = _EncodingPanels(e, site, vocab), set(e.hooks)
+    portrait, hooks = _EncodingPanels(e, vocab), set(e.hooks)
     panels: list[Panel] = []
     if hooks & {"embed", "layer", "project"}:
         vectors = portrait.vectors()
         if vectors is not None:
             panels += _positions(vectors)
-        elif "embed" in hooks and site != "cross":
+        elif "embed" in hooks and e.dims.site != "cross":
             panels.append(portrait.embeddings())
     if hooks & {"project", "scores", "bias"} or not hooks - {"outputs"}:
         panels += portrait.logits()
@@ -99,8 +99,8 @@ def _by_diagonal(values: Array, most: int) -> tuple[Array, Array]:
 class _EncodingPanels:
     """One encoding at a site, asked about a made-up sentence: its first layer, and its heads."""
 
-    def __init__(self, e: Encoding, site: str, vocab: int) -> None:
-        self.e, self.site, self.n = e, site, min(LENGTH, max_length(e, e.training) or LENGTH)
+    def __init__(self, e: Encoding, vocab: int) -> None:
+        self.e, self.n = e, min(LENGTH, max_length(e, e.training) or LENGTH)
         self.ids = example.ids(1, self.n, vocab)
         self.columns = example.columns([e], self.ids)
         self.x = _unrelated_words(self.n, e)
@@ -110,7 +110,7 @@ class _EncodingPanels:
         ids = self.ids[:, :length]
         ids = (ids[:, :1] if same else ids).expand(rows, ids.shape[1])
         columns = {name: c.expand(rows, -1) for name, c in self.columns.items()}
-        return pass_over(ids, self.site, columns)
+        return pass_over(ids, self.e.dims.site, columns)
 
     def vectors(self) -> Tensor | None:
         """The vectors added at each position of the sentence [position, any]; None: not vectors."""
@@ -209,7 +209,7 @@ class _EncodingPanels:
         `root`: take the square root of means.
         """
         context, values = self.context(1), values.float()
-        if self.site == "decoder" and context.allowed is not None:
+        if self.e.dims.site == "decoder" and context.allowed is not None:
             values = values.masked_fill(~context.allowed[0], float("nan"))
         if not type(self.e).facts.relative:
             clean = values.nan_to_num()

@@ -11,7 +11,6 @@ from nmt.config import Settings
 from nmt.errors import UserError
 from nmt.figure import drawn
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
-from nmt.inspect.specimen import entries
 from nmt.inspect.vectors import learned_vectors
 from nmt.model.transformer import Transformer
 from nmt.overrides.options import Folders, entries_of
@@ -52,9 +51,9 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
     title = f"{option or '+'.join(names)} ({state})"
     rows = _rows(trained.model, selected, vocab)
-    for site, e in entries(trained.model):
+    for e in trained.model.entries:
         for role, panels in learned_vectors(e).items() if e.name in selected else ():
-            rows[f"{e.name}: {site}, similarity of learned vectors ({role})"] = [*panels]
+            rows[f"{e.name}: {e.dims.site}, similarity of learned vectors ({role})"] = [*panels]
     _save(rows, title, path)
 
 
@@ -62,13 +61,13 @@ def _rows(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Pa
     """Each entry where it is used first, in the encoder, the decoder or between; by heading."""
     rows: dict[str, list[Panel]] = {}
     for name in names:
-        for site, e in [(site, e) for site, e in entries(model) if e.name == name][:1]:
+        for e in [e for e in model.entries if e.name == name][:1]:
             served = e.dims.served_layers
             layer = f", layer 1 of {e.dims.layers}" if e.dims.layers > 1 else ""
             layer = layer if served is None else f", layer {served[0] + 1}"
             heads = f"{e.dims.heads} heads of {e.dims.head_dim} dimensions"
-            if panels := panels_of(e, site, vocab):
-                rows[f"{name}: {site}{layer}, {heads}"] = panels
+            if panels := panels_of(e, vocab):
+                rows[f"{name}: {e.dims.site}{layer}, {heads}"] = panels
     return rows
 
 

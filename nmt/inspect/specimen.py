@@ -8,7 +8,6 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config import Settings
-from nmt.encodings.base import Encoding
 from nmt.encodings.weights import at_least_float32
 from nmt.model import example
 from nmt.model.example import Sentences
@@ -71,7 +70,7 @@ def small(settings: Settings) -> Specimen:
     Raises UserError as `build.transformer` does.
     """
     model = perturbed(build.shrunken(settings))
-    with shifted(e for _, e in entries(model)):
+    with shifted(model.entries):
         source, target = example.within(model, 11, 20)  # as many as tables hold behind a shift
     return Specimen(model, sentences(model, (max(1, source - 3), source), (target, target)))
 
@@ -118,8 +117,3 @@ class Decoding:
 def device_of(model: Transformer) -> torch.device:
     """Where its parameters lie."""
     return next(model.parameters()).device
-
-
-def entries(model: Transformer) -> list[tuple[str, Encoding]]:
-    """All encodings of a model with their sites."""
-    return [(name, e) for name, site in model.sites.items() for e in site]

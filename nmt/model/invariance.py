@@ -189,13 +189,12 @@ def _hook_results(
     """Results of all hooks, in their order; `extended`: the text has tokens that may differ."""
     results: list[HookResult] = []
     with ExitStack() as after:
-        for site, encodings in model.sites.items():
-            queries = change.source if site == "encoder" else change.target
-            keys = change.target if site == "decoder" else change.source
-            for e in encodings:
-                for hook in e.hooks:  # one of the object takes the place of its class's
-                    vars(e)[hook] = _recording(e, hook, queries, keys, extended, results)
-                    after.callback(vars(e).pop, hook)
+        for e in model.entries:
+            queries = change.source if e.dims.site == "encoder" else change.target
+            keys = change.target if e.dims.site == "decoder" else change.source
+            for hook in e.hooks:  # one of the object takes the place of its class's
+                vars(e)[hook] = _recording(e, hook, queries, keys, extended, results)
+                after.callback(vars(e).pop, hook)
         _logits(model, text, change.training)
     return results
 

@@ -69,11 +69,10 @@ def step(model: Transformer, sentences: Sentences) -> None:
 def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
     """Every parameter once; those of encodings by the names that a config has for them."""
     in_encodings = set()
-    for site, encodings in model.sites.items():
-        for e in encodings:
-            for name, p in e.named_parameters():
-                in_encodings.add(id(p))
-                yield f"encoding.{e.name}: {name} ({site})", p
+    for e in model.entries:
+        for name, p in e.named_parameters():
+            in_encodings.add(id(p))
+            yield f"encoding.{e.name}: {name} ({e.dims.site})", p
     yield from (
         (f"model: {n}", p) for n, p in model.named_parameters() if id(p) not in in_encodings
     )
@@ -82,14 +81,13 @@ def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
 def _unregistered(model: Transformer) -> Iterator[str]:
     """The attributes of encodings with a tensor or a module that torch does not know of."""
     known = {id(each) for each in (*model.parameters(), *model.buffers(), *model.modules())}
-    for site, encodings in model.sites.items():
-        for e in encodings:
-            for module in e.modules():
-                for name, value in vars(module).items():
-                    values = value.values() if isinstance(value, dict) else value
-                    held = values if isinstance(value, (list, tuple, dict)) else [value]
-                    if any(isinstance(v, (Tensor, nn.Module)) and id(v) not in known for v in held):
-                        yield f"encoding.{e.name}: {name} ({site})"
+    for e in model.entries:
+        for module in e.modules():
+            for name, value in vars(module).items():
+                values = value.values() if isinstance(value, dict) else value
+                held = values if isinstance(value, (list, tuple, dict)) else [value]
+                if any(isinstance(v, (Tensor, nn.Module)) and id(v) not in known for v in held):
+                    yield f"encoding.{e.name}: {name} ({e.dims.site})"
 
 
 def num_elements(model: nn.Module) -> int:

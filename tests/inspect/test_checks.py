@@ -7,7 +7,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.positions import Scaled
 from nmt.inspect import checks
 from nmt.inspect.card import card
-from nmt.inspect.specimen import entries, small
+from nmt.inspect.specimen import small
 from tests.composing import settings_of
 
 
@@ -33,7 +33,7 @@ def test_shift_and_order_are_tried() -> None:
     shifted = [checks.shift(s) for s in (absolute, rotary, none)]
     assert [s is not None and s.holds for s in shifted] == [False, True, True]
     assert [checks.permutation(s).holds for s in (absolute, rotary, none)] == [False, False, True]
-    assert all(type(e.positions) is not Scaled for _, e in entries(rotary.model))  # undone
+    assert all(type(e.positions) is not Scaled for e in rotary.model.entries)  # undone
 
 
 def test_interpolation_and_limits() -> None:

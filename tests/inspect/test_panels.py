@@ -12,7 +12,6 @@ from nmt import build, modeldir
 from nmt.cli.encodings import main
 from nmt.errors import UserError
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
-from nmt.inspect.specimen import entries
 from nmt.overrides.compose import experiment_of
 from tests.composing import every_encoding, settings_of
 
@@ -28,7 +27,7 @@ def panels(option: str, **keys: list[int]) -> list[Panel]:
     settings = replace(settings, model=size)
     torch.manual_seed(0)
     model = build.transformer(settings, 40, 40).eval()
-    return [p for site, e in entries(model) for p in panels_of(e, site, 40)]
+    return [p for e in model.entries for p in panels_of(e, 40)]
 
 
 @pytest.mark.parametrize("option", every_encoding())
