@@ -23,6 +23,7 @@ from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
 from nmt.overrides.options import (
     Folders,
+    chosen_options,
     default_options,
     defaults_of,
     entries_of,
@@ -32,7 +33,6 @@ from nmt.overrides.options import (
 )
 from nmt.overrides.parent import (
     START,
-    chosen_options,
     inherit,
     parent_of,
     refuse_keys_of_encoding,

@@ -16,6 +16,7 @@ from nmt.overrides.near import keys_of, nearest
 from nmt.overrides.options import (
     SEARCHPATH,
     Folders,
+    chosen_options,
     entries_of,
     knobs_of,
     options_of,
@@ -119,9 +120,7 @@ def _check_option(override: Override, typed: set[str], folders: Folders) -> None
         raise UserError(f"{line}: a group needs no +; write {line.lstrip('+')}")
     if value in ([], "") or (value is None and not override.is_delete()):
         raise UserError(f"{line}: name an option, or leave {group} out")
-    options = [str(each) for each in (value if isinstance(value, list) else [value])]
-    if value is None:
-        return
+    options = chosen_options(override)
     for option in options:
         if option not in (known := options_of(group, folders)):
             raise UserError(f"{group}={option}: no such option{nearest(option, known)}")

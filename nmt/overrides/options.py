@@ -86,6 +86,13 @@ def folders_in(overrides: Iterable[Override]) -> Folders:
     return tuple(folders)
 
 
+def chosen_options(override: Override) -> list[str]:
+    """The options that an override of a group chooses."""
+    value = override.value()
+    options = value if isinstance(value, list) else [] if value is None else [value]
+    return [str(option) for option in options]
+
+
 def check(folders: Folders = ()) -> None:
     """Raise UserError for a file whose keys would go astray."""
     for folder in (conf_dir(), *folders):

@@ -16,6 +16,7 @@ from nmt.overrides.options import (
     GLOBAL,
     GROUPS,
     Folders,
+    chosen_options,
     defaults_of,
     knobs_of,
     options_of,
@@ -27,6 +28,7 @@ from nmt.storage.modelpath import locate, open_model
 
 CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 START = "trainer.init_from"
+CORPUS, ENCODING = ("data", "scale"), ("encoding",)  # groups that say which one a run has
 LANGUAGES = ("source_language", "target_language")  # of decode: the parent's, unless set
 INHERITED = ("segmenter", "data.normalize")  # always the parent's: they define the ids
 TREATMENT = {  # keys of data about the use of a text; the others say which text it is
@@ -107,20 +109,14 @@ def with_corpus(overrides: list[Override], folders: Folders, parent: Parent) -> 
 
     So the keys are those of its kind, as data.root.
     """
-    if parent.data is None or _choose_corpus(overrides, folders):
+    if parent.data is None or _choose(CORPUS, overrides, folders):
         return overrides
     return [*read([f"data={parent.data.kind}"]), *overrides]
 
 
-def _choose_corpus(overrides: Sequence[Override], folders: Folders) -> bool:
-    """Whether overrides, or options that they choose, say which corpus a run has."""
-    groups = {group for group, _ in _chosen(overrides, folders)}
-    return bool(groups & {"data", "scale"})
-
-
-def _choose_encoding(overrides: Sequence[Override], folders: Folders) -> bool:
-    """Whether overrides, or options that they choose, say which encoding a run has."""
-    return any(group == "encoding" for group, _ in _chosen(overrides, folders))
+def _choose(groups: Sequence[str], overrides: Sequence[Override], folders: Folders) -> bool:
+    """Whether overrides, or options that they choose, choose an option of one of these groups."""
+    return any(group in groups for group, _ in _chosen(overrides, folders))
 
 
 def _chosen(overrides: Iterable[Override], folders: Folders) -> list[tuple[str, str]]:
@@ -141,7 +137,7 @@ def set_corpus(
     Keys that an override sets stay, and with data.root all files. Raises UserError for a parent
     that does not tell what it was trained on, such as an imported one.
     """
-    if _choose_corpus(overrides, folders):
+    if _choose(CORPUS, overrides, folders):
         return
     if parent.data is None:
         raise UserError(
@@ -194,7 +190,7 @@ def inherit(
         for key in LANGUAGES:
             if f"decode.{key}" not in keys:
                 cfg.decode[key] = known["decode"][key]
-        if not _choose_encoding(overrides, folders):
+        if not _choose(ENCODING, overrides, folders):
             cfg.encoding = known["encoding"]
         cfg.segmenter, cfg.data.normalize = known["segmenter"], parent.data.normalize
 
@@ -203,7 +199,7 @@ def refuse_keys_of_encoding(
     parent: Settings, overrides: Sequence[Override], folders: Folders
 ) -> None:
     """Raise UserError for keys of an encoding where none is chosen, as it is then the parent's."""
-    if _choose_encoding(overrides, folders):
+    if _choose(ENCODING, overrides, folders):
         return
     theirs = [name for name in parent.encoding if name in options_of("encoding", folders)]
     knobs = {key for name in theirs for key in knobs_of(name, folders)}
@@ -213,10 +209,3 @@ def refuse_keys_of_encoding(
                 f"{o.key_or_group}: with {START} the encoding is the parent's; name one to change "
                 f"its keys, as encoding={next(iter(parent.encoding), 'relative')}"
             )
-
-
-def chosen_options(override: Override) -> list[str]:
-    """The options that an override of a group chooses."""
-    value = override.value()
-    options = value if isinstance(value, list) else [value]
-    return [str(option) for option in options if option is not None]
