@@ -32,8 +32,8 @@ def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> 
     except (Exception, KeyboardInterrupt) as e:
         if (code := exit_code(e)) == BUG:
             raise
-        if code in (Exit.PIPE, Exit.IO):
-            _drop_output()
+        if code in (Exit.PIPE, Exit.IO):  # or Python, which flushes stdout at exit, complains again
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if code == Exit.PIPE:
             return code
         place, reason = getattr(e, "filename", None), getattr(e, "strerror", None)
@@ -81,11 +81,6 @@ def gc_paused() -> Iterator[None]:
     finally:
         gc.freeze()
         gc.enable()
-
-
-def _drop_output() -> None:
-    """Let Python flush stdout into nothing when it exits, instead of complaining once more."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _report_error(message: str, code: int, details: Sequence[str] = ()) -> int:
