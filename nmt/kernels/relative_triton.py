@@ -92,9 +92,7 @@ def _store_band(to, x, i, j, n, m, heads, TAU: tl.constexpr, WIDTH: tl.constexpr
 
 
 @triton.jit
-def _outermost(
-    before, behind, x, i, j, SIDE: tl.constexpr, TAU: tl.constexpr
-):  # fmt: skip
+def _outermost(before, behind, x, i, j, SIDE: tl.constexpr, TAU: tl.constexpr):
     """Sums [query] over the keys tau or more before, and tau or more behind, plus those of x."""
     if SIDE == 0:
         distance = j[None, :] - i[:, None]
@@ -141,9 +139,7 @@ def _store_block(to, x, i, n, heads, D: tl.constexpr):
 
 
 @triton.jit
-def _store_outermost(
-    to, before, behind, i, n, heads, TAU: tl.constexpr, WIDTH: tl.constexpr
-):  # fmt: skip
+def _store_outermost(to, before, behind, i, n, heads, TAU: tl.constexpr, WIDTH: tl.constexpr):
     at = to + i * heads * WIDTH
     tl.store(at, before.to(to.dtype.element_ty), mask=i < n)
     tl.store(at + 2 * TAU, behind.to(to.dtype.element_ty), mask=i < n)
@@ -192,9 +188,7 @@ def forward(
             if DROPOUT:
                 p = tl.where(_kept(key, head, i, start, dropped, OTHERS), p * grown, 0.0)
             if VALUES:
-                before, behind = _outermost(
-                    before * shrunk, behind * shrunk, p, i, j, SIDE, TAU
-                )  # fmt: skip
+                before, behind = _outermost(before * shrunk, behind * shrunk, p, i, j, SIDE, TAU)
             values = _block(v, j, m, heads, D)
             y = y * shrunk[:, None] + tl.dot(p.to(values.dtype), values, input_precision=PRECISION)
     divided = tl.where(total == 0.0, 1.0, total)

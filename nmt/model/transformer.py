@@ -37,9 +37,7 @@ class Hidden(NamedTuple):
     """States of a pass, before they become logits."""
 
     states: Tensor  # [batch, target, dim]
-    auxiliary_loss: (
-        Tensor | None
-    )  # in training what halting and length head add to a token's mean loss
+    auxiliary_loss: Tensor | None  # in training: what halting and length head add to a mean loss
 
 
 class Transformer(nn.Module):
