@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from itertools import product
@@ -46,6 +46,7 @@ from nmt.schema import keys_in, read
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+Typed = Mapping[str, Override]  # the overrides of one run, by key or group
 _ENTRIES = "encoding."  # what keys of the entries of encodings begin with
 _CONFIG_GROUPS = ("run", "scale", "experiment")  # that decide on several others
 OF_TABLES = {*keys_in(TableScale), *keys_in(TableReport), "row", "parent"}  # at the root
@@ -124,17 +125,16 @@ def _settled(overrides: list[Override]) -> DictConfig:
         )
     with open_dict(cfg):
         del cfg["hydra"]
-    for override in overrides:
-        _replace_positions(cfg, override)
-    folders = folders_in(overrides)
-    _leave_out_other_entries(cfg, overrides, folders)
-    _warn_of_overruled(overrides, folders)
+    typed, folders = {o.key_or_group: o for o in overrides}, folders_in(overrides)
+    _replace_positions(cfg, typed)
+    _leave_out_other_entries(cfg, typed, folders)
+    _warn_of_overruled(typed, folders)
     if (start := _resolved(cfg, START)) is not None:
         parent = parent_of(Path(str(start)), overrides)
         set_corpus(cfg, parent, overrides, folders)
         inherit(cfg, parent.settings, overrides, folders)
-    _settle_files(cfg, overrides)
-    _leave_out_keys_of_other_kinds(cfg, overrides, folders)
+    _settle_files(cfg, typed)
+    _leave_out_keys_of_other_kinds(cfg, typed, folders)
     return cfg
 
 
@@ -159,50 +159,47 @@ def checked_config(overrides: list[Override]) -> DictConfig:
 _POSITIONS = re.compile(r"encoding\.\w+\.at")
 
 
-def _replace_positions(cfg: DictConfig, override: Override) -> None:
+def _replace_positions(cfg: DictConfig, typed: Typed) -> None:
     """Let an override of encoding.NAME.at replace the file's value, into which Hydra merges it."""
-    typed = override.value()
-    if _POSITIONS.fullmatch(override.key_or_group) and isinstance(typed, dict):
-        at = OmegaConf.select(cfg, override.key_or_group)
-        with open_dict(cfg):
-            for name in {*at} - {*typed}:
-                del at[name]
+    for key, override in typed.items():
+        if _POSITIONS.fullmatch(key) and isinstance(value := override.value(), dict):
+            at = OmegaConf.select(cfg, key)
+            with open_dict(cfg):
+                for name in {*at} - {*value}:
+                    del at[name]
 
 
-def _settle_files(cfg: DictConfig, overrides: Sequence[Override]) -> None:
+def _settle_files(cfg: DictConfig, typed: Typed) -> None:
     """Leave out the files that data.dev_lines replaces; UserError for files that nothing reads."""
     for key, part in (("dev_lines", "dev"), ("corpora", "train")):
         files = (f"data.{part}_source", f"data.{part}_target")
         if not cfg.data.get(key):
             continue
-        if named := [str(o.input_line) for o in overrides if o.key_or_group in files]:
-            raise UserError(f"{named[0]}: not read with data.{key}; leave one of the two out")
+        if named := next((typed[file] for file in files if file in typed), None):
+            line = named.input_line
+            raise UserError(f"{line}: not read with data.{key}; leave one of the two out")
         if part == "dev":
             cfg.data.dev_source = cfg.data.dev_target = None
 
 
-def _leave_out_other_entries(
-    cfg: DictConfig, overrides: Sequence[Override], folders: Folders
-) -> None:
+def _leave_out_other_entries(cfg: DictConfig, typed: Typed, folders: Folders) -> None:
     """Where an override chooses encodings, leave out entries that a run or experiment has besides.
 
     Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
     """
-    keys = {o.key_or_group for o in overrides}
-    for override in overrides:
-        if override.key_or_group == "encoding":
-            chosen = [entries_of(option, folders) for option in chosen_options(override)]
-            added = {key.removeprefix(_ENTRIES) for key in keys}  # whole, or a key within
-            for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
-                if key := next((k for k in keys if k.startswith(f"{_ENTRIES}{name}.")), None):
-                    raise UserError(f"{key}: {name} is not chosen; name it in encoding=")
-                with open_dict(cfg):
-                    del cfg.encoding[name]
+    if "encoding" not in typed:
+        return
+    chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
+    added = {key.removeprefix(_ENTRIES) for key in typed}  # whole, or a key within
+    for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
+        if key := next((k for k in typed if k.startswith(f"{_ENTRIES}{name}.")), None):
+            raise UserError(f"{key}: {name} is not chosen; name it in encoding=")
+        with open_dict(cfg):
+            del cfg.encoding[name]
 
 
-def _warn_of_overruled(overrides: Sequence[Override], folders: Folders) -> None:
+def _warn_of_overruled(typed: Typed, folders: Folders) -> None:
     """Say where an experiment, scale or run sets a key otherwise than an option that was typed."""
-    typed = {override.key_or_group: override for override in overrides}
     for chooser, group in product(_CONFIG_GROUPS, ("model", "optim", "trainer", "decode")):
         if not {chooser, group} <= {*typed}:
             continue
@@ -225,14 +222,11 @@ def _warn(message: str) -> None:
     log.warning("%s", message)
 
 
-def _leave_out_keys_of_other_kinds(
-    cfg: DictConfig, overrides: Sequence[Override], folders: Folders
-) -> None:
+def _leave_out_keys_of_other_kinds(cfg: DictConfig, typed: Typed, folders: Folders) -> None:
     """Where an override chooses a kind, leave out what an experiment or scale sets for another.
 
     What the files of the chosen options themselves set stays, and is refused where it is wrong.
     """
-    typed = {override.key_or_group for override in overrides}
     for group, kinds in KINDS.items():
         if group not in typed or group not in cfg:
             continue
@@ -240,10 +234,8 @@ def _leave_out_keys_of_other_kinds(
         if schema is None:
             continue
         others = {key for other in kinds.values() for key in keys_in(other)} - {*keys_in(schema)}
-        for override in overrides:
-            if override.key_or_group == group and not override.is_sweep_override():
-                for option in chosen_options(override):
-                    others -= {*values_of(group, option, folders)}
+        for option in chosen_options(typed[group]):
+            others -= {*values_of(group, option, folders)}
         with open_dict(cfg):
             for key in others & {*map(str, cfg[group])}:
                 if not any(f"{o}.".startswith(f"{group}.{key}.") for o in typed):
