@@ -140,6 +140,9 @@ def _settled(overrides: list[Override]) -> DictConfig:
 
 def checked_config(overrides: list[Override]) -> DictConfig:
     """The config of overrides that fit together, with Hydra's own part; else UserError."""
+    for o in overrides:
+        if o.is_sweep_override():
+            raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
     folders = folders_in(overrides)
     if (start := start_in(overrides)) is not None:
         parent = parent_of(start, overrides)

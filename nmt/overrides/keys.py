@@ -34,8 +34,6 @@ ROOT = "train"  # the config that all others are composed into
 def check(overrides: list[Override], folders: Folders) -> None:
     """Raise UserError for the first override of one run that Hydra takes and that does not fit."""
     for o in overrides:
-        if o.is_sweep_override():
-            raise UserError(f"{o.input_line}: several values; nmt-train -m makes a run of each")
         if o.is_delete() and o.key_or_group in (*SETTINGS, *RUN):
             key = o.key_or_group
             raise UserError(f"{o.input_line}: every run has one; choose it by {key}=...")

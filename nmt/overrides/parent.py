@@ -72,7 +72,7 @@ def parent_of(path: Path, overrides: Sequence[Override] = ()) -> Parent:
 
 def _begun_from(path: Path, overrides: Sequence[Override]) -> Parent | None:
     """What the run that overrides name took over from a parent, if it began from that."""
-    plain = [o for o in overrides if "." not in o.key_or_group and not o.is_sweep_override()]
+    plain = [o for o in overrides if "." not in o.key_or_group]
     typed = OmegaConf.create({o.key_or_group: o.value() for o in plain})  # name=c-${seed}
     try:
         runs, name = typed.get("runs", "runs"), typed.get("name")
@@ -98,7 +98,7 @@ def _recorded(path: Path, config: Path) -> Parent:
 def start_in(overrides: Sequence[Override]) -> Path | None:
     """The parent that overrides name, if it is plain text."""
     for key in (START, "parent"):
-        if named := [o for o in overrides if o.key_or_group == key and not o.is_sweep_override()]:
+        if named := [o for o in overrides if o.key_or_group == key]:
             value = named[-1].value()
             return None if value is None or "${" in str(value) else Path(str(value))
     return None
@@ -121,7 +121,7 @@ def _choose(groups: Sequence[str], overrides: Sequence[Override], folders: Folde
 
 def _chosen(overrides: Iterable[Override], folders: Folders) -> list[tuple[str, str]]:
     """Groups and options that overrides choose, and those that their files choose in turn."""
-    groups = [o for o in overrides if o.key_or_group in GROUPS and not o.is_sweep_override()]
+    groups = [o for o in overrides if o.key_or_group in GROUPS]
     chosen = [(o.key_or_group, option) for o in groups for option in chosen_options(o)]
     for group, option in chosen:  # grows
         inner = defaults_of(group, option, folders) if group in GLOBAL else []
