@@ -93,7 +93,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     options.name = options.names[0] if options.names else None
     _refuse(options, overrides)
     options.overrides = [*config_dir_override(options.config_dir), *overrides]
-    options.folders = folders_of(options.overrides) or ()
+    options.folders = folders_of(options.overrides)
     known = options_of("encoding", options.folders)
     for name in options.names:
         for part in name.strip("[]").split(",") if options.check else [name]:

@@ -58,8 +58,6 @@ def lines(method: Method, overrides: list[str], folders: Folders = ()) -> Iterat
         option, *more = choice.split()
         family, cells, count = "-", printed, "-"
         try:
-            if option not in options_of("encoding", folders):
-                raise UserError(f"there is no option {option}")
             family = family_of(option, folders)
             settings = experiment_of([f"encoding={option}", *more, *overrides]).settings
             specimen = small(settings)

@@ -59,10 +59,6 @@ def test_a_cell_that_differs_shows_both() -> None:
 
 def test_what_is_missing_says_why() -> None:
     (line,) = table.lines(
-        Method("x", ("A", "ape", "no", "no", "yes"), "0", ("nothing_like_it",)), []
-    )
-    assert line[-1] == "no: there is no option nothing_like_it"
-    (line,) = table.lines(
         Method("x", ("A", "ape", "no", "no", "yes"), "0", reason="needs a tree"), []
     )
     assert line[-1] == "no: needs a tree"
