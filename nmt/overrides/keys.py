@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator
-from functools import cache
 from typing import Any
 
 from hydra import compose
@@ -54,9 +53,8 @@ def check_keys(overrides: list[Override], folders: Folders) -> None:
     """
     groups = [o for o in overrides if is_group(o.key_or_group)]
     elsewhere = [o for o in overrides if o.key_or_group.startswith(SEARCHPATH)]
-    files = sorted(path for folder in (conf_dir(), *folders) for path in folder.glob("*/*.yaml"))
-    stamps = tuple((path, path.stat().st_mtime_ns) for path in files)
-    known = _known(stamps, *lines_of([*elsewhere, *groups]))
+    cfg = compose(ROOT, overrides=lines_of([*elsewhere, *groups]))
+    known = frozenset(_keys_of(OmegaConf.to_container(cfg, resolve=False)))
     _check_entries(overrides, known)
     for o in overrides:
         if not o.key_or_group.startswith("hydra") and o not in groups:
@@ -87,13 +85,6 @@ def _check_entries(overrides: list[Override], known: frozenset[str]) -> None:
 def is_group(key: str) -> bool:
     """Whether a key is a group of options, a folder of conf/."""
     return (conf_dir() / key).is_dir()
-
-
-@cache
-def _known(stamps: object, *lines: str) -> frozenset[str]:
-    """The keys that there are with these options; kept while no file changes, for sweeps."""
-    cfg = compose(ROOT, overrides=list(lines))
-    return frozenset(_keys_of(OmegaConf.to_container(cfg, resolve=False)))
 
 
 def _keys_of(values: Any, prefix: str = "") -> Iterator[str]:
