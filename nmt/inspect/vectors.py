@@ -43,11 +43,10 @@ def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
 
 
 def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
-    """Tables by role, [heads | 1, distance, width] in float64 on the CPU."""
-    device = next((p.device for p in e.parameters()), torch.device("cpu"))
+    """Tables by role, [heads | 1, distance, width] in float64."""
     with torch.inference_mode():
-        answers = e.by_distance(layer, torch.tensor(distances, device=device))
-        return {role: table.double().cpu() for role, table in answers.items()}
+        answers = e.by_distance(layer, torch.tensor(distances))
+        return {role: table.double() for role, table in answers.items()}
 
 
 def _unclipped_range(table: Tensor, distances: list[int]) -> tuple[int, int]:
