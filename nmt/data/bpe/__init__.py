@@ -1,7 +1,7 @@
 """Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
 
 import io
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from itertools import chain
 from typing import Any
 
@@ -9,6 +9,7 @@ from subword_nmt.apply_bpe import BPE
 
 from nmt.data import json_values
 from nmt.data.tokenizer import Tokenizer
+from nmt.data.word_cache import WordCache
 
 SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
@@ -30,7 +31,7 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self.codes = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._cache = _PieceCache(self._pieces)
+        self._cache = WordCache(self._pieces, CACHED, LONGEST_WORD)
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line."""
@@ -83,22 +84,6 @@ class Bpe:
             pieces += self.codes.segment_tokens([head + "\n"])[:-1]
         pieces += self.codes.segment_tokens([last])
         self.codes.cache.clear()  # whole words are cached here
-        return pieces
-
-
-class _PieceCache(dict[str, list[str]]):
-    """A cache of the pieces of words."""
-
-    def __init__(self, make: Callable[[str], list[str]]) -> None:
-        super().__init__()
-        self._make = make
-
-    def __missing__(self, word: str) -> list[str]:
-        pieces = self._make(word)
-        if len(self) >= CACHED:
-            self.clear()
-        if len(word) <= LONGEST_WORD:
-            self[word] = pieces
         return pieces
 
 

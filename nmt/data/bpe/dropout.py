@@ -6,11 +6,12 @@ from sys import intern
 
 from subword_nmt.apply_bpe import check_vocab_and_split
 
-from nmt.data.bpe import SEPARATOR, Bpe, parts
+from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.symbols import END
 from nmt.data.vocab import SPECIALS, UNK, Vocabulary
+from nmt.data.word_cache import WordCache
 
-CACHED = 2**16  # words and their states; they take some 50 MB
+CACHED = 2**16  # states of words, which take some 50 MB, and as many words
 
 
 class BpeDropout:
@@ -31,7 +32,7 @@ class BpeDropout:
         self._vocabulary, self._symbols = vocabulary, segmenter.tokenizer.symbols
         self._texts = [""] * SPECIALS + pieces
         self._ends = [False] * SPECIALS + [not piece.endswith(SEPARATOR) for piece in pieces]
-        self._words: dict[tuple[int, ...], _State | None] = {}
+        self._words = WordCache(self._first_state, CACHED, LONGEST_WORD)
         self._states: dict[tuple[str, ...], _State] = {}
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
@@ -46,10 +47,7 @@ class BpeDropout:
 
     def _word(self, word: tuple[int, ...], draw: Callable[[], float]) -> tuple[int, ...]:
         """Sample a segmentation of a word, given by its prepared ids."""
-        try:
-            state = self._words[word]
-        except KeyError:
-            state = self._learn(word)
+        state = self._words[word]
         if state is None:
             return word
         dropout = self._dropout
@@ -65,18 +63,15 @@ class BpeDropout:
             state.ids = self._ids(state.symbols)
         return state.ids or word
 
-    def _learn(self, word: tuple[int, ...]) -> "_State | None":
+    def _first_state(self, word: tuple[int, ...]) -> "_State | None":
         """Return the state with which a word begins; None: it keeps its segmentation."""
         text = "".join(self._texts[number].removesuffix(SEPARATOR) for number in word)
         sampled = UNK not in word and len(parts(text)) == 1 and text not in self._symbols
-        state = self._state((*text[:-1], intern(text[-1] + END))) if sampled else None
-        if self._room():
-            self._words[word] = state
-        return state
+        return self._state((*text[:-1], intern(text[-1] + END))) if sampled else None
 
     def _room(self) -> bool:
-        """Return whether more may be cached: what comes first is mostly frequent."""
-        return len(self._states) + len(self._words) < CACHED
+        """Return whether more states may be kept: what comes first is mostly frequent."""
+        return len(self._states) < CACHED
 
     def _state(self, symbols: tuple[str, ...]) -> "_State":
         state = self._states.get(symbols) or _State(symbols, self._ranks)

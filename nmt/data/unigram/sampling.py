@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from nmt.data.unigram import SPACE, Unigram
 from nmt.data.vocab import SPECIALS, UNK, Vocabulary
+from nmt.data.word_cache import WordCache
 
 CACHED = 2**16  # words whose lattices are kept
-SHORT = 40  # characters of such a word
+LONGEST = 16  # pieces of such a word
 
 
 class UnigramSampling:
@@ -40,7 +41,7 @@ class UnigramSampling:
             if piece in probable
         }
         self._longest = max(map(len, self._known), default=1)
-        self._words: dict[tuple[int, ...], list[_Choice] | None] = {}
+        self._words = WordCache(self._choices, CACHED, LONGEST)
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
         """Sample a segmentation of a line, given by its prepared ids without EOS."""
@@ -53,10 +54,7 @@ class UnigramSampling:
 
     def _word(self, word: tuple[int, ...], draw: Callable[[], float]) -> list[int]:
         """Sample a segmentation of a word, from its last piece to the first."""
-        try:
-            choices = self._words[word]
-        except KeyError:
-            choices = self._learn(word)
+        choices = self._words[word]
         if choices is None:
             return list(word)
         end, pieces = len(choices), list[int]()
@@ -67,16 +65,11 @@ class UnigramSampling:
             end = starts[chosen]
         return pieces[::-1]
 
-    def _learn(self, word: tuple[int, ...]) -> "list[_Choice] | None":
+    def _choices(self, word: tuple[int, ...]) -> "list[_Choice] | None":
         """Return the lattice of a word; None if it keeps its segmentation."""
-        texts = [self._texts[number] for number in word]
-        text = "".join(texts)
-        choices = self._lattice(text) if all(text in self._known for text in texts) else None
-        if len(self._words) > CACHED:
-            self._words.clear()
-        if len(text) <= SHORT:
-            self._words[word] = choices
-        return choices
+        pieces = [self._texts[number] for number in word]
+        known = all(piece in self._known for piece in pieces)
+        return self._lattice("".join(pieces)) if known else None
 
     def _lattice(self, text: str) -> "list[_Choice]":
         """Return for the end of each character which pieces can end there, and how probably.
