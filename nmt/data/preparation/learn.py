@@ -11,7 +11,6 @@ from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
 from nmt.data.bpe.symbols import END
 from nmt.data.preparation.clean import CleanedChunk, CleanedText
-from nmt.data.preparation.number import WordIds
 from nmt.data.progress import shown
 from nmt.data.side import Side
 from nmt.data.store import SIDES
@@ -19,7 +18,7 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
 
 log = logging.getLogger(__name__)
-FREQUENT = 2**18  # words of a side whose ids are kept
+FREQUENT = 2**18  # words of a side that its segmenter remembers
 
 Words = dict[str, list[str]]  # word -> pieces
 
@@ -28,10 +27,10 @@ def learn_bpe_sides(
     choice: config.BpeLearning,
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
-) -> tuple[list[Side], list[WordIds]]:
+) -> list[Side]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 
-    Returns the sides, and the ids of the frequent words of each, whose pieces are known by now.
+    The segmenters remember the frequent words of their side, whose pieces are known by now.
     """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
         for of_words in words:
@@ -43,20 +42,15 @@ def learn_bpe_sides(
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
-    for tokenizer, of_pieces in zip(tokenizers, counts, strict=True):
+    for tokenizer, of_words, of_pieces in zip(tokenizers, words, counts, strict=True):
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
         pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
-        sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
-    known: list[WordIds] = [
-        {
-            word: side.vocabulary.ids(pieces_of[word])[:-1]
-            for word, _ in of_words.most_common(FREQUENT)
-            if word in pieces_of
-        }
-        for of_words, side in zip(words, sides, strict=True)
-    ]
-    return sides, known
+        segmenter = Bpe(tokenizer, merges, pieces)
+        frequent = (word for word, _ in of_words.most_common(FREQUENT))
+        segmenter.remember({word: pieces_of[word] for word in frequent if word in pieces_of})
+        sides.append(Side.of(segmenter, pieces))
+    return sides
 
 
 def learn_unigram_sides(

@@ -1,7 +1,7 @@
 """Second pass over a chunk: segment its words, number the pieces, drop long and empty pairs."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -15,9 +15,6 @@ from nmt.data.preparation.clean import CleanedText
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, UNLIKE, Tally, tally_of
 from nmt.data.side import Sides
 from nmt.data.store import LINES
-from nmt.data.vocab import EOS
-
-WordIds = Mapping[str, list[int]]  # word -> ids of its pieces
 
 
 class NumberedChunk(NamedTuple):
@@ -36,14 +33,16 @@ class Numbering(NamedTuple):
 
     data: config.Data
     sides: Sides
-    known: Sequence[WordIds]  # by side, where words are segmented alone; else empty
     columns: Mapping[str, Path]  # files parallel to the source
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
 
     def number(self, path: Path) -> NumberedChunk:
         """Turn the words of a cleaned chunk into ids."""
         text = CleanedText.read(path)
-        ids = [[self._ids(side, line) for line in lines] for side, lines in enumerate(text.words)]
+        ids = [
+            [side.vocabulary.ids(side.segmenter.segment(line)) for line in lines]
+            for side, lines in zip(self.sides, text.words, strict=True)
+        ]
         source, target = (np.array([len(line) - 1 for line in side], np.int64) for side in ids)
         outcome = np.full(len(text.lines), KEPT, np.int64)  # [pair]
         if self.limited:
@@ -63,19 +62,6 @@ class Numbering(NamedTuple):
             tally=tally_of(source, target, outcome),
             columns=self._columns(text, kept) if self.columns else {},
         )
-
-    def _ids(self, number: int, line: str) -> list[int]:
-        """Return the ids of a line of one side, EOS included."""
-        side = self.sides[number]
-        if not self.known:
-            return side.vocabulary.ids(side.segmenter.segment(line))
-        known, ids = self.known[number], list[int]()
-        for word in line.split(" "):
-            if word in known:
-                ids += known[word]
-            else:
-                ids += side.vocabulary.ids(side.segmenter.segment(word))[:-1]
-        return [*ids, EOS]
 
     def _columns(self, text: CleanedText, kept: NDArray[np.int64]) -> dict[str, list[int]]:
         """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""

@@ -13,7 +13,7 @@ import numpy as np
 from nmt import config
 from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.data.preparation.number import Numbering, WordIds
+from nmt.data.preparation.number import Numbering
 from nmt.data.preparation.scan import SPLITS, ParallelText, scan
 from nmt.data.progress import shown
 from nmt.data.protection import tokenizers_of
@@ -49,7 +49,7 @@ class Preparation:
     ) -> None:
         """`sides`: of a trained model, or of files; None: both are learned as `segmenter` says."""
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
-        # BPE is learned from counts of words, and then the ids of the frequent ones are known
+        # BPE is learned from counts of words
         self.counts_words = sides is None and isinstance(segmenter, config.BpeLearning)
         self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
         self.directory, self.workers = Path(), 1
@@ -68,12 +68,12 @@ class Preparation:
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
         with TemporaryDirectory(dir=directory) as work:
             cleaned = {split: self._clean(split, tokenizers, Path(work, split)) for split in SPLITS}
-            sides, known = self._learn(tokenizers, cleaned["train"])
+            sides = self._learn(tokenizers, cleaned["train"])
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
             counted: dict[str, Any] = {
-                split: self._number(split, sides, known, cleaned[split]) for split in SPLITS
+                split: self._number(split, sides, cleaned[split]) for split in SPLITS
             }
         log.info("prepared in %.0f s", time.monotonic() - started)
         sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
@@ -127,27 +127,23 @@ class Preparation:
                     cleaned.append(chunk._replace(words=(Counter(), Counter())))
         return cleaned
 
-    def _learn(
-        self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
-    ) -> tuple[Sides, Sequence[WordIds]]:
-        """Return the sides, and where words are segmented alone, ids of those that are known."""
+    def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]) -> Sides:
+        """Return the sides, learned from the training text unless they are given."""
         if self.sides is not None:
-            return self.sides, ()
+            return self.sides
         if isinstance(self.segmenter, config.BpeLearning):
             return learn_bpe_sides(self.segmenter, tokenizers, self.words)
         assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
-        return learn_unigram_sides(self.segmenter, tokenizers, chunks), ()
+        return learn_unigram_sides(self.segmenter, tokenizers, chunks)
 
-    def _number(
-        self, split: str, sides: Sides, known: Sequence[WordIds], cleaned: Sequence[CleanedChunk]
-    ) -> dict[str, Any]:
+    def _number(self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk]) -> dict[str, Any]:
         """Write the store of a split; returns its report."""
         texts = self.texts[split]
         tallies = {text.corpus: no_tally() for text in texts}
         first, tagged = [text.before + 1 for text in texts], [bool(text.tag) for text in texts]
         corpora = Corpora(list(tallies), first, tagged) if texts[0].corpus else None
         columns = {name: file.path for name, file in texts[0].columns.items()}
-        number = Numbering(self.data, sides, known, columns, limited=split == "train").number
+        number = Numbering(self.data, sides, columns, limited=split == "train").number
         unknown = np.zeros(len(SIDES), np.int64)
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}

@@ -51,7 +51,7 @@ def test_it_leaves_nothing_where_it_was_stopped(
 
 
 @pytest.mark.parametrize("frequent", [0, 2])
-def test_ids_that_are_known_beforehand_are_those_of_the_pieces(
+def test_words_whose_pieces_are_known_beforehand_get_the_same_ids(
     frequent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data = corpus(tmp_path)
@@ -73,7 +73,7 @@ def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) 
     sides = prepared.source, prepared.target
     texts = scan.scan_files(data)["train"]
     cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
-    numbering = Numbering(data, sides, (), {}, limited=True)
+    numbering = Numbering(data, sides, {}, limited=True)
     copy = pickle.loads(pickle.dumps((cleaning, numbering)))
     ids = [copy[1].number(copy[0].clean(chunk).path).ids[0] for chunk in texts[0].chunks()]
     assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
