@@ -11,10 +11,6 @@ from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.search import CPU, NEVER, Outputs, Strategy
 from nmt.machine.device import to_device
 
-# From so many scores on, the best of them are looked for in blocks of so many on a GPU: to read all
-# of them again costs it more than the further operations cost the host. Counted, not measured.
-LARGE, BLOCK = 2**25, 64
-
 
 class BeamExtension(NamedTuple):
     """One step of a beam search, for each sentence that has rows."""
@@ -171,12 +167,6 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 def _top_on_gpu(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The same on a GPU, which is not waited for: no number is read by the host."""
     scores = _finite(scores)
-    choose = _greatest if scores.numel() < LARGE else _greatest_by_blocks
-    return _sorted(scores, choose(scores, count))
-
-
-def _greatest(scores: Tensor, count: int) -> Tensor:
-    """Where in each row the `count` greatest are, in any order; of equal ones the earliest."""
     values, index = scores.topk(count, dim=1)
     least, size = values[:, -1:], scores.shape[1]
     # Which of several equal values topk takes, matters only for those that equal the last one: of
@@ -185,23 +175,8 @@ def _greatest(scores: Tensor, count: int) -> Tensor:
     equal = torch.where(scores == least, place, size).topk(count, dim=1, largest=False, sorted=True)
     greater = values > least  # [live, count]: these come before the others
     rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
-    return torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
-
-
-def _greatest_by_blocks(scores: Tensor, count: int) -> Tensor:
-    """The same in fewer passes: a GPU's topk reads a row once for each byte of a number, and more.
-
-    The `count` greatest lie in the `count` blocks with the greatest maxima, of equal ones the
-    earliest, and in what remains after the last block. So each number is read once, for the maxima.
-    """
-    size = scores.shape[1]
-    blocks = size // BLOCK
-    whole = scores[:, : blocks * BLOCK].unflatten(1, (blocks, BLOCK))
-    first = BLOCK * _greatest(whole.amax(2), min(count, blocks)).sort(dim=1).values
-    inside = first[:, :, None] + torch.arange(BLOCK, device=scores.device)
-    rest = torch.arange(blocks * BLOCK, size, device=scores.device).expand(len(scores), -1)
-    index = torch.cat([inside.flatten(1), rest], dim=1)  # ascending
-    return index.gather(1, _greatest(scores.gather(1, index), count))
+    index = torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
+    return _sorted(scores, index)
 
 
 def _finite(scores: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
-from unittest import mock
 
 import pytest
 import torch
@@ -12,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode import beam as beam_module
 from nmt.decode.beam import Beam, _continue, _top, _top_on_gpu
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.search import Step, search
@@ -306,13 +304,12 @@ def test_the_best_continuations_are_those_of_all_sums(
     live=st.integers(0, 3),
     size=st.integers(1, 30),
     count=st.integers(1, 8),
-    block=st.integers(1, 7),
     levels=st.sampled_from([1, 2, 5, 10**6]),
 )
 def test_a_gpu_and_a_cpu_choose_as_a_stable_sort_does(
-    seed: int, live: int, size: int, count: int, block: int, levels: int
+    seed: int, live: int, size: int, count: int, levels: int
 ) -> None:
-    """Also among equal values, where some are no numbers, and by blocks of any size."""
+    """Also among equal values, and where some are no numbers."""
     random = torch.Generator().manual_seed(seed)
     scores = -torch.randint(levels, (live, size), generator=random).float()
     for wrong in (NEVER, -NEVER, math.nan):
@@ -322,16 +319,8 @@ def test_a_gpu_and_a_cpu_choose_as_a_stable_sort_does(
     values, index = finite.sort(dim=1, descending=True, stable=True)
     count = min(count, size)
     real = values[:, :count] > NEVER
-    for choose, large in ((_top, 0), (_top_on_gpu, beam_module.LARGE), (_top_on_gpu, 0)):
-        with mock.patch.multiple(beam_module, LARGE=large, BLOCK=block):
-            found, place = choose(scores.clone(), count)
+    for choose in (_top, _top_on_gpu):
+        found, place = choose(scores.clone(), count)
         found = found.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
         assert torch.equal(found, values[:, :count])
         assert torch.equal(place[real], index[:, :count][real])
-
-
-def test_of_equal_scores_in_two_blocks_the_earlier_is_chosen() -> None:
-    scores = torch.tensor([[0.0, 5, 0, 9, 5, 0]])
-    with mock.patch.multiple(beam_module, LARGE=0, BLOCK=3):
-        found, place = _top_on_gpu(scores, 2)
-    assert (found.tolist(), place.tolist()) == ([[9, 5]], [[3, 1]])
