@@ -6,10 +6,9 @@ from functools import reduce
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import BOS
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
-from nmt.decode.tensors import as_tensors, padded
+from nmt.decode.tensors import as_inputs
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
@@ -23,8 +22,7 @@ def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) 
     different number (halting), each has the mean over its own.
     """
     device = next(models[0].parameters()).device
-    ids, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
-    prefixes = padded([[BOS, *pair.target[:-1]] for pair in pairs], device)  # [batch, target]
+    ids, prefixes, columns = as_inputs(pairs, device)  # [batch, source], [batch, target]
     total = torch.zeros(*prefixes.shape, ids.shape[1], device=device)
     for model in models:
         attention = CrossAttention(model)

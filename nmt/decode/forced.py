@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 
 from nmt.data.grouping import by_length
-from nmt.data.vocab import BOS, END
+from nmt.data.vocab import END
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
 from nmt.decode.scheduler import ungrouped
 from nmt.decode.sources import ForcedPair, SourceReader, fits
 from nmt.decode.streams import windows
-from nmt.decode.tensors import as_tensors, padded
+from nmt.decode.tensors import as_inputs
 from nmt.errors import Exit, UserError
 from nmt.machine.device import to_device, to_host
 from nmt.model.transformer import Transformer
@@ -89,13 +89,10 @@ def _scored(
 def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     device = next(model.parameters()).device
-    source, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
-    targets = [pair.target for pair in pairs]
-    prefixes = padded([[BOS, *ids[:-1]] for ids in targets], device)  # [batch, target]
-    states = model.hidden(source, prefixes, columns).states  # [batch, target, dim]
+    states = model.hidden(*as_inputs(pairs, device)).states  # [batch, target, dim]
     scores = []
-    for row, ids in zip(states, targets, strict=True):  # a row at a time: the vocabulary is large
-        log_probs = model.logits(row[: len(ids)]).float().log_softmax(-1)  # [target, vocab]
-        forced = to_device(torch.tensor(ids)[:, None], device)
+    for row, pair in zip(states, pairs, strict=True):  # a row at a time: the vocabulary is large
+        log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)  # [target, vocab]
+        forced = to_device(torch.tensor(pair.target)[:, None], device)
         scores.append(log_probs.gather(1, forced)[:, 0])
     return [of_row.tolist() for of_row in to_host(scores)]

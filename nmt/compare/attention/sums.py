@@ -7,9 +7,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.compare.report import REACH, SITES
-from nmt.data.vocab import BOS, PAD
+from nmt.data.vocab import PAD
 from nmt.decode.sources import ForcedPair, SourceReader
-from nmt.decode.tensors import as_tensors, padded
+from nmt.decode.tensors import as_inputs
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
@@ -32,8 +32,7 @@ def attention_sums(trained: Trained, pairs: Sequence[ForcedPair]) -> "BatchSums"
     """One pass over a batch."""
     model = trained.model
     device = next(model.parameters()).device
-    source, columns = as_tensors([pair.source for pair in pairs], device)  # [batch, source]
-    target = padded([[BOS, *pair.target[:-1]] for pair in pairs], device)  # [batch, target]
+    source, target, columns = as_inputs(pairs, device)  # [batch, source], [batch, target]
     sums = BatchSums(source != PAD, target != PAD, model.streams)
     with torch.inference_mode(), watching(model, sums.add):
         model.hidden(source, target, columns)
