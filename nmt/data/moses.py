@@ -13,6 +13,7 @@ at a time, with marks between them that represent the context.
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from itertools import chain
 
 from sacremoses import MosesTokenizer
 
@@ -49,25 +50,23 @@ class Moses(MosesTokenizer):  # type: ignore[misc]
         """Tokenise lines that have single spaces and no other white space; so has the result."""
         if len(self._known) > CACHED:
             self._known = {"": ""}
-        known = self._known
-        types = set(" ".join(lines).split(" ")).difference(known)
-        long = [word for word in types if len(word) > LONG]
-        known.update(self._tokenised(word for word in types if not _depends_on_context(word)))
-        rows = [list(map(known.get, line.split(" "))) for line in lines]
-        later: list[tuple[list[str | None], int, str]] = []  # words of a line, index, key
-        for words, line in zip(rows, lines, strict=True):
-            if None in words:
-                split = line.split(" ")
-                later += [(words, i, self._key(split, i)) for i, t in enumerate(words) if t is None]
-        known.update(self._tokenised(dict.fromkeys(k for _, _, k in later if k not in known)))
-        for words, i, key in later:
-            words[i] = known[key]
-        for word in long:
-            known.pop(word, None)
-        return [
-            self._whole(line) if "' '" in line else " ".join(words)  # type: ignore[arg-type]
-            for line, words in zip(lines, rows, strict=True)
+        known, rows = self._known, [line.split(" ") for line in lines]
+        types = set(chain.from_iterable(rows)).difference(known)
+        in_context = set(filter(_depends_on_context, types))
+        keys = [
+            [self._key(words, i) if word in in_context else word for i, word in enumerate(words)]
+            for words in rows
         ]
+        new = set(chain.from_iterable(keys)).difference(known)
+        known.update(self._tokenised(new))
+        tokenised = [
+            self._whole(line) if "' '" in line else " ".join(map(known.__getitem__, row))
+            for line, row in zip(lines, keys, strict=True)
+        ]
+        for key in new:
+            if len(key) > LONG:
+                del known[key]
+        return tokenised
 
     def islower(self, text: str) -> bool:
         """Return whether all characters are lower-case letters, as sacremoses does."""
