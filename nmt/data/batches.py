@@ -315,8 +315,6 @@ def _descending(keys: NDArray[np.int64]) -> NDArray[np.int64]:
 
 def _halved(starts: NDArray[np.int64], total: int, count: int) -> NDArray[np.int64]:
     """Halve the largest batches until there are `count`."""
-    if len(starts) == count:
-        return starts
     sizes = np.diff(starts, append=total).tolist()
     heap = [(-size, start) for size, start in zip(sizes, starts.tolist(), strict=True)]
     heapify(heap)

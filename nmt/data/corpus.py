@@ -50,14 +50,9 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
         ) from None
 
 
-def is_wide(head: bytes) -> bool:
-    """Whether a text begins as UTF-16 or UTF-32 does: with their byte order mark, or many NULs."""
-    return head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head))
-
-
 def refuse_wide(head: bytes, where: str) -> None:
-    """Raise UserError (65) for a text in UTF-16 or UTF-32."""
-    if is_wide(head):
+    """Raise UserError (65) for a text in UTF-16 or UTF-32, by its byte order mark or many NULs."""
+    if head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
         raise UserError(
             f"{where}: is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
             Exit.DATA,

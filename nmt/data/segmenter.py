@@ -35,6 +35,4 @@ def segmenter_from_json(value: Any) -> Segmenter:
     """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
     kinds: dict[str, type[Segmenter]] = {cls.kind: cls for cls in (Bpe, Unigram, MarianSegmenter)}
     kind = value.get("kind") if isinstance(value, dict) else None
-    if not isinstance(kind, str) or kind not in kinds:
-        raise json_values.damaged("segmenter.kind", f"expected one of {', '.join(kinds)}")
-    return kinds[kind].from_json(value)
+    return kinds[json_values.one_of(kind, [*kinds], "segmenter.kind")].from_json(value)

@@ -25,11 +25,10 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
     tokenizers = tokenizers_of(data, choice.tokenizer)
     if isinstance(choice, config.SentencePieceFiles):
         models = {"source_model": choice.source_model, "target_model": choice.target_model}
-        first, second = (
+        return [
             _sentencepiece(tokenizer, f"segmenter.{key}", Path(path or choice.source_model))
             for tokenizer, (key, path) in zip(tokenizers, models.items(), strict=True)
-        )
-        return [first, second]
+        ]
     merges = _merges(Path(choice.codes))
     sides = []
     for tokenizer, path in zip(

@@ -39,16 +39,13 @@ class Tokenizer:
         self._symbol = re.compile(self.symbol_pattern) if symbols else None
         self._moses = _moses(language) if kind == "moses" else None
 
-    def words(self, text: str, counts: Counter[str] | None = None) -> str:
+    def words(self, text: str) -> str:
         """Normalise and tokenise a line; single spaces separate the words."""
-        return self.lines([text], counts)[0]
+        return self.lines([text])[0]
 
     def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
         """Normalise and tokenise many lines, which is faster."""
-        normal = [normalise(text, self.normalize, counts) for text in texts]
-        if self._symbol is None:
-            return self._moses[0].lines(normal) if self._moses else normal
-        parts = [self.parts(text) for text in normal]
+        parts = [self.parts(normalise(text, self.normalize, counts)) for text in texts]
         text = [part for line in parts for part in line if part not in self.symbols]
         words = iter(self._moses[0].lines(text) if self._moses else text)
         return [

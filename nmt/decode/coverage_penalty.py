@@ -25,7 +25,7 @@ class CoveragePenalty:
         self.weight = weight
         self._pieces = pieces  # [row, source]
         self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
-        self._of_models = [CrossAttention(model) for model in dict.fromkeys(models)]
+        self._of_models = [CrossAttention(model) for model in models]
 
     def of_rows(self) -> Tensor:
         """Of each output [row] if it ends now: weight x sum log min(attention, 1); eq. 14."""

@@ -10,7 +10,7 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.corpus import decoded, is_wide, opened, raw_lines, read_parallel, read_text
+from nmt.data.corpus import decoded, opened, raw_lines, read_parallel, read_text, refuse_wide
 from nmt.errors import Exit, UserError
 
 LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
@@ -163,12 +163,12 @@ def test_wide_encodings_are_refused(
 @given(TEXT, st.booleans())
 def test_utf8_is_not_taken_for_another_encoding(text: str, mark: bool) -> None:
     content = ("\ufeff" if mark else "").encode() + text.replace("\x00", "").encode()
-    assert not is_wide(content)
+    refuse_wide(content, "a.de")  # raises nothing
 
 
 @pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab" * 90 + b"\0"])
 def test_a_few_nuls_are_control_characters(odd: bytes) -> None:
-    assert not is_wide(odd)
+    refuse_wide(odd, "a.de")
 
 
 def test_lines_that_belong_together_are_as_many(tmp_path: Path) -> None:

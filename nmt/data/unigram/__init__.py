@@ -1,7 +1,6 @@
 """Unigram language model segmentation with SentencePiece (Kudo 2018, arXiv:1804.10959)."""
 
 import base64
-import binascii
 import io
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
@@ -106,7 +105,7 @@ class Unigram:
             if not model:
                 raise ValueError("empty")
             return cls(tokenizer, model)
-        except (binascii.Error, ValueError, RuntimeError, OSError):
+        except (ValueError, RuntimeError, OSError):
             raise json_values.damaged("segmenter.model", "expected a SentencePiece model") from None
 
 
