@@ -79,7 +79,7 @@ class LineReader(SourceReader):
             self._warned = True
             notes.unfit.add(line.number, 0)
             return []
-        parts = self._parts(line, ids, bool(prefix), notes)
+        parts = self._parts(line, ids, notes)
         return [
             self._source(line._replace(text=text), part_ids, prefix)._replace(part=part)
             for part, (text, part_ids) in enumerate(parts)
@@ -102,7 +102,7 @@ class LineReader(SourceReader):
         return source._replace(required=required, limit=limit)
 
     def _parts(
-        self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
+        self, line: ParallelLine, ids: list[int], notes: Notes
     ) -> list[tuple[str, list[int]]]:
         """The texts that a line is translated as, with their ids: the line itself, or its parts.
 
@@ -112,13 +112,11 @@ class LineReader(SourceReader):
         if self.codes and pieces and ids[0] not in self.codes.values():
             notes.uncoded.add(number, pieces)
         if self.splitter is None or (self.decode.split == "auto" and pieces <= self.most):
-            return self._within_limit(line, ids, has_prefix, notes)
+            return self._within_limit(line, ids, notes)
         groups = self.splitter.groups(line.text, self.most if self.decode.split == "auto" else None)
         parts: list[tuple[str, list[int]]] = []
         for text in groups:
-            of_group = self._within_limit(
-                line._replace(text=text), self._ids(text), has_prefix, notes
-            )
+            of_group = self._within_limit(line._replace(text=text), self._ids(text), notes)
             if not of_group:  # refused: half a translation would look like a whole one
                 return []
             parts += of_group
@@ -132,7 +130,7 @@ class LineReader(SourceReader):
         return max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
 
     def _within_limit(
-        self, line: ParallelLine, ids: list[int], has_prefix: bool, notes: Notes
+        self, line: ParallelLine, ids: list[int], notes: Notes
     ) -> list[tuple[str, list[int]]]:
         """A text with its ids, or its parts where it is too long.
 
@@ -146,7 +144,7 @@ class LineReader(SourceReader):
         if self.decode.too_long == "truncate":
             notes.truncated.add(number, pieces)
             return [(line.text, cut(ids, self.longest + 1))]
-        if self.decode.too_long == "refuse" or has_prefix or line.columns:
+        if self.decode.too_long == "refuse" or line.target.strip() or line.columns:
             notes.refused.add(number, pieces)
             return []
         notes.split.add(number, pieces)

@@ -195,7 +195,7 @@ def article(determiner: str, gender: str, case: int) -> str:
     """Inflect a determiner; gender is m, f, n, or p for the plural."""
     ending = _ENDINGS[gender][case]
     if determiner == "der":
-        return "der" if ending == "er" else _ARTICLES[ending]
+        return _ARTICLES[ending]
     if determiner == "dieser":
         return "dies" + ending
     if determiner == "ein":
