@@ -300,11 +300,8 @@ def _lengths(
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Return the sort key of some examples, and their length on the counted side, both [row]."""
     source, target = examples.source[rows], examples.target[rows]
-    counted, other = {
-        "source": (source, target),
-        "target": (target, source),
-        "max": (np.maximum(source, target), target),
-    }[count]
+    counted = {"source": source, "target": target, "max": np.maximum(source, target)}[count]
+    other = source if count == "target" else target
     return counted.astype(np.int64) << 32 | other, counted
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import TypeVar
 
-Word = TypeVar("Word", str, tuple[int, ...])  # characters, or ids of pieces
+Word = TypeVar("Word", str, tuple[str, ...], tuple[int, ...])  # characters, symbols, ids of pieces
 Made = TypeVar("Made")
 
 
@@ -11,7 +11,7 @@ class WordCache(dict[Word, Made]):
     """Makes what is not there yet; full, it keeps what came first, which is mostly frequent."""
 
     def __init__(self, make: Callable[[Word], Made], most: int, longest: int) -> None:
-        """`most`: words to keep; `longest`: characters, or pieces, of such a word."""
+        """`most`: words to keep; `longest`: characters, symbols or pieces of such a word."""
         super().__init__()
         self._make, self._most, self._longest = make, most, longest
 

@@ -1,6 +1,7 @@
 """BPE-dropout (Provilkov et al. 2020, arXiv:1910.13267): merges are left out at random."""
 
 from collections.abc import Callable
+from functools import partial
 from itertools import pairwise
 from sys import intern
 
@@ -25,7 +26,6 @@ class BpeDropout:
 
     def __init__(self, segmenter: Bpe, vocabulary: Vocabulary, dropout: float) -> None:
         self._dropout = dropout
-        self._ranks: dict[tuple[str, str], int] = segmenter.codes.bpe_codes
         self._halves = segmenter.codes.bpe_codes_reverse
         pieces = vocabulary.to_json()
         self._pieces = set(pieces)
@@ -33,7 +33,8 @@ class BpeDropout:
         self._texts = [""] * SPECIALS + pieces
         self._ends = [False] * SPECIALS + [not piece.endswith(SEPARATOR) for piece in pieces]
         self._words = WordCache(self._first_state, CACHED, LONGEST_WORD)
-        self._states: dict[tuple[str, ...], _State] = {}
+        state = partial(_State, ranks=segmenter.codes.bpe_codes)
+        self._states: WordCache[tuple[str, ...], _State] = WordCache(state, CACHED, LONGEST_WORD)
 
     def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
         """Sample a segmentation of a line, given by its prepared ids without EOS."""
@@ -67,17 +68,7 @@ class BpeDropout:
         """Return the state with which a word begins; None: it keeps its segmentation."""
         text = "".join(self._texts[number].removesuffix(SEPARATOR) for number in word)
         sampled = UNK not in word and len(parts(text)) == 1 and text not in self._symbols
-        return self._state((*text[:-1], intern(text[-1] + END))) if sampled else None
-
-    def _room(self) -> bool:
-        """Return whether more states may be kept: what comes first is mostly frequent."""
-        return len(self._states) < CACHED
-
-    def _state(self, symbols: tuple[str, ...]) -> "_State":
-        state = self._states.get(symbols) or _State(symbols, self._ranks)
-        if self._room():
-            self._states[symbols] = state
-        return state
+        return self._states[*text[:-1], intern(text[-1] + END)] if sampled else None
 
     def _merged(self, state: "_State", indices: tuple[int, ...]) -> "_State":
         """Return the state after the merge of a pair at some of its occurrences, left to right."""
@@ -87,8 +78,8 @@ class BpeDropout:
                 merged = intern("".join(state.symbols[index : index + 2]))
                 symbols += [*state.symbols[end:index], merged]
                 end = index + 2
-        after = self._state((*symbols, *state.symbols[end:]))
-        if self._room():
+        after = self._states[*symbols, *state.symbols[end:]]
+        if len(self._states) < CACHED:
             state.after[indices] = after
         return after
 
