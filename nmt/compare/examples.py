@@ -32,10 +32,7 @@ def with_examples(
     """
     assert test.sources is not None and test.lengths is not None, "examples show sources"
     scores = np.array(
-        [
-            [scorer.score(line) for line in runs[0][scorer.name].astype(np.float64)]
-            for runs in counts
-        ]
+        [[scorer.score(line) for line in runs[0][scorer.name]] for runs in counts]
     )  # [system, line]
     usable = {
         i

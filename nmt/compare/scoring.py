@@ -27,7 +27,7 @@ from nmt.compare.report import (
     ScoredTest,
     SystemScores,
 )
-from nmt.compare.scores import Scorer, length_ratio, scorers, select
+from nmt.compare.scores import Counts, Scorer, length_ratio, scorers, select
 from nmt.compare.seeds import over_seeds
 from nmt.compare.significance import interval, p_value, resampled
 from nmt.machine.pool import executor, in_order
@@ -39,8 +39,7 @@ BLEU = "BLEU"  # its tokens make the length ratio
 JoinedParts = Sequence[tuple[list[str], list[str]]]
 """Of each joined line: the source sentences and the reference sentences that it consists of."""
 
-CountTable = NDArray[np.float32]  # [lines, columns] counts: whole numbers far below 2**24, so exact
-RunCounts = Mapping[str, CountTable]  # of one run, by metric
+RunCounts = Mapping[str, Counts]  # of one run, by metric
 ScorerKey = tuple[tuple[str, ...], str, str | None, int, int]  # the arguments of `scorers`
 Systems = tuple[tuple[tuple[str, ...], ...], ...]  # system, run -> lines
 T = TypeVar("T")
@@ -129,7 +128,7 @@ def _key(test: TranslatedTest, bootstrap: Bootstrap) -> ScorerKey:
 def _count(key: ScorerKey, names: Sequence[str], hypotheses: Sequence[str]) -> RunCounts:
     """Count one run's translations by some metrics, in any process."""
     by_name = _scorers(*key)
-    return {name: by_name[name].counts(hypotheses).astype(np.float32) for name in names}
+    return {name: by_name[name].counts(hypotheses) for name in names}
 
 
 @lru_cache(maxsize=1)  # the runs of one test come one after another
@@ -184,7 +183,7 @@ def _cells(
     scores = {
         scorer.name: _scores(
             scorer,
-            [[_sum(run[scorer.name][lines]) for run in runs] for runs in counts],
+            [[run[scorer.name][lines].sum(axis=0) for run in runs] for runs in counts],
             over_seeds(samples[scorer.name], bootstrap.seed),
             is_tested=len(lines) >= TESTED,
         )
@@ -192,7 +191,7 @@ def _cells(
     }
     cells = []
     for s, (runs, far) in enumerate(zip(counts, beyond, strict=True)):
-        ratio = mean_of_known(length_ratio(run[BLEU][lines].astype(np.float64)) for run in runs)
+        ratio = mean_of_known(length_ratio(run[BLEU][lines]) for run in runs)
         cells.append(SystemScores({name: scores[name][s] for name in scores}, ratio, far))
     return cells
 
@@ -242,7 +241,3 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
     """The mean of the values that are known; None where none is."""
     known = [value for value in values if value is not None]
     return fmean(known) if known else None
-
-
-def _sum(counts: CountTable) -> NDArray[np.float64]:
-    return counts.sum(axis=0, dtype=np.float64)

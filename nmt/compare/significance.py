@@ -4,18 +4,16 @@ Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
-Counts = NDArray[np.floating[Any]]  # of either precision: whole numbers, which both hold
 
 CHUNK = 2**22  # drawn indices held at once (32 MiB): samples x lines need not fit the memory
 
 
-def resampled(tables: Sequence[Counts], samples: int, seed: int) -> list[Floats]:
+def resampled(tables: Sequence[Floats], samples: int, seed: int) -> list[Floats]:
     """Sum tables of counts [lines, columns] over random draws of as many lines: [samples, columns].
 
     All tables have the same draws, which is what pairs two systems; so has another call with the

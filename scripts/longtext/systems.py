@@ -151,7 +151,7 @@ def bleu_by_run(systems: Sequence[SeededSystem], test: str, lines: NDArray[np.bo
     drawn = scoring.sampled_runs(bootstrap, [used], counts, indices)[scoring.BLEU]
     found = {}
     for system, runs, samples in zip(systems, counts, drawn, strict=True):
-        of_all = [used.score(run[scoring.BLEU][lines].sum(0, dtype=np.float64)) for run in runs]
+        of_all = [used.score(run[scoring.BLEU][lines].sum(0)) for run in runs]
         found[system.label] = np.column_stack([of_all, samples])
     return found
 
@@ -196,6 +196,6 @@ def _counts(
 ) -> list[list[RunCounts]]:
     needed = {*metrics, scoring.BLEU}
     return [
-        [{name: run.tests[test][name].astype(np.float32) for name in needed} for run in s.runs]
+        [{name: run.tests[test][name].astype(np.float64) for name in needed} for run in s.runs]
         for s in systems
     ]

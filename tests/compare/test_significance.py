@@ -39,7 +39,7 @@ def test_the_sign_of_a_difference_does_not_matter() -> None:
 
 def test_one_seed_one_result() -> None:
     counts = np.arange(20.0).reshape(10, 2)
-    again, part = resampled([counts, counts[:, 1:].astype(np.float32)], 50, 3)
+    again, part = resampled([counts, counts[:, 1:]], 50, 3)
     assert (resampled([counts], 50, 3)[0] == again).all()
     assert (resampled([counts], 50, 4)[0] != again).any()
     assert (again[:, 1:] == part).all()
