@@ -4,15 +4,15 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
+from nmt.training.signals import handled
 
 PAUSE = 0.1  # seconds between two polls of the processes
 STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself
@@ -71,9 +71,7 @@ def run_all(
     first, so that the same command resumes.
     """
     waiting, codes = list(commands), dict[str, int]()
-    running: dict[
-        int, tuple[str, Any]
-    ] = {}  # name and process by place: several GPUs have one each
+    running: dict[int, tuple[str, Any]] = {}  # name and process by place: GPUs have one each
     began, reported = time.monotonic(), 0.0
     with stop_on_signals("; resume with the same command"):
         try:
@@ -125,8 +123,7 @@ def exit_reason(code: int) -> str:
         return f"killed by signal {-code}"
 
 
-@contextmanager
-def stop_on_signals(advice: str = "") -> Iterator[None]:
+def stop_on_signals(advice: str = "") -> AbstractContextManager[None]:
     """Let SIGTERM and SIGUSR1 end this process by an exception, so that no child is orphaned.
 
     A second one changes nothing: the children are being waited for. `advice` ends the message.
@@ -138,12 +135,4 @@ def stop_on_signals(advice: str = "") -> Iterator[None]:
         if len(stopped) == 1:
             raise UserError(f"stopped by {signal.Signals(number).name}{advice}", Exit(128 + number))
 
-    if threading.current_thread() is not threading.main_thread():  # Python forbids it elsewhere
-        yield
-        return
-    former = {number: signal.signal(number, stop) for number in STOPPING}
-    try:
-        yield
-    finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+    return handled(STOPPING, stop)

@@ -3,11 +3,13 @@
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send either of the latter
+
+Handler = Callable[[int, FrameType | None], None]
 
 
 class Stop:
@@ -27,20 +29,31 @@ class Stop:
 
 @contextmanager
 def stop_signals() -> Iterator[Stop]:
-    """Note signals in this context, and have the former handlers of Python back afterwards.
+    """Note signals in this context.
 
-    Those of C, as of faulthandler, do not come back. An exception raised by a handler could strike
-    inside a backward pass or a rename; a note cannot. A cluster sends SIGUSR1 and then SIGTERM, and
-    a parent passes on a Ctrl-C that the terminal has sent already: the second must not undo what
-    the first has begun. SIGQUIT, Ctrl-\\ on a terminal, still ends the process at once.
+    An exception raised by a handler could strike inside a backward pass or a rename; a note cannot.
+    A cluster sends SIGUSR1 and then SIGTERM, and a parent passes on a Ctrl-C that the terminal has
+    sent already: the second must not undo what the first has begun. SIGQUIT, Ctrl-\\ on a terminal,
+    still ends the process at once.
     """
     stop = Stop()
-    if threading.current_thread() is not threading.main_thread():  # where Python forbids handlers
+    with handled(STOPPING, stop.note):
         yield stop
+
+
+@contextmanager
+def handled(numbers: Iterable[int], handler: Handler) -> Iterator[None]:
+    """Handle signals in this context, and have the former handlers of Python back afterwards.
+
+    Those of C, as of faulthandler, do not come back. In other threads than the main one, where
+    Python forbids handlers, nothing changes.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    former = {number: signal.signal(number, stop.note) for number in STOPPING}
+    former = {number: signal.signal(number, handler) for number in numbers}
     try:
-        yield stop
+        yield
     finally:
-        for number, handler in former.items():
-            signal.signal(number, handler)
+        for number, before in former.items():
+            signal.signal(number, before)
