@@ -161,8 +161,8 @@ def compare_with_parent(experiment: "Experiment") -> None:
 def train_sweep(sweep: "Sweep", command: str) -> None:
     """Train several runs, those that are not finished; then say which, or show their table."""
     from nmt.compare import text
-    from nmt.experiments.plan import failure_error, plan_runs, prepare_corpora, remaining_runs
-    from nmt.experiments.run import parallel_runs, train_all
+    from nmt.experiments.plan import failure_error, plan_runs, prepare_corpora
+    from nmt.experiments.run import train_all
     from nmt.experiments.tables import make_table, plan_table
 
     launch: Launcher | None = None
@@ -178,8 +178,8 @@ def train_sweep(sweep: "Sweep", command: str) -> None:
         runs, left_out = plan_runs(sweep)
         for run_left_out in left_out:
             log.warning("left out: %s", run_left_out)
-        failed = train_all(runs, prepare_corpora(runs), parallel_runs(runs), launch)
-        trained = [run.experiment for run in remaining_runs(runs, failed)]
+        finished, failed = train_all(runs, prepare_corpora(runs), launch)
+        trained = [run.experiment for run in finished]
         sys.stdout.write("".join(f"{experiment.run}\n" for experiment in trained))
         next_commands(trained)
         error = failure_error(failed, len(runs)) if failed else None

@@ -139,7 +139,7 @@ def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | Non
 def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
     """Prepare each corpus once, before its many readers start; by name of the run.
 
-    Raises UserError as `prepare` does, and 65 for a run that was trained on another corpus.
+    Raises UserError as `prepare` does.
     """
     by_settings: dict[bytes, Prepared] = {}
     corpora: dict[str, Prepared] = {}
@@ -148,14 +148,7 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
             log_remarks(by_settings[key].report)
         corpora[run.name] = by_settings[key]
-        outcome_of(run, corpora[run.name])
     return corpora
-
-
-def remaining_runs(runs: Sequence[PlannedRun], failed: Sequence[FailedRun]) -> list[PlannedRun]:
-    """The runs that have not failed."""
-    names = {run.name for run in failed}
-    return [run for run in runs if run.name not in names]
 
 
 def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:

@@ -18,19 +18,16 @@ Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with it
 
 
 def train_all(
-    runs: Sequence[PlannedRun],
-    corpora: Mapping[str, Prepared],
-    at_once: int,
-    launch: Launcher | None = None,
-) -> list[FailedRun]:
-    """Train all runs that are not finished; those that failed or stopped early are returned.
+    runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared], launch: Launcher | None = None
+) -> tuple[list[PlannedRun], list[FailedRun]]:
+    """Train all runs that are not finished; return those that are, and those that still are not.
 
-    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own,
-    `at_once` side by side, unless `launch` starts them. The same call again goes on where they
-    stopped. Raises UserError as `outcome_of` does, before any starts.
+    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own, some of
+    them side by side (`parallel_runs`), unless `launch` starts them. The same call again goes on
+    where they stopped. Raises UserError as `outcome_of` does, before any starts.
     """
     pending = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
-    finished = len(runs) - len(pending)
+    at_once, finished = parallel_runs(runs), len(runs) - len(pending)
     log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
     by_name = {run.name: run for run in pending}
     for run in pending:
@@ -41,11 +38,11 @@ def train_all(
     elif pending:
         commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
         codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
-    failed = []
+    failed = {}
     for run in pending:
         if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
-            failed.append(FailedRun(run.name, why, run.log))
-    return failed
+            failed[run.name] = FailedRun(run.name, why, run.log)
+    return [run for run in runs if run.name not in failed], [*failed.values()]
 
 
 def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:

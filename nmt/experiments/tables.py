@@ -19,13 +19,7 @@ from nmt.errors import UserError
 from nmt.experiments import outputs, testsets
 from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.plan import (
-    PlannedRun,
-    failure_error,
-    plan_runs,
-    prepare_corpora,
-    remaining_runs,
-)
+from nmt.experiments.plan import PlannedRun, failure_error, plan_runs, prepare_corpora
 from nmt.experiments.run import Launcher, parallel_runs, train_all
 from nmt.experiments.systems import System, SystemModel
 from nmt.overrides.compose import AbsentError
@@ -45,11 +39,6 @@ class PlannedTable(NamedTuple):
     runs: list[PlannedRun]
     notes: list[str]  # on what is left out
 
-    @property
-    def at_once(self) -> int:
-        """How many runs are trained side by side."""
-        return parallel_runs(self.runs)
-
 
 def make_table(
     table: PlannedTable, command: str, launch: Launcher | None = None
@@ -65,10 +54,10 @@ def make_table(
     experiments, kind = [run.experiment for run in runs], table.report.table.test
     tests = testsets.table_tests(experiments, kind, table.report.by_sentence)
     corpora = prepare_corpora(runs)
-    failed = train_all(runs, corpora, table.at_once, launch)
+    finished, failed = train_all(runs, corpora, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
     by_corpus: dict[str, list[PlannedRun]] = {}  # runs on different ones make reports of their own
-    for run in remaining_runs(runs, failed):
+    for run in finished:
         by_corpus.setdefault(run.settings.data.name, []).append(run)
     reports, unwritten = list[Report](), None
     for corpus, trained in by_corpus.items():
@@ -171,7 +160,7 @@ def _report(
     options = EvaluationOptions(
         bounds=table.scale.bounds,
         samples=table.report.samples,
-        jobs=table.at_once,
+        jobs=parallel_runs(table.runs),
         device=systems[0].models[0].settings.trainer.device,
         attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}",

@@ -58,7 +58,8 @@ def train(folders: Folders, runs: Sequence[TrainingRun]) -> None:
     parents = [run.parent for run in pending if run.parent is not None]
     if parents:
         needed = [composed(folders, parent) for parent in dict.fromkeys(parents)]
-        if failed := train_all(needed, prepare_corpora(needed), parallel_runs(needed)):
+        _, failed = train_all(needed, prepare_corpora(needed))
+        if failed:
             raise failure_error(failed, len(needed))
     planned = {f"{run.part}/{run.name}": (run, composed(folders, run)) for run in pending}
     if not planned:

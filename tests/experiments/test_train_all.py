@@ -21,7 +21,8 @@ CORPORA = {"none-seed1": CORPUS, "alibi-seed1": CORPUS}
 @pytest.fixture
 def runs(tmp_path: Path) -> list[PlannedRun]:
     """Two runs, of which nothing is trained."""
-    sweep = sweep_of(parse(["encoding=none,alibi", f"runs={tmp_path}"], sweep=True), multirun=True)
+    words = ["encoding=none,alibi", f"runs={tmp_path}", "jobs=2"]
+    sweep = sweep_of(parse(words, sweep=True), multirun=True)
     assert sweep is not None
     return plan_runs(sweep)[0]
 
@@ -38,10 +39,13 @@ def test_a_failure_names_its_last_words(
         return {"none-seed1": 71, "alibi-seed1": -9}
 
     start_by(monkeypatch, fails)
-    assert run.train_all(runs, CORPORA, 2) == [
-        FailedRun("none-seed1", "training failed (exit 71): nmt: out of memory", runs[0].log),
-        FailedRun("alibi-seed1", "training failed (killed by SIGKILL): no output", runs[1].log),
-    ]
+    assert run.train_all(runs, CORPORA) == (
+        [],
+        [
+            FailedRun("none-seed1", "training failed (exit 71): nmt: out of memory", runs[0].log),
+            FailedRun("alibi-seed1", "training failed (killed by SIGKILL): no output", runs[1].log),
+        ],
+    )
 
 
 def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(
@@ -54,10 +58,13 @@ def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(
         runs[0].log.parent.mkdir(exist_ok=True)
         runs[1].log.write_text("nmt: node lost\n")
 
-    assert run.train_all(runs, CORPORA, 2, launch) == [
-        FailedRun("none-seed1", "training did not end: no output", runs[0].log),
-        FailedRun("alibi-seed1", "training did not end: nmt: node lost", runs[1].log),
-    ]
+    assert run.train_all(runs, CORPORA, launch) == (
+        [],
+        [
+            FailedRun("none-seed1", "training did not end: no output", runs[0].log),
+            FailedRun("alibi-seed1", "training did not end: nmt: node lost", runs[1].log),
+        ],
+    )
     assert launched == list(CORPORA)
 
 

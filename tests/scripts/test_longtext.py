@@ -77,7 +77,7 @@ def test_a_remedy_is_trained_as_its_parent_was(tmp_path: Path) -> None:
     parent = plan.manuals_run("absolute", 1)
     parent = parent._replace(overrides=(*parent.overrides, *small))
     planned = plan.composed(folders, parent)
-    assert train_all([planned], prepare_corpora([planned]), 1) == []
+    assert train_all([planned], prepare_corpora([planned])) == ([planned], [])
     for encoding, share in (("absolute", "0"), ("rotary", "0.5")):
         child = plan.composed(folders, plan.remedy_run(parent, encoding, share))
         trainer, before = child.settings.trainer, planned.settings.trainer
