@@ -260,7 +260,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     """Versions of all that computes scores, the files that were read, and systems."""
     versions = {"nmt": __version__, "python": platform.python_version()}
     files = {
-        f"{test.name} {side}": path
+        f"{test.name} {side}": {"path": str(path), "sha256": manifest.sha256_of(file_of(path))}
         for test in tests
         for side, path in ((SOURCE, test.source), (REFERENCE, test.reference))
         if path
@@ -274,10 +274,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     }
     return {
         "versions": versions | {name: version(name) for name in PACKAGES},
-        "files": {
-            name: {"path": str(path), "sha256": manifest.sha256_of(file_of(path))}
-            for name, path in files.items()
-        },
+        "files": files,
         "by_sentence": [test.name for test in tests if test.by_sentence],
         "systems": described,
     }

@@ -85,14 +85,12 @@ class KeptTranslation:
 
         Raises UserError (65) if it was changed: it is neither scored nor overwritten.
         """
-        record, text = self.path("json"), self.path("txt")
-        if not (record.is_file() and text.is_file()):
-            return None
+        text = self.path("txt")
         try:
-            known = manifest.parse(record.read_bytes(), record)
+            known = manifest.read(self.path("json"))
         except UserError:
-            return None  # damaged: translate again
-        if not isinstance(known, dict) or known.get("key") != self.key:
+            return None  # missing or damaged: translate again
+        if known.get("key") != self.key or not text.is_file():
             return None
         if known.get(TEXT) != manifest.sha256_of(text):
             raise UserError(
