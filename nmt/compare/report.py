@@ -6,7 +6,7 @@ deviation of one seed) are None, never NaN.
 """
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields, is_dataclass
+from dataclasses import asdict, dataclass, field, is_dataclass
 from importlib import import_module
 from statistics import median
 from types import UnionType
@@ -384,8 +384,7 @@ def _restored(kind: Any, plain: Any) -> Any:
         kind = next(option for option in get_args(kind) if option is not type(None))
     if isinstance(kind, type) and is_dataclass(kind) and isinstance(plain, dict):
         types = get_type_hints(kind)
-        known = {f.name for f in fields(kind)}
-        if unknown := sorted(plain.keys() - known):
+        if unknown := sorted(plain.keys() - types.keys()):
             raise ValueError(f"{kind.__name__}: no field {unknown[0]!r}")
         return kind(**{name: _restored(types[name], value) for name, value in plain.items()})
     if get_origin(kind) is list:

@@ -127,24 +127,20 @@ def profiles(statistics: AttentionStatistics, system: int, test: str) -> Iterato
 
     Distances that no pair of the bucket has are left out at both ends.
     """
-    sums_of = (
-        (bucket, site, sums)
-        for bucket, sites in statistics.distances.items()
-        for site, sums in sites.items()
-    )
-    for bucket, site, sums in sums_of:
-        present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
-        for layer, head in np.argwhere(sums.weight > 0).tolist():
-            low, high = int(present[0]), int(present[-1])
-            shares = sums.histogram[layer, head, low : high + 1]
-            yield AttentionProfile(
-                system=system,
-                test=test,
-                bucket=bucket,
-                site=site,
-                layer=layer + 1,
-                head=head + 1,
-                distance=float(sums.moved[layer, head] / sums.weight[layer, head]),
-                distances=list(range(low - REACH, high - REACH + 1)),
-                weights=(shares / shares.sum()).tolist(),
-            )
+    for bucket, sites in statistics.distances.items():
+        for site, sums in sites.items():
+            present = np.flatnonzero(sums.histogram.sum(axis=(0, 1)))
+            for layer, head in np.argwhere(sums.weight > 0).tolist():
+                low, high = int(present[0]), int(present[-1])
+                shares = sums.histogram[layer, head, low : high + 1]
+                yield AttentionProfile(
+                    system=system,
+                    test=test,
+                    bucket=bucket,
+                    site=site,
+                    layer=layer + 1,
+                    head=head + 1,
+                    distance=float(sums.moved[layer, head] / sums.weight[layer, head]),
+                    distances=list(range(low - REACH, high - REACH + 1)),
+                    weights=(shares / shares.sum()).tolist(),
+                )

@@ -37,16 +37,9 @@ def html(report: Report) -> str:
     """The whole page; the same report gives the same bytes."""
     style = _resource("page.css") + _switches(len(report.systems))
     script = _resource("page.js")
-    return (
-        environment()
-        .get_template("page.html")
-        .render(
-            report=report,
-            policy=_policy(style, script),
-            style=Markup(style),
-            script=Markup(script),
-        )
-    )
+    policy = _policy(style, script)
+    template = environment().get_template("page.html")
+    return template.render(report=report, policy=policy, style=Markup(style), script=Markup(script))
 
 
 @cache

@@ -46,9 +46,8 @@ def grid(
     One block where all buckets fit side by side, else several below each other.
     """
     lines = [line for s in systems for line in _lines(report, rows, s, metrics)]
-    fitting = (blocks([*heading(rows), *_aligned(lines, slash)], gap) for slash, gap in TIGHTER)
-    whole = next((tables for tables in fitting if len(tables) == 1), None)
-    return whole or blocks([*heading(rows), *_aligned(lines, " / ")])
+    layouts = [blocks([*heading(rows), *_aligned(lines, slash)], gap) for slash, gap in TIGHTER]
+    return next((tables for tables in layouts if len(tables) == 1), layouts[0])
 
 
 def heading(rows: Sequence[BucketScores | PlaceScores]) -> list[NamedLine]:
