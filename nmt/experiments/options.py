@@ -19,9 +19,7 @@ class EvaluationOptions(NamedTuple):
     metrics: Sequence[str] | None = None  # the first one is drawn; None: the usual ones
     columns: Mapping[str, Path] = {}  # integers parallel to the source of the one test, by name
     by_sentence: bool = False  # joined lines are read as the pieces of their sentences
-    lengths: str | None = (
-        None  # the model that counts pieces, `reference` or `both`; None: the first
-    )
+    lengths: str | None = None  # the model that counts pieces, reference or both; None: the first
     target_language: str | None = None  # for tokenisers; None: the models', or en
     tokenize: str | None = None  # of BLEU; None: 13a, or the language's own
     samples: int = 1000  # of the bootstrap

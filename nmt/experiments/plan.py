@@ -142,13 +142,11 @@ def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
     Raises UserError as `prepare` does.
     """
     by_settings: dict[bytes, Prepared] = {}
-    corpora: dict[str, Prepared] = {}
     for run in runs:
         if (key := corpus.key(run.settings)) not in by_settings:
             by_settings[key] = corpus.prepare(run.settings, run.directory)
             log_remarks(by_settings[key].report)
-        corpora[run.name] = by_settings[key]
-    return corpora
+    return {run.name: by_settings[corpus.key(run.settings)] for run in runs}
 
 
 def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:

@@ -17,7 +17,7 @@ def check_data(prepared: Prepared, model: Transformer) -> None:
             longest = int(lengths.argmax())
             if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
                 raise UserError(
-                    f"data.{name}_{side}:{store.place(int(longest))}: {lengths[longest]} pieces; "
+                    f"data.{name}_{side}:{store.place(longest)}: {lengths[longest]} pieces; "
                     f"the encoding holds {limit - 1}; give it longer tables, or remove it",
                     Exit.DATA,
                 )

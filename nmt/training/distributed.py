@@ -223,9 +223,8 @@ class World:
         from torch.distributed.rendezvous import rendezvous
 
         if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(self.size):
-            os.environ.setdefault(
-                "GLOO_SOCKET_IFNAME", "lo"
-            )  # one machine: open no port to the net
+            # one machine: open no port to the net
+            os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
         self.store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=TIMEOUT))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
