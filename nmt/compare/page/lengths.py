@@ -34,7 +34,7 @@ class Sign(NamedTuple):
     chart: Chart | None
     rows: Sequence[BucketScores | PlaceScores]
     values: list[list[float | None]]  # system, row
-    references: list[float | None] | None = None  # the references' own, by row
+    references: Sequence[float | None] = ()  # the references' own, by row; none of other signs
 
 
 def bands_of(report: Report, test: ScoredTest) -> Bands:
@@ -95,20 +95,13 @@ def signs_of(report: Report, test: ScoredTest) -> list[Sign]:
     signs, systems = [], range(len(report.systems))
     bands = bands_of(report, test)
     for name, words in SIGNS.items():
-        title, references = words.capitalize(), None
-        drawing: dict[str, Any] = {"percent": True}
-        caption = f"{title}: {ABOUT[name]}"
-        if name == "repeated":
-            references = list(map(reference_sign, test.rows))
-            drawing["reference"] = references[: len(bands.rows)]
-            caption += "; grey bars: references" if any(drawing["reference"]) else ""
-        chart = _chart(
-            *(report, bands, f"{title} by {test.side} length, {test.name}", caption),
-            partial(sign, name=name),
-            **drawing,
-        )
+        references = list(map(reference_sign, test.rows)) if name == "repeated" else []
+        bars, title = references[: len(bands.rows)], words.capitalize()
+        caption = f"{title}: {ABOUT[name]}{'; grey bars: references' if any(bars) else ''}"
+        named, of_cell = f"{title} by {test.side} length, {test.name}", partial(sign, name=name)
+        chart = _chart(report, bands, named, caption, of_cell, reference=bars, percent=True)
         if chart:
-            values = [[sign(row.cells[s], name) for row in test.rows] for s in systems]
+            values = [[of_cell(row.cells[s]) for row in test.rows] for s in systems]
             signs.append(Sign(title, chart, test.rows, values, references))
     bands = Bands(test.places, None, [])
     for name, words in OF_PARTS.items() if test.places else ():
