@@ -54,8 +54,8 @@ def diagnose(
         raise UserError(f"{model.place}: reads {columns}; --diagnose is for models of text alone")
     pieces = [len(pieces_of(facts.segmenter, line)) for line in sources]
     divided_at = facts.longest or USUAL_LENGTH
-    is_long = [n > divided_at for n in pieces]
-    groups = [[i for i in range(len(pieces)) if is_long[i] is long] for long in (False, True)]
+    short = [i for i, n in enumerate(pieces) if n <= divided_at]
+    long = [i for i, n in enumerate(pieces) if n > divided_at]
 
     def translated(lines: Sequence[str], changes: Mapping[str, object]) -> list[str]:
         decode = with_decode(model.settings, changes).decode
@@ -71,15 +71,15 @@ def diagnose(
         ratio = of_outputs / of_chosen if of_chosen else None
         return Losses(len(lines), share, None, repetition(outputs), ratio)
 
-    within, beyond = (losses(lines, [hypotheses[i] for i in lines]) for lines in groups)
+    within, beyond = (losses(lines, [hypotheses[i] for i in lines]) for lines in (short, long))
     if references is None:
         within, beyond = (
             group._replace(unattended=_unattended(model, lines, sources, hypotheses, options))
-            for group, lines in zip((within, beyond), groups, strict=True)
+            for group, lines in ((within, short), (beyond, long))
         )
-    sample = sampled(groups[1], sources, options.seed, SAMPLE)
-    read = sum(pieces[i] for i in groups[0])
-    written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in groups[0])
+    sample = sampled(long, sources, options.seed, SAMPLE)
+    read = sum(pieces[i] for i in short)
+    written = sum(len(pieces_of(facts.target_segmenter, hypotheses[i])) for i in short)
     usual = written / read if read else 1.0
     shortest = min(SHARE * usual, model.settings.decode.max_length_ratio)
     remedies, decode = [], model.settings.decode
