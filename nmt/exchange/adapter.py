@@ -8,7 +8,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -133,7 +132,6 @@ class Adapter(ABC):
         """Markdown on how something of this name is used, for the card; where there is no code."""
         return ""
 
-    def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
-        """Keep the files of a directory, and more, at a path: all of them or nothing."""
-        files = (file for file in sorted(directory.iterdir()) if file.name not in more)
-        manifest.write(path, chain(((f.name, f.read_bytes()) for f in files), more.items()))
+    def save(self, path: Path, directory: Path) -> None:
+        """Keep the files of a directory at a path: all of them or nothing."""
+        manifest.write(path, ((f.name, f.read_bytes()) for f in sorted(directory.iterdir())))

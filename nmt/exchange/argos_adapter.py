@@ -9,7 +9,7 @@ out special pieces. So here these have no probability in the model itself.
 import io
 import re
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
@@ -20,6 +20,7 @@ from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import unshared
+from nmt.exchange.adapter import CERTIFICATE
 from nmt.exchange.ctranslate2_adapter import WeightsAdapter
 from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
@@ -63,7 +64,7 @@ class ArgosAdapter(WeightsAdapter):
         languages = {"source": data.source_language, "target": data.target_language}
         return USAGE.format(file=name, **languages).strip()
 
-    def save(self, path: Path, directory: Path, more: Mapping[str, bytes]) -> None:
+    def save(self, path: Path, directory: Path) -> None:
         """Write the archive, all in one directory as the client expects."""
         data, segmenter = self.trained.settings.data, self.trained.source.segmenter
         assert isinstance(segmenter, Unigram)  # anything else was refused
@@ -77,13 +78,13 @@ class ArgosAdapter(WeightsAdapter):
             "to_code": target,
             "to_name": names[1],
         }
-        model = [file for file in sorted(directory.iterdir()) if file.name not in more]
         files = {
             "metadata.json": manifest.dump(metadata),
             "sentencepiece.model": segmenter.model,
-            **{f"model/{file.name}": file.read_bytes() for file in model},
-            **more,
         }
+        for file in sorted(directory.iterdir()):
+            folder = "" if file.name in (CERTIFICATE, manifest.README) else "model/"
+            files[f"{folder}{file.name}"] = file.read_bytes()
         place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
         atomic.replace(path, zipped((f"{place}/{name}", data) for name, data in files.items()))
 

@@ -62,8 +62,8 @@ def export(
             certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)
-        adapter.save(
-            path, directory, {CERTIFICATE: manifest.dump(certificate), manifest.README: text}
-        )
+        (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))
+        (directory / manifest.README).write_bytes(text)
+        adapter.save(path, directory)
     proof.report(certificate)
     return certificate
