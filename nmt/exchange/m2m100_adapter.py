@@ -5,7 +5,6 @@ without a bias, fairseq's sinusoids from position 2 on, and pieces for languages
 """
 
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 import torch
 
@@ -27,6 +26,7 @@ class M2M100Adapter(MarianAdapter):
     has_bias = False
     required: Mapping[str, object] = {**MarianAdapter.required, "norm": "pre", "tie": "all"}
     SINUSOIDS, table = M2M100Config.SINUSOIDS, 1024
+    scorer_class = M2M100Scorer
     numberings = staticmethod(m2m100_tokens.numberings)
     config = staticmethod(transformers_config.to_m2m100_config)
 
@@ -56,12 +56,6 @@ class M2M100Adapter(MarianAdapter):
                 )
         vocabulary, names = self.ids[0].vocabulary, [str(name) for name in languages]
         self.tokenizer = m2m100_tokens.to_files(self.segmenters[0], vocabulary, names)
-        self.tokenizer_class = m2m100_tokens.kind_of(self.tokenizer)
-
-    def scorer(self, directory: Path) -> M2M100Scorer:
-        """Open the directory."""
-        decode = self.trained.settings.decode
-        return M2M100Scorer(directory, decode, self.ids[0], self.tokenizer_class)
 
     def tokenizer_files(self) -> Iterator[tuple[str, bytes]]:
         """Those of the tokenizer."""
@@ -69,5 +63,5 @@ class M2M100Adapter(MarianAdapter):
 
     def code(self, place: str) -> str:
         """Lines for the tokenizer and M2M100ForConditionalGeneration."""
-        classes = ("M2M100ForConditionalGeneration", self.tokenizer_class)
+        classes = m2m100_tokens.classes(self.tokenizer)
         return card_code.program(self.trained, place, None, classes)

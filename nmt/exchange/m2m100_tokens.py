@@ -75,9 +75,9 @@ def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
     return ids_of(known), [values.get("src_lang"), values.get("tgt_lang")]
 
 
-def kind_of(files: Container[str]) -> str:
-    """The class of transformers that reads some files."""
-    return CLASSES[PIECES not in files]
+def classes(files: Container[str]) -> tuple[str, str]:
+    """The classes of transformers that read a directory of these files: model and tokenizer."""
+    return "M2M100ForConditionalGeneration", CLASSES[PIECES not in files]
 
 
 def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:

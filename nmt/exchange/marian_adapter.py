@@ -36,6 +36,7 @@ class MarianAdapter(Adapter):
     SINUSOIDS = MarianConfig.SINUSOIDS
     table = 512  # positions, as those of OPUS-MT; more where training had more
     has_bias = True  # of the output
+    scorer_class = MarianScorer
     numberings = staticmethod(marian_ids.numberings)
     config = staticmethod(transformers_config.to_config)
 
@@ -78,7 +79,7 @@ class MarianAdapter(Adapter):
 
     def scorer(self, directory: Path) -> EngineScorer:
         """Open the directory."""
-        return MarianScorer(directory, self.trained.settings.decode, *self.ids)
+        return self.scorer_class(directory, self.trained.settings.decode, *self.ids)
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory, but for the weights."""
@@ -117,8 +118,7 @@ class MarianAdapter(Adapter):
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""
-        classes = ("MarianMTModel", "MarianTokenizer")
-        return card_code.program(self.trained, place, self.positions - 2, classes)
+        return card_code.program(self.trained, place, self.positions - 2, MarianScorer.classes)
 
     def _order(self, trained: Trained) -> Tensor:
         """Which of our components each of theirs is; UserError unless positions are theirs.

@@ -74,8 +74,7 @@ def m2m100(
     chosen = {"source_language": str(source), "target_language": str(target)}
     segmenters = [sentencepiece(Unigram, directory / m2m100_tokens.SPM, source)] * 2
     trained = _trained(directory, config, chosen, segmenters, [ids] * 2, trained_length)
-    tokenizer = m2m100_tokens.kind_of([file.name for file in directory.iterdir()])
-    scorer = partial(M2M100Scorer, directory, trained.settings.decode, ids, tokenizer)
+    scorer = partial(M2M100Scorer, directory, trained.settings.decode, ids, ids)
     return Imported(trained, TRANSFORMERS, scorer)
 
 

@@ -11,6 +11,7 @@ from nmt.config import Decode
 from nmt.data.languages import language_id
 from nmt.data.vocab import BOS, EOS
 from nmt.decode.torch_engine import FORBIDDEN
+from nmt.exchange import m2m100_tokens
 from nmt.exchange.adapter import TRANSFORMERS, Output
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.proof import IMPOSSIBLE
@@ -98,14 +99,15 @@ class MarianScorer:
 class M2M100Scorer(MarianScorer):
     """A directory that M2M100ForConditionalGeneration and a tokenizer read; an EngineScorer."""
 
-    def __init__(self, directory: Path, decode: Decode, ids: MarianIds, tokenizer: str) -> None:
-        """`tokenizer`: its class in transformers."""
-        self.classes = ("M2M100ForConditionalGeneration", tokenizer)
-        super().__init__(directory, decode, ids, ids)
+    def __init__(
+        self, directory: Path, decode: Decode, source: MarianIds, target: MarianIds
+    ) -> None:
+        self.classes = m2m100_tokens.classes([file.name for file in directory.iterdir()])
+        super().__init__(directory, decode, source, target)
         self.longest_source = self.longest_target = None
         names = (decode.source_language, decode.target_language)
-        numbers = (language_id(ids.vocabulary, name, "decode") for name in names)
-        self.languages = tuple(ids.of([number]) for number in numbers if number is not None)
+        numbers = (language_id(source.vocabulary, name, "decode") for name in names)
+        self.languages = tuple(source.of([number]) for number in numbers if number is not None)
         if backend := getattr(self.tokenizer, "backend_tokenizer", None):
             backend.encode_special_tokens = True  # what looks like such a piece is text
 
