@@ -30,14 +30,16 @@ def locate(path: Path) -> Path:
         )
     if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
         return path
-    name, steps = best(path), checkpoints(path / "checkpoints")
+    pointer, steps = path / BEST, checkpoints(path / "checkpoints")
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
-    if name not in {step.name for step in steps}:
-        if os.path.lexists(path / BEST) or len(steps) > 1:
-            _warn_of_pointer(path / BEST, steps[-1].name)
-        return steps[-1]
-    return path / "checkpoints" / name
+    name = pointer.read_bytes().strip() if pointer.is_file() else b""
+    for step in steps:
+        if step.name.encode() == name:
+            return step
+    if os.path.lexists(pointer) or len(steps) > 1:
+        _warn_of_pointer(pointer, steps[-1].name)
+    return steps[-1]
 
 
 @cache  # once in a process: a command may ask for the same run several times
@@ -63,12 +65,3 @@ def checkpoints(directory: Path) -> list[Path]:
         return []
     steps = [p for p in directory.iterdir() if STEP.fullmatch(p.name) and p.is_dir()]
     return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
-
-
-def best(run: Path) -> str | None:
-    """Return the name of a run's best checkpoint, where one is known."""
-    pointer = run / BEST
-    if not pointer.is_file() or pointer.stat().st_size > 100:
-        return None
-    name = pointer.read_bytes().decode("ascii", "replace").strip()
-    return name if STEP.fullmatch(name) else None
