@@ -34,7 +34,6 @@ def exported(
     `read` reads a checkpoint, where an export is made of it. Raises UserError for what CTranslate2
     cannot, or computes otherwise, and where nothing can be written (73).
     """
-    CTRANSLATE2.require(str(model))
     ctranslate2_engine.refuse(decode)
     if decode.mbr:
         raise UserError(

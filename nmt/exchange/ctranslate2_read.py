@@ -36,7 +36,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     expressed here.
     """
     files = ctranslate2_file.read(directory)
-    if files.variables.get(FROM_ZERO, 0):
+    if files.number(FROM_ZERO, 0):
         raise UserError(
             f"{directory}: a Marian model (as of OPUS-MT) in CTranslate2, whose decoder starts "
             "from no embedding; import the directory that it was converted from",

@@ -22,7 +22,6 @@ FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
 PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
     *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
     *("decoder/alibi_use_positive_positions", "decoder/scale_alibi"),
-    FROM_ZERO,
 )
 
 

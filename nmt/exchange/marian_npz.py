@@ -77,8 +77,6 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             if sum(member.file_size for member in file.zip.infolist()) > MOST_UNPACKED * len(data):
                 raise ValueError
             arrays = {name: file[name] for name in file.files}
-    except UserError:
-        raise
     except Exception:  # of a damaged file numpy raises whatever it comes upon
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
     if (config := arrays.pop(CONFIG, None)) is None:
