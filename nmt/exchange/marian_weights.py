@@ -95,6 +95,7 @@ def read(directory: Path) -> dict[str, Tensor]:
 
 def _read_file(where: Path) -> dict[str, Tensor]:
     is_safe = where.suffix == ".safetensors"
+    damage = SafetensorError if is_safe else Exception  # torch raises whatever it comes upon
     try:
         if is_safe:
             tensors: Any = safetensors.torch.load_file(where)  # it stays on disk
@@ -103,9 +104,7 @@ def _read_file(where: Path) -> dict[str, Tensor]:
     except OSError as error:
         why = error.strerror or "no such file"
         raise UserError(f"{where}: {why}; it is incomplete", Exit.DATA) from None
-    except Exception as error:  # of a damaged file torch raises whatever it comes upon
-        if not isinstance(error, SafetensorError) and is_safe:
-            raise
+    except damage:
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
     return checked(where, tensors)
 

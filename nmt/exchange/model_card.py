@@ -144,8 +144,7 @@ def _about(adapter: Adapter) -> str:
 def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
     """Sizes, encoding, segmentation."""
     shape = trained.settings.model
-    numbers = sum({id(p): p.numel() for p in trained.model.parameters()}.values())
-    yield "parameters", count(numbers)
+    yield "parameters", count(sum(p.numel() for p in trained.model.parameters()))
     yield "layers", f"{shape.encoder_layers} in the encoder, {shape.decoder_layers} in the decoder"
     yield "width", f"{shape.dim}, feed-forward {shape.feedforward_dim}, {shape.heads} heads"
     yield "norm, activation", f"{shape.norm}-norm, {shape.activation}"
