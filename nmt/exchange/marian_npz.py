@@ -145,7 +145,6 @@ def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
         "model_type": "marian",
         "scale_embedding": True,
         "decoder_start_token_id": 0,
-        "max_position_embeddings": 2,
         "share_encoder_decoder_embeddings": ties["-src"] or ties["-all"],
         "tie_word_embeddings": ties[""] or ties["-all"],
     }

@@ -75,7 +75,6 @@ class MarianConfig:
     dropout: float = knob("on embeddings and sublayer outputs", least=0, most=0.99, absent=0.1)
     attention_dropout: float = knob("on attention", least=0, most=0.99, absent=0.0)
     activation_dropout: float = knob("in feed-forward sublayers", least=0, most=0.99, absent=0.0)
-    max_position_embeddings: int = knob("rows of the table of sinusoids", least=2)
     decoder_start_token_id: int = knob("the id that starts the decoder", least=0)
     share_encoder_decoder_embeddings: bool = knob("one matrix for both sides", absent=True)
     tie_word_embeddings: bool = knob("the output has the target's matrix", absent=True)
