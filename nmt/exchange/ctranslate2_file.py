@@ -50,12 +50,10 @@ class CTranslate2Files:
         matches = (re.match(f"{stack}/layer_([0-9]+)/", name) for name in self.variables)
         return len({match[1] for match in matches if match})
 
-    def same(self, *names: str) -> bool:
-        """Whether variables are one: an alias, or equal number by number."""
-        first, *others = (self.variables.get(name) for name in names)
-        return first is not None and all(
-            other is not None and np.array_equal(first, other) for other in others
-        )
+    def same(self, one: str, other: str) -> bool:
+        """Whether two variables are one: an alias, or equal number by number."""
+        known = self.variables
+        return one in known and other in known and np.array_equal(known[one], known[other])
 
     def number(self, name: str, default: int) -> int:
         """Take a scalar."""

@@ -81,8 +81,7 @@ def random_line(side: Side, draw: Random, length: int) -> str:
 
 def random_ids(side: Side, draw: Random, length: int) -> list[int]:
     """So many ids of pieces, drawn at random."""
-    first = min(SPECIALS, len(side.vocabulary) - 1)
-    return draw.choices(range(first, len(side.vocabulary)), k=length)
+    return draw.choices(range(SPECIALS, len(side.vocabulary)), k=length)
 
 
 def _line(side: Side, pieces: list[int]) -> str:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.data.vocab import SPECIALS
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
@@ -68,19 +69,19 @@ class _Probe(NamedTuple):
     def context(self, queries: Tensor, keys: int, rows: int = 1, seed: int = 0) -> Context:
         """Some queries of a sentence of so many tokens, of random words."""
         draw = torch.Generator().manual_seed(seed)
-        at, there = queries[None], torch.arange(keys)[None]
-        words = (min(4, self.dims.vocab - 1), self.dims.vocab)
+        there = torch.arange(keys)[None]
         square = len(queries) == keys
         causal_mask = square and self.dims.site == "decoder"
+        words = torch.randint(SPECIALS, self.dims.vocab, (rows, len(queries)), generator=draw)
         return Context(
             self.dims.site,
-            queries=there if square else at,
+            queries=there if square else queries[None],
             keys=there,
             new_keys=there,
             rows=rows,
             allowed=causal(keys, keys, there.device) if causal_mask else None,
             lengths=torch.full((rows,), keys),
-            tokens=torch.randint(*words, (rows, len(queries)), generator=draw),
+            tokens=words,
         )
 
     @property
