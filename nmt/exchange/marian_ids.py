@@ -50,9 +50,9 @@ class MarianIds(NamedTuple):
         theirs = self.theirs
         return [theirs[i] for i in ids]
 
-    def never(self, ids: Iterable[int]) -> list[int]:
-        """Their ids of forbidden ones of ours; what starts the decoder may also be their eos."""
-        return self.of(i for i in ids if i not in self.absent)
+    def never(self, ids: Iterable[int]) -> list[list[int]]:
+        """Forbidden ids of ours as bad_words_ids; what starts the decoder may also be their eos."""
+        return [self.of([i]) for i in ids if i not in self.absent]
 
     def ours(self, ids: Iterable[int]) -> list[int]:
         """Our ids of theirs; their start becomes BOS."""

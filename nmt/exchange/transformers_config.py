@@ -168,9 +168,8 @@ def to_m2m100_config(
 def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
     """The default decoding of transformers: our settings, as far as it has them."""
     warn_of_length_penalty(decode, "transformers")
-    never = target.never(FORBIDDEN[decode.unknown])
     return {
-        "bad_words_ids": [[number] for number in never],
+        "bad_words_ids": target.never(FORBIDDEN[decode.unknown]),
         "max_length": positions,
         "num_beams": decode.beam_size,
         **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
@@ -202,7 +201,7 @@ def read_generation(directory: Path, target: MarianIds) -> Generation:
     never = values.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if target.of([UNK]) in never else "allow"
-    ours = [[number] for number in target.never(FORBIDDEN[unknown])]
+    ours = target.never(FORBIDDEN[unknown])
     values |= {"bad_words_ids": [ids for ids in never if ids not in ours]}
     warn_of_others(where, values, UNSHARED)
     return checked(Generation, where, values | {"unknown": unknown})

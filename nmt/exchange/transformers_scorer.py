@@ -50,7 +50,7 @@ class MarianScorer:
         self.absent: Sequence[int] = target.absent
         self.barred: Sequence[int] = target.absent
         self.longest_source = self.longest_target = self.model.config.max_position_embeddings
-        self._never = [[number] for number in target.never(FORBIDDEN[decode.unknown])]
+        self._never = target.never(FORBIDDEN[decode.unknown])
 
     def source_ids(self, line: str) -> list[int]:
         """The ids of a line, eos included."""
