@@ -19,9 +19,9 @@ def checked(value: Any, where: str, **types: type) -> dict[str, Any]:
     return value
 
 
-def one_of(value: str, choices: Sequence[str], where: str) -> str:
+def one_of(value: Any, choices: Sequence[str], where: str) -> str:
     """Return the value if it is among the choices; else UserError (65)."""
-    if value not in choices:
+    if not isinstance(value, str) or value not in choices:
         raise damaged(where, f"expected one of {', '.join(choices)}")
     return value
 

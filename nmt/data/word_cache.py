@@ -13,7 +13,8 @@ class WordCache(dict[Word, Made]):
     def __init__(self, make: Callable[[Word], Made], most: int, longest: int) -> None:
         """`most`: words to keep; `longest`: characters, symbols or pieces of such a word."""
         super().__init__()
-        self._make, self._most, self._longest = make, most, longest
+        self._make: Callable[[Word], Made] = make
+        self._most, self._longest = most, longest
 
     def __missing__(self, word: Word) -> Made:
         made = self._make(word)
