@@ -203,10 +203,11 @@ def _leave_out_other_entries(cfg: DictConfig, typed: Typed, folders: Folders) ->
 
 def _warn_of_overruled(typed: Typed, folders: Folders) -> None:
     """Say where an experiment, scale or run sets a key otherwise than an option that was typed."""
-    for chooser, group in product(_CONFIG_GROUPS, ("model", "optim", "trainer", "decode")):
-        if not {chooser, group} <= {*typed}:
-            continue
-        (chosen,), (option,) = (chosen_options(typed[key]) for key in (chooser, group))
+    choices, others = (
+        [(group, o) for group in groups if group in typed for o in chosen_options(typed[group])]
+        for groups in (_CONFIG_GROUPS, ("model", "optim", "trainer", "decode"))
+    )
+    for (chooser, chosen), (group, option) in product(choices, others):
         if (group, option) in defaults_of(chooser, chosen, folders):
             continue  # its own choice, of which it changes some keys
         default = str(default_options()[group])

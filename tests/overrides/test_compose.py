@@ -197,6 +197,7 @@ def test_what_an_experiment_sets_otherwise_than_a_typed_option_is_said(
     for words in (
         ["experiment=demo", "model=tiny"],  # as it chooses itself
         ["encoding=universal", "model=base"],
+        ["~experiment", "trainer=gpu"],
         ["scale=small", "data.root=x", "optim=adam_inverse_sqrt", "run=R2"],
     ):
         experiment_of(words)
