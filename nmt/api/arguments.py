@@ -59,7 +59,7 @@ def models(model: Any) -> list[Trained]:
 
 
 def models_to_run(model: Any) -> list[Trained]:
-    """The same in evaluation mode; UserError for one in training mode, whose dropout draws."""
+    """What `models` returns; UserError for a model in training mode, which drops at random."""
     several = models(model)
     if any(one.model.training for one in several):
         raise UserError("model: in training mode, which drops at random; call model.model.eval()")

@@ -136,7 +136,7 @@ def defaults_of(group: str, option: str, folders: Folders = ()) -> list[tuple[st
 
 
 def chosen_by(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
-    """The same of its file and of those that it builds on."""
+    """Groups and options that an option's file chooses, and those that it builds on."""
     chosen = defaults_of(group, option, folders)
     return [c for g, o in chosen if g == group for c in chosen_by(g, o, folders)] + chosen
 

@@ -41,7 +41,7 @@ def quoted_override(line: str, sweep: bool = False) -> str:
     if _function(value) or (sweep and re.search("['\"]", value)):
         return line
     # those within ${...} stay; NUL, which no argument holds, stands for them meanwhile
-    masked = _INTERPOLATED.sub(lambda found: found[0].replace(",", "\0"), value)
+    masked = _INTERPOLATED.sub(lambda match: match[0].replace(",", "\0"), value)
     texts = [t.replace("\0", ",") for t in masked.split(",")] if sweep else [value]
     if is_path(plain):
         texts = [os.path.expanduser(text) for text in texts]  # noqa: PTH111  (keeps ./ and //)
