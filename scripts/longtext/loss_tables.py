@@ -1,6 +1,6 @@
 """Tables of what is lost: its parts, the places in joined lines, and the remedy."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from nmt.compare.report import Share
 from nmt.compare.significance import Floats
 from nmt.compare.text.columns import markdown_table
 from scripts.longtext.plan import CONTRASTS, KEPT, LONGEST, REMEDY
+from scripts.longtext.score_tables import seeds
 from scripts.longtext.systems import (
     EXPLORATORY,
     SEED,
@@ -23,22 +24,17 @@ from scripts.longtext.systems import (
     far_lines,
     lengths,
     losses_by_run,
+    scored,
 )
-from scripts.longtext.texts import TIMES
+from scripts.longtext.texts import TIMES, WHOLE
 
 DIFFER = ("place", "content")  # claim (b) of the plan
+KEPT_ALONE = f"{KEPT}-share0"
 
 
 def decomposition(systems: Sequence[SeededSystem]) -> str:
     """End sign, place and content, and how encodings differ in the last two."""
     parts = {name: estimates(values) for name, values in losses_by_run(systems).items()}
-    lines = [["encoding", *OF_LOSSES.values()]]
-    for system in systems:
-        cells = [
-            parts[name][system.label].within(-1 if name in CAUSES else 0, 1).percent().shown()
-            for name in OF_LOSSES
-        ]
-        lines.append([f"`{system.label}`", *cells])
     tests = len(CONTRASTS) * len(DIFFER)
     differences = [["contrast", *(f"{name}, %" for name in DIFFER)]]
     for first, base in CONTRASTS:
@@ -46,10 +42,21 @@ def decomposition(systems: Sequence[SeededSystem]) -> str:
         cells = [difference.percent().shown("+z.1f", tests) for difference in both]
         differences.append([f"`{first}` - `{base}`", *cells])
     return (
+        f"{causes(parts)}\n\nDifferences in place and content; all {tests} intervals hold "
+        f"together in 95 %:\n\n{markdown_table(differences)}"
+    )
+
+
+def causes(parts: Mapping[str, Mapping[str, Estimate]]) -> str:
+    """What is lost within the trained length and beyond it, and to which causes: part -> label."""
+    lines = [["encoding", *OF_LOSSES.values()]]
+    for label in parts["beyond"]:
+        shares = {name: parts[name][label].within(-(name in CAUSES), 1) for name in OF_LOSSES}
+        lines.append([f"`{label}`", *(share.percent().shown() for share in shares.values())])
+    return (
         "Of the references' character 6-grams, in %; end sign + place + content = lost beyond - "
         "lost within ([what these mean](../evaluate.md#where-long-text-is-lost)).\n\n"
-        f"{markdown_table(lines)}\n\nDifferences in place and content; all {tests} intervals hold "
-        f"together in 95 %:\n\n{markdown_table(differences)}"
+        f"{markdown_table(lines)}"
     )
 
 
@@ -90,35 +97,53 @@ def last_left_out(system: SeededSystem, k: int) -> float:
 def remedy(systems: Sequence[SeededSystem]) -> str:
     """What joined lines win beyond the trained length, and what they cost below it."""
     far = far_lines(systems, REMEDY)
-    within, beyond = (bleu_by_run(systems, "whole", lines) for lines in (~far, far))
+    within, beyond = (bleu_by_run(systems, WHOLE, lines) for lines in (~far, far))
     four = np.ones(len(lengths(systems, "joined4")), dtype=bool)
     joined, lost = bleu_by_run(systems, "joined4", four), losses_by_run(systems)
     loss = {label: lost["beyond"][label] - lost["within"][label] for label in within}
     rows = [(label, *label.split("-share")) for label in within]
     alone = {label: f"{encoding}-share0" for label, encoding, share in rows if share != "0"}
-    price, gain = (paired(values, alone, np.subtract) for values in (within, beyond))
+    gain = paired(beyond, alone, np.subtract)
+    others = [label for label in within if label != KEPT_ALONE]
+    price = paired(within, dict.fromkeys(others, KEPT_ALONE), np.subtract)
     gone = paired(loss, alone, lambda now, before: 1 - now / before)
     known = estimates(loss)
-    lines = [["encoding", "joined share", f"BLEU beyond {LONGEST[REMEDY]}", "gain", "BLEU within"]]
-    lines[0] += ["price", "BLEU, four joined", "loss, %", "of the loss gone, %"]
+    lines = [["encoding", "joined share", f"BLEU beyond {LONGEST[REMEDY]}", "its seeds", "gain"]]
+    lines[0] += ["length ratio", "repeated, %", "BLEU within", "price", "BLEU, four joined"]
+    lines[0] += ["loss, %", "of the loss gone, %"]
     levels = [estimates(values) for values in (beyond, within, joined)]
-    for label, encoding, share in rows:
+    cells = scored(systems, WHOLE, [LONGEST[REMEDY]], ["BLEU"], samples=1).rows[1].cells
+    for system, cell, (label, encoding, share) in zip(systems, cells, rows, strict=True):
         far_bleu, near_bleu, four_bleu = (level[label].within(0, 100).shown() for level in levels)
-        cells = [far_bleu, EMPTY, near_bleu, EMPTY, four_bleu]
-        cells += [known[label].percent().shown(), EMPTY]
+        line = [far_bleu, seeds(cell.scores["BLEU"]), EMPTY, number(cell.ratio, 2)]
+        line += [number(100 * system.mean_share(WHOLE, "repeats", far)), near_bleu]
+        line += [price[label].shown("+z.1f") if label in price else EMPTY, four_bleu]
+        line += [known[label].percent().shown(), EMPTY]
         if label in alone:
-            cells[1], cells[3] = (values[label].shown("+z.1f") for values in (gain, price))
+            line[2] = gain[label].shown("+z.1f")
             if known[alone[label]].interval()[0] > 0:
-                cells[6] = gone[label].percent().shown("z.0f")
-        lines.append([f"`{encoding}`", share, *cells])
-    planned = f"{KEPT}-share0.5"
+                line[-1] = gone[label].percent().shown("z.0f")
+        lines.append([f"`{encoding}`", share, *line])
     return (
         f"450 updates from the {len(systems[0].runs)} `{KEPT}` parents of C, at a peak rate of "
-        "5e-4 where the encoding is kept and of 1e-3 where it is replaced. Gain, price and what is "
-        "gone of the loss are differences from the same encoding and parent without joined lines: "
-        f"gain beyond {LONGEST[REMEDY]} pieces, price within. Loss: of the references' 6-grams, "
-        f"lost beyond less lost within.\n\n{markdown_table(lines)}\n\nPlanned contrast: gain of "
-        f"`{KEPT}` at a share of .5 has p {notation.p_value(gain[planned].p())}."
+        "5e-4 where the encoding is kept and of 1e-3 where it is replaced. Gain, and what is gone "
+        "of the loss, are differences from the same encoding and parent without joined lines; the "
+        f"price is the difference from `{KEPT}` and the same parent without joined lines, on lines "
+        f"of up to {LONGEST[REMEDY]} pieces. Loss: of the references' 6-grams, lost beyond less "
+        "lost within. Length ratio and repeated 4-grams are of the longer lines.\n\n"
+        f"{markdown_table(lines)}\n\n{planned_gain(beyond, gain)}\n\n"
+        f"{causes({name: estimates(values) for name, values in lost.items()})}"
+    )
+
+
+def planned_gain(beyond: ByRun, gain: Mapping[str, Estimate]) -> str:
+    """The planned contrast, by what all gains deviate and by what its own do."""
+    label = f"{KEPT}-share0.5"
+    (alone,) = paired(beyond, {label: KEPT_ALONE}, np.subtract).values()
+    pooled_p, p = (notation.p_value(estimate.p()) for estimate in (gain[label], alone))
+    return (
+        f"Planned contrast: gain of `{KEPT}` at a share of .5 has p {pooled_p}; with the deviation "
+        f"of its own seeds alone it is {alone.shown('+z.1f')}, p {p}."
     )
 
 

@@ -73,6 +73,7 @@ def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
     if systems[REMEDY]:
         sections += ["## The remedy: joined lines", remedy(systems[REMEDY])]
         sections += [by_length(REMEDY, systems[REMEDY], "source")]
+        sections += [by_place(REMEDY, systems[REMEDY])]
     return "\n\n".join(section.strip() for section in sections) + "\n"
 
 

@@ -70,6 +70,11 @@ def test_the_page_says_what_the_records_hold(
     assert "anchor does not hold" not in page and sections["Anchor: SCAN beyond 26 actions"]
     remedy = [line.split("|")[1:-1] for line in sections["The remedy: joined lines"].split("\n")]
     gone = [line[-1].strip() for line in remedy if "`rotary`" in "".join(line)]
+    price = [line[8].strip() for line in remedy if "`absolute`" in "".join(line)[:20]]
+    assert price[0] == "-" and price[1][0] == price[2][0] == "-"  # 0.1 of the share is lost within
+    assert (
+        "with the deviation of its own seeds alone it is +" in sections["The remedy: joined lines"]
+    )
     assert gone[0] == "-" and 15 < int(gone[1].split()[0]) < 35 < int(gone[2].split()[0]) < 60
 
 
