@@ -105,18 +105,19 @@ class RandomSegmentation(NamedTuple):
 
     def segment(self, pairs: Pairs, epoch: int) -> Pairs:
         """Segment both sides of some lines."""
-        ids, offsets, generator = {}, {}, random.Random()
-        lines = pairs.lines.tolist()
+        ids, offsets = {}, {}
+        lines, state = pairs.lines.tolist(), random.getstate()
         for number, (side, sampler) in enumerate(zip(SIDES, self.samplers, strict=True)):
             prepared, bounds = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
             flat, ends = list[int](), [0]
             for line, start, stop in zip(lines, bounds[:-1], bounds[1:], strict=True):
-                generator.seed(((self.seed << 32 | epoch) << 32 | line) << 1 | number)
-                flat += sampler.line(prepared[start : stop - 1], generator.random)
+                random.seed(((self.seed << 32 | epoch) << 32 | line) << 1 | number)
+                flat += sampler.line(prepared[start : stop - 1])
                 flat.append(EOS)
                 ends.append(len(flat))
             ids[side] = np.array(flat, pairs.ids[side].dtype)
             offsets[side] = np.array(ends, np.int64)
+        random.setstate(state)
         return Pairs(pairs.lines, ids, offsets)
 
 

@@ -6,7 +6,7 @@ import math
 import multiprocessing
 import random
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -59,8 +59,9 @@ def unigram(kind: type[Unigram] = Unigram) -> tuple[Unigram, Vocabulary]:
     return segmenter, Vocabulary(segmenter.pieces)
 
 
-def numbers(seed: int = 1) -> Callable[[], float]:
-    return random.Random(seed).random
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    random.seed(3)
 
 
 def alike(first: Counter[str], second: Counter[str]) -> bool:
@@ -82,14 +83,14 @@ def alike(first: Counter[str], second: Counter[str]) -> bool:
 def test_without_dropout_each_word_keeps_its_segmentation(words: list[str]) -> None:
     segmenter, vocabulary = bpe()
     ids = vocabulary.ids(segmenter.segment(" ".join(words)))[:-1]
-    sampled = BpeDropout(segmenter, vocabulary, 0.0).line(ids, numbers())
+    sampled = BpeDropout(segmenter, vocabulary, 0.0).line(ids)
     assert sampled == ids
 
 
 def test_with_all_merges_left_out_there_are_characters() -> None:
     segmenter, vocabulary = bpe()
     ids = vocabulary.ids(segmenter.segment("lower x banana"))[:-1]
-    sampled = BpeDropout(segmenter, vocabulary, 1.0).line(ids, numbers())
+    sampled = BpeDropout(segmenter, vocabulary, 1.0).line(ids)
     assert " ".join(vocabulary.pieces(sampled)) == ("l@@ o@@ w@@ e@@ r x b@@ a@@ n@@ a@@ n@@ a")
 
 
@@ -99,12 +100,11 @@ def test_dropout_is_distributed_as_that_of_subword_nmt(word: str, dropout: float
     symbols = (merge.replace(" ", "") for merge in bpe()[0].merges)
     half = [s.removesuffix("</w>") if s.endswith("</w>") else s + SEPARATOR for s in symbols][::2]
     segmenter, vocabulary = bpe([*half, *EVERY_CHARACTER])  # others are cut again
-    sampler, draw = BpeDropout(segmenter, vocabulary, dropout), numbers(3)
+    sampler = BpeDropout(segmenter, vocabulary, dropout)
     ids = vocabulary.ids(segmenter.segment(word))[:-1]
-    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(3000))
+    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(3000))
     codes = io.StringIO("#version: 0.2\n" + "\n".join(segmenter.merges))
     theirs = BPE(codes, vocab=set(vocabulary.to_json()))
-    random.seed(3)
     counted = Counter(theirs.process_line(word, dropout) for _ in range(3000))
     assert len(ours) > 3 and alike(ours, counted)
 
@@ -114,8 +114,8 @@ def test_no_piece_is_unknown_that_was_known() -> None:
     segmenter, vocabulary = bpe(["l@@", "o@@", "w@@", "e@@", "r", "lo@@", "wer", "an@@", "a"])
     ids = vocabulary.ids(segmenter.segment("lower banana"))[:-1]
     assert UNK not in ids
-    sampler, draw = BpeDropout(segmenter, vocabulary, 0.6), numbers()
-    lines = [sampler.line(ids, draw) for _ in range(200)]
+    sampler = BpeDropout(segmenter, vocabulary, 0.6)
+    lines = [sampler.line(ids) for _ in range(200)]
     texts = {" ".join(vocabulary.pieces(line)) for line in lines}
     assert not any(UNK in line for line in lines)
     assert all(text.replace("@@ ", "") == "lower banana" for text in texts)
@@ -127,11 +127,11 @@ def test_words_with_an_unknown_piece_keep_their_segmentation() -> None:
     segmenter, vocabulary = bpe()
     lower = vocabulary.ids(segmenter.segment("lower"))[:-1]
     head = vocabulary.ids(["l@@"])[0]
-    sampler, draw = BpeDropout(segmenter, vocabulary, 1.0), numbers()
-    characters = sampler.line(lower, draw)
+    sampler = BpeDropout(segmenter, vocabulary, 1.0)
+    characters = sampler.line(lower)
     broken = [head, UNK, *lower]  # `l`, something unknown, and what may be the rest of the word
-    assert sampler.line([*lower, *broken, *lower], draw) == [*characters, *broken, *characters]
-    assert sampler.line([UNK], draw) == [UNK]
+    assert sampler.line([*lower, *broken, *lower]) == [*characters, *broken, *characters]
+    assert sampler.line([UNK]) == [UNK]
 
 
 def cut(text: str, known: Sequence[str]) -> list[list[str]]:
@@ -150,9 +150,9 @@ def cut(text: str, known: Sequence[str]) -> list[list[str]]:
 def test_unigram_segmentations_are_drawn_by_the_power_of_their_probability(alpha: float) -> None:
     segmenter, vocabulary = unigram()
     probable = segmenter.log_probabilities()
-    draw, sampler = numbers(5), UnigramSampling(segmenter, vocabulary, alpha)
+    sampler = UnigramSampling(segmenter, vocabulary, alpha)
     ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
-    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(4000))
+    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(4000))
     ways = [
         [*first, *second]
         for first in cut(f"{SPACE}banana", list(probable))
@@ -166,9 +166,9 @@ def test_unigram_segmentations_are_drawn_by_the_power_of_their_probability(alpha
 
 def test_unigram_sampling_is_distributed_as_that_of_sentencepiece() -> None:
     segmenter, vocabulary = unigram()
-    sampler, draw = UnigramSampling(segmenter, vocabulary, 0.3), numbers(2)
+    sampler = UnigramSampling(segmenter, vocabulary, 0.3)
     ids = vocabulary.ids(segmenter.segment("wider lowest"))[:-1]
-    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(4000))
+    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(4000))
     theirs = sentencepiece.SentencePieceProcessor(model_proto=segmenter.model)
     lines = (
         theirs.encode("wider lowest", out_type=str, enable_sampling=True, nbest_size=-1, alpha=0.3)
@@ -179,14 +179,14 @@ def test_unigram_sampling_is_distributed_as_that_of_sentencepiece() -> None:
 
 def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() -> None:
     segmenter, vocabulary = unigram()
-    sampler, draw = NBest(segmenter, vocabulary, 0.5, 4), numbers(4)
+    sampler = NBest(segmenter, vocabulary, 0.5, 4)
     ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
-    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids, draw))) for _ in range(2000))
+    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(2000))
     best, probable = segmenter.best("banana low", 4), segmenter.log_probabilities()
     weights = [math.exp(0.5 * sum(map(probable.__getitem__, way))) for way in best]
     exact = random.Random(6).choices([" ".join(way) for way in best], weights, k=20_000)
     assert len(drawn) == 4 and alike(drawn, Counter(exact))
-    assert sampler.line([*ids, UNK], draw) == [*ids, UNK]
+    assert sampler.line([*ids, UNK]) == [*ids, UNK]
 
 
 @pytest.mark.parametrize("kind", [UnigramSampling, NBest])
@@ -195,7 +195,7 @@ def test_the_code_of_a_language_stays_in_front(kind: type) -> None:
     vocabulary = Vocabulary([">>de<<", *segmenter.pieces])
     sampler = kind(segmenter, vocabulary, 0.1, *([8] if kind is NBest else []))
     ids = vocabulary.ids(segmenter.segment(">>de<< banana lowest"))[:-1]
-    lines = {tuple(sampler.line(ids, numbers(seed))) for seed in range(30)}
+    lines = {tuple(sampler.line(ids)) for _ in range(30)}
     assert len(lines) > 3 and {line[0] for line in lines} == {ids[0]}
     assert {segmenter.decode(vocabulary.pieces(line)) for line in lines} == {">>de<< banana lowest"}
 
@@ -247,7 +247,9 @@ def rows(text: SampledText, epoch: int, lines: int) -> dict[int, tuple[list[int]
 def test_a_line_depends_on_seed_epoch_and_its_number_alone(
     store: PairStore, tmp_path: Path
 ) -> None:
+    state = random.getstate()
     first = rows(sampled(store), 2, len(store))
+    assert random.getstate() == state, "an application's own draws stay the same"
     few = stored(tmp_path / "few", range(7, 300, 3))
     n = len(few)
     fresh, used = rows(sampled(few), 2, n), sampled(few)

@@ -6,8 +6,8 @@ once per thread, so that a line's segmentation would depend on the lines before 
 """
 
 import math
+import random
 from bisect import bisect
-from collections.abc import Callable
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -43,16 +43,19 @@ class UnigramSampling:
         self._longest = max(map(len, self._known), default=1)
         self._words = WordCache(self._choices, CACHED, LONGEST)
 
-    def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Sample a segmentation of a line, given by its prepared ids without EOS."""
+    def line(self, ids: list[int]) -> list[int]:
+        """Sample a segmentation of a line, given by its prepared ids without EOS.
+
+        Draws from Python's module `random`.
+        """
         begins, sampled, start = self._begins, list[int](), 0
         for index in range(1, len(ids)):
             if begins[ids[index]]:
-                sampled += self._word(tuple(ids[start:index]), draw)
+                sampled += self._word(tuple(ids[start:index]))
                 start = index
-        return sampled + self._word(tuple(ids[start:]), draw)
+        return sampled + self._word(tuple(ids[start:]))
 
-    def _word(self, word: tuple[int, ...], draw: Callable[[], float]) -> list[int]:
+    def _word(self, word: tuple[int, ...]) -> list[int]:
         """Sample a segmentation of a word, from its last piece to the first."""
         choices = self._words[word]
         if choices is None:
@@ -60,7 +63,7 @@ class UnigramSampling:
         end, pieces = len(choices), list[int]()
         while end:
             shares, numbers, starts = choices[end - 1]
-            chosen = bisect(shares, draw()) if len(shares) > 1 else 0
+            chosen = bisect(shares, random.random()) if len(shares) > 1 else 0
             pieces.append(numbers[chosen])
             end = starts[chosen]
         return pieces[::-1]
@@ -114,8 +117,11 @@ class NBest:
         self._segmenter, self._vocabulary = segmenter, vocabulary
         self._alpha, self._most = alpha, most
 
-    def line(self, ids: list[int], draw: Callable[[], float]) -> list[int]:
-        """Sample a segmentation of a line, given by its prepared ids without EOS."""
+    def line(self, ids: list[int]) -> list[int]:
+        """Sample a segmentation of a line, given by its prepared ids without EOS.
+
+        Draws from Python's module `random`.
+        """
         prepared = self._vocabulary.pieces(ids)
         begin = int(prepared[0] not in self._probable) if prepared else 0  # after a language code
         if UNK in ids or not all(piece in self._probable for piece in prepared[begin:]):
@@ -127,7 +133,7 @@ class NBest:
             if UNK not in numbers and "".join(pieces) == text:
                 weights.append(self._alpha * sum(self._probable[piece] for piece in pieces))
                 lines.append(numbers)
-        total, chosen, weight_of_all = 0.0, draw(), _log_sum(weights)
+        total, chosen, weight_of_all = 0.0, random.random(), _log_sum(weights)
         for weight, numbers in zip(weights, lines, strict=True):
             total += math.exp(weight - weight_of_all)
             if chosen < total:
