@@ -55,7 +55,7 @@ def causes(parts: Mapping[str, Mapping[str, Estimate]]) -> str:
         lines.append([f"`{label}`", *(share.percent().shown() for share in shares.values())])
     return (
         "Of the references' character 6-grams, in %; end sign + place + content = lost beyond - "
-        "lost within ([what these mean](../evaluate.md#where-long-text-is-lost)).\n\n"
+        "lost within ([what these mean](../evaluate.md#causes-of-the-loss---lost)).\n\n"
         f"{markdown_table(lines)}"
     )
 
