@@ -1,6 +1,5 @@
-"""Words that are remembered are those that sacremoses makes of the whole line."""
+"""Words are those of sacremoses."""
 
-import random
 from functools import cache
 
 import pytest
@@ -8,8 +7,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from nmt.data import moses
-from nmt.data.moses import Moses
 from nmt.data.normalise import normalise
 from nmt.data.tokenizer import Tokenizer
 
@@ -58,24 +55,3 @@ each_language = pytest.mark.parametrize(
 @given(lines=st.lists(TEXT, max_size=6))
 def test_lines_are_those_of_sacremoses(language: str, lines: list[str]) -> None:
     assert ours(language).lines(lines) == [expected(language, line) for line in lines]
-
-
-@each_language
-def test_each_word_beside_each(language: str) -> None:
-    draw = random.Random(language)
-    parts = draw.sample(PARTS, len(PARTS))
-    beside, longer = (1, 40) if language == SLOW else (6, 200)
-    lines = [f"{a} {b}" for a in parts for b in draw.sample(parts, beside)]
-    lines += [" ".join(draw.choices(PARTS, k=9)) for _ in range(longer)]
-    wanted = [expected(language, line) for line in lines]
-    assert Tokenizer("nfc", "moses", language).lines(lines) == wanted  # nothing known before
-    assert [ours(language).words(line) for line in lines] == wanted
-
-
-def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(moses, "CACHED", 50)
-    tokenizer = Moses("de")
-    lines = [f"Wort{i}, Satz{i}. " + "lang" * 20 + f"{i}" for i in range(100)]
-    assert [tokenizer.lines([line])[0] for line in lines] == [expected("de", x) for x in lines]
-    assert len(tokenizer._known) <= 55
-    assert max(map(len, tokenizer._known)) <= moses.LONG + len(" xx")
