@@ -90,13 +90,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         help="files fetched by hand: archives, and test sets as newstest2014.de; may be repeated",
     )
     add("--mirror", metavar="URL", help="try URL/FILE before the addresses of the lock file")
-    add(
-        "--option",
-        action="append",
-        default=[],
-        metavar="NAME=CHOICE",
-        help="what the paper leaves open, e.g. rapid=2016; see --list",
-    )
     add("--lock", type=Path, metavar="FILE", help="another lock file of the same recipe")
     add("--list", action="store_true", help="show what is downloaded, and leave")
     add("--dry-run", action="store_true", help="show what the stages would do, and leave")
@@ -114,7 +107,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     options.stages = [s for s in recipe.STAGES if s in options.named or not options.named]
     options.job = RecipeJob(
         lock=lock,
-        answers=locks.chosen(lock, options.option),
         root=options.root or Path("data") / lock.name,
         local=options.local,
         mirror=options.mirror,
@@ -123,21 +115,17 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def download_list(job: RecipeJob) -> str:
-    """A list of all downloads: files, sizes, hashes, addresses, options."""
-    lock, first = job.lock, [corpus.archives[0] for corpus in job.corpora]
+    """A list of all downloads: files, sizes, hashes, addresses."""
+    lock, first = job.lock, [corpus.archives[0] for corpus in job.lock.corpora]
     lines = [lock.title, ""]
     for corpus in lock.corpora:
-        only = f" (--option {corpus.only})" if corpus.only else ""
-        lines.append(f"{corpus.id}: {corpus.about}{only}")
+        lines.append(f"{corpus.id}: {corpus.about}")
         for archive in corpus.archives:
             for version in archive.versions:
                 lines.append(f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}")
             lines += [f"    {url}" for url in archive.urls]
     needed = disk.size(sum(max(v.size for v in archive.versions) for archive in first))
-    lines += ["", f"with {', '.join(job.answers) or 'no options'}: {len(first)} files, {needed}"]
-    for option in lock.options:
-        choices = "|".join(option.choices)
-        lines.append(f"--option {option.name}={choices}: {option.about} (default: the first)")
+    lines += ["", f"in all: {len(first)} files, {needed}"]
     sets = ", ".join(f"{name} ({known.sacrebleu})" for name, known in lock.sets.items())
     lines.append(f"sets, by sacreBLEU's names: {sets}")
     return "\n".join(lines) + "\n"

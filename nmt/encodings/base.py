@@ -50,9 +50,9 @@ class Encoding(nn.Module):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.hooks = tuple(h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h))
-        changed = {"scores", "normalise", "outputs"} & vars(cls).keys()
-        if changed and "distance_vectors" not in vars(cls):  # those of a parent are not its own
-            cls.distance_vectors = Encoding.distance_vectors  # type: ignore[method-assign]
+        if {"scores", "normalise", "outputs"} & vars(cls).keys():
+            for told in {"distance_vectors", "by_distance"} - vars(cls).keys():
+                setattr(cls, told, getattr(Encoding, told))  # those of a parent are not its own
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
@@ -112,13 +112,13 @@ class Encoding(nn.Module):
         """
         return None
 
-    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
-        """Vectors that a layer has learned for distances [n], key minus query, by their role.
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor] | None:
+        """Vectors of a layer for distances [n], key minus query, by what they are added to.
 
-        [heads | 1, n, width] each, for pictures; no part of attention. Empty where there are
-        none, or where they are fixed.
+        "keys", "values", ...: [heads | 1, n, width] each, for pictures and exports. None where
+        `scores` or `outputs` do anything else.
         """
-        return {}
+        return None
 
     def zero_initialise(self) -> bool:
         """Set the parameters so that the encoding changes nothing; false where that cannot be.

@@ -71,10 +71,10 @@ class Huang(Encoding):
             index = (index - self.tau).abs()
         return s * a[:, :, 0][:, index].transpose(0, 1)
 
-    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor] | None:
         """Rows of the table, where they are vectors (methods 3 and 4)."""
         rows = distances.clamp(-self.tau, self.tau) + self.tau
-        return {"queries and keys": self.pick(self.a, layer)[:, rows]} if self.method > 2 else {}
+        return {"queries and keys": self.pick(self.a, layer)[:, rows]} if self.method > 2 else None
 
 
 def _triple(q: Tensor, k: Tensor, a: Tensor, index: Tensor) -> Tensor:

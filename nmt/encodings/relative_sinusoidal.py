@@ -47,10 +47,6 @@ class RelativeSinusoidal(Relative):
         """Not possible: the vectors are fixed."""
         return False
 
-    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
-        """Nothing is learned."""
-        return {}
-
 
 def _vectors(dims: Dims, tau: int, reference: Reference) -> Tensor:
     """The vector of each distance key - query = -tau..tau: [2 tau + 1, head_dim]."""

@@ -40,6 +40,10 @@ class Wavelet(Encoding):
         rows = context.once(("wavelet", id(self)), lambda: self.vectors(distances)[None])
         return s + query_products(q, rows.to(q.dtype), index)
 
+    def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
+        """The wavelets, which all layers share."""
+        return {"keys": self.vectors(distances)[None]}
+
     def vectors(self, delta: Tensor) -> Tensor:
         """p of distances [..], key minus query: float64 [.., head_dim], scale after scale."""
         shifts = torch.arange(self.dims.head_dim // self.scales, device=delta.device)

@@ -2,11 +2,11 @@
 
 Other engines know a few forms of positions: vectors added to the embeddings, vectors or numbers for
 each distance, rotations. Whether a site has such a form is seen from the hooks that its encodings
-override, and from what these answer; where answers depend on more than the form knows, it is
-refused.
+override, and from what these answer or, of vectors for each distance, from what `by_distance` does;
+where answers depend on more than the form knows, it is refused.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -24,7 +24,8 @@ from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
 HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0
 CHECKED = 21  # most tokens of a sentence in which all pairs are compared with the tables
-ROWS = 64  # of a batch in which single components are asked for
+ON_KEYS = ("keys", "keys and values", "kernels of queries")  # roles of vectors by distance
+ON_VALUES = ("values", "keys and values")
 KINDS = {
     "embed": "input", "scores": "vectors", "outputs": "vectors", "bias": "bias",
     "project": "turned",
@@ -231,97 +232,35 @@ def _biases(probe: _Probe, layer: int, queries: Tensor, keys: int, seed: int) ->
     return bias.expand(1, probe.dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
 
 
-def _vectors(probe: _Probe) -> tuple[Tensor, Tensor]:
+def _vectors(probe: _Probe) -> list[Tensor]:
     """The vectors on keys and on values [layers, 2 length - 1, head_dim], of zeros if none."""
-    tables: tuple[list[Tensor], list[Tensor]] = ([], [])
-    _check_scores(probe)
-    for layer in range(probe.dims.layers):
-        both = _key_vectors(probe, layer), _value_vectors(probe, layer)
-        _check_vectors(probe, layer, *both)
-        for table, vectors in zip(tables, both, strict=True):
-            if not _close(vectors, vectors[:1]):
-                why = "heads have vectors of their own for the distances, where they must share "
-                raise probe.refuse(f"{why}them", "scores")
-            table.append(vectors[0])
-    return torch.stack(tables[0]), torch.stack(tables[1])
+    shape = probe.dims.layers, 2 * probe.length - 1, probe.dims.head_dim
+    tables = [torch.zeros(shape), torch.zeros(shape)]
+    for e in probe.having("scores", "outputs"):
+        distances = _distances(probe, e)
+        for layer in range(probe.dims.layers):
+            stated = None if distances is None else e.by_distance(layer, distances)
+            if stated is None or not stated.keys() <= {*ON_KEYS, *ON_VALUES}:
+                why = "its scores are more than products of queries with vectors of the distances"
+                raise probe.refuse(why, "scores")
+            for role, vectors in stated.items():
+                if not _close(vectors, vectors[:1]):
+                    why = "heads have vectors of their own for the distances"
+                    raise probe.refuse(f"{why}, where they must share them", "scores")
+                for table, roles in zip(tables, (ON_KEYS, ON_VALUES), strict=True):
+                    if role in roles:
+                        table[layer] += vectors[0].float()
+    return tables
 
 
-def _check_scores(probe: _Probe) -> None:
-    """Refuse scores that change with what they are added to, or with the keys."""
-    at = torch.arange(probe.few)
-    context = probe.context(at, probe.few, 2, 1)
-    size = 3, 2, probe.dims.heads, probe.few, probe.dims.head_dim
-    q, *others = torch.randn(size, generator=torch.Generator().manual_seed(1))
-    one, other = (probe.site.scores(q, k, 0, context) - q @ k.mT for k in others)
-    if not _close_if_seen(one, other, probe, at):
-        raise _more_than_products(probe)
-
-
-def _more_than_products(probe: _Probe) -> UserError:
-    why = "its scores are more than products of queries with vectors of the distances"
-    return probe.refuse(why, "scores")
-
-
-def _key_vectors(probe: _Probe, layer: int) -> Tensor:
-    """[heads, 2 length - 1, head_dim]: each component is the score of a query that has it alone."""
-    heads, width = probe.dims.heads, probe.dims.head_dim
-
-    def scores(units: Tensor, context: Context) -> Tensor:
-        q = units[:, None, None].expand(-1, heads, 1, -1)
-        k = torch.zeros(1, 1, 1, 1).expand(len(units), heads, probe.length, width)
-        return probe.site.scores(q, k, layer, context)
-
-    return by_distance(_answers(probe, width, scores)).permute(1, 2, 0)
-
-
-def _value_vectors(probe: _Probe, layer: int) -> Tensor:
-    """[heads, 2 length - 1, head_dim]: each is the output of all attention on one key."""
-
-    def outputs(units: Tensor, context: Context) -> Tensor:
-        p = units[:, None, None].expand(-1, probe.dims.heads, 1, -1)
-        return _outputs(probe, p, layer, context)
-
-    ends = _answers(probe, probe.length, outputs)  # [key, heads, head_dim] each
-    return by_distance([end.permute(1, 2, 0) for end in ends]).mT
-
-
-def _answers(
-    probe: _Probe, count: int, answer: Callable[[Tensor, Context], Tensor]
-) -> list[Tensor]:
-    """What each end gets for each of so many unit vectors [count, heads, ..]."""
-    return [
-        torch.cat([
-            answer(units, probe.context(query, probe.length, len(units)))
-            for units in torch.eye(count).split(ROWS)
-        ])[:, :, 0]
-        for query in probe.ends
-    ]  # fmt: skip
-
-
-def _outputs(probe: _Probe, p: Tensor, layer: int, context: Context) -> Tensor:
-    """What is added to outputs for weights p."""
-    nothing = p.new_zeros(*p.shape[:3], probe.dims.head_dim)
-    return probe.site.outputs(nothing, nothing, p, layer, context)
-
-
-def _check_vectors(probe: _Probe, layer: int, keys: Tensor, values: Tensor) -> None:
-    """Compare all pairs of a sentence with vectors [heads, 2 length - 1, head_dim] of distances."""
-    heads, width, few = probe.dims.heads, probe.dims.head_dim, probe.few
-    draw = torch.Generator().manual_seed(1)
-    q, k = (torch.randn(2, heads, few, width, generator=draw) for _ in "qk")
-    p = torch.rand(2, heads, few, few, generator=draw)
-    at = torch.arange(few)
-    context = probe.context(at, few, 2, 1)
-    if probe.dims.site == "decoder":
-        p = p.tril()
-    key, value = (by_pair(t.mT, at, few) for t in (keys, values))  # [heads, head_dim, query, key]
-    scores = q @ k.mT + torch.einsum("bhqd,hdqk->bhqk", q, key)
-    output = torch.einsum("bhqk,hdqk->bhqd", p, value)
-    if not (
-        _close_if_seen(probe.site.scores(q, k, layer, context), scores, probe, at)
-        and _close(_outputs(probe, p, layer, context), output)
-    ):
-        raise _more_than_products(probe)
+def _distances(probe: _Probe, e: Encoding) -> Tensor | None:
+    """What its positions make of each distance of tokens; None if that depends on more."""
+    every = torch.arange(probe.few), probe.few
+    passes = [every, *((end, probe.length) for end in probe.ends)]
+    pairs, *ends = (with_positions(probe.context(*p), e.positions).delta[0] for p in passes)
+    distances = by_distance([end[0] for end in ends])
+    same = _close_if_seen(pairs, by_pair(distances, *every), probe, every[0])
+    return distances if same else None
 
 
 def _rotations(probe: _Probe) -> Rotations:

@@ -21,10 +21,10 @@ def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
     averaged. Distances run from -REACH to REACH, as far as they have vectors of their own: those
     that clipping gives the vector of a nearer one are left out. Self-attention of a decoder has
     never used vectors of distances above 0, so there they stop (unless positions count down).
-    Distances in trees and graphs are left out, and so are tables that are zero.
+    Distances in trees and graphs are left out, and so are tables that are zero or fixed.
     """
     rows: dict[str, list[MatrixPanel]] = {}
-    if e.positions.distances_only:
+    if e.positions.distances_only or not list(e.parameters()):
         return rows
     last = 0 if e.dims.site == "decoder" and e.positions.ascending else REACH
     distances = list(range(-REACH, last + 1))
@@ -45,7 +45,7 @@ def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
 def _tables(e: Encoding, layer: int, distances: list[int]) -> dict[str, Tensor]:
     """Tables by role, [heads | 1, distance, width] in float64."""
     with torch.inference_mode():
-        answers = e.by_distance(layer, torch.tensor(distances))
+        answers = e.by_distance(layer, torch.tensor(distances)) or {}
         return {role: table.double() for role, table in answers.items()}
 
 

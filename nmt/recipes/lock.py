@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
 
-FORMAT = 3  # of lock files
+FORMAT = 4  # of lock files
 
 
 class FileVersion(NamedTuple):
@@ -38,7 +38,6 @@ class PinnedCorpus(NamedTuple):
     lines: int | None = None  # as a public source states them
     columns: Sequence[str] = ()  # of a .tsv.gz: the languages of its first columns
     pairs: Sequence[dict[str, list[str]]] = ()  # of others: language -> the names it may have
-    only: str = ""  # the choice with which it takes part, as `rapid=2019`; empty: any
 
 
 class TestSet(NamedTuple):
@@ -46,19 +45,6 @@ class TestSet(NamedTuple):
 
     sacrebleu: str
     lines: int | None = None
-
-
-class Option(NamedTuple):
-    """A question that the paper leaves open, and its answers."""
-
-    name: str
-    about: str
-    choices: list[str]  # the first is the default
-
-    @property
-    def answers(self) -> list[str]:
-        """The choices as they are typed, NAME=CHOICE."""
-        return [f"{self.name}={choice}" for choice in self.choices]
 
 
 class Paper(NamedTuple):
@@ -86,7 +72,6 @@ class Lock(NamedTuple):
     sets: dict[str, TestSet]  # by the name of their files
     dev: list[str]  # sets of the development text, in this order
     all: Sequence[str] = ()  # sets of newstest_all, in this order; none: it is not built
-    options: Sequence[Option] = ()
 
     @property
     def languages(self) -> tuple[str, str]:
@@ -118,17 +103,12 @@ def read(path: Path) -> Lock:
 
 
 def _lock(
-    paper: dict[str, Any],
-    corpora: list[dict[str, Any]],
-    sets: dict[str, Any],
-    options: Sequence[dict[str, Any]] = (),
-    **plain: Any,
+    paper: dict[str, Any], corpora: list[dict[str, Any]], sets: dict[str, Any], **plain: Any
 ) -> Lock:
     return Lock(
         paper=Paper(**paper),
         corpora=[_corpus(**corpus) for corpus in corpora],
         sets={name: TestSet(**known) for name, known in sets.items()},
-        options=[Option(**option) for option in options],
         **plain,
     )
 
@@ -139,18 +119,3 @@ def _corpus(archives: list[dict[str, Any]], **plain: Any) -> PinnedCorpus:
         for a in archives
     ]
     return PinnedCorpus(archives=pinned, **plain)
-
-
-def chosen(lock: Lock, answers: Sequence[str]) -> list[str]:
-    """One answer to each option, the typed or the first one; UserError for any other."""
-    known = {option.name: option.answers for option in lock.options}
-    chosen_answers = {name: choices[0] for name, choices in known.items()}
-    for answer in answers:
-        name = answer.partition("=")[0]
-        if name not in known:
-            there = ", ".join(known) or "none"
-            raise UserError(f"--option {answer}: {lock.name} has no such option; known: {there}")
-        if answer not in known[name]:
-            raise UserError(f"--option {answer}: say {' or '.join(known[name])}")
-        chosen_answers[name] = answer
-    return list(chosen_answers.values())

@@ -21,7 +21,9 @@ COUNTS = "corpus.json"  # in the directory of the text
 
 def download(job: RecipeJob) -> Stage:
     """One archive of each corpus, from a folder or from the network."""
-    accepted = {c.id: [[v.sha256 for v in a.versions] for a in c.archives] for c in job.corpora}
+    accepted = {
+        c.id: [[v.sha256 for v in a.versions] for a in c.archives] for c in job.lock.corpora
+    }
     return Stage(
         job, "download", _missing(job), lambda: {"accepted": accepted}, partial(_download, job)
     )
@@ -29,20 +31,20 @@ def download(job: RecipeJob) -> Stage:
 
 def corpus(job: RecipeJob) -> Stage:
     """The named members of each archive, one behind the other: train.de, train.en."""
-    members = [[c.id, c.pairs, c.columns] for c in job.corpora]
+    members = [[c.id, c.pairs, c.columns] for c in job.lock.corpora]
 
     def inputs() -> dict[str, Any]:
         archives = list(download(job).outputs().values())
         return {"archives": archives, "members": members, "languages": job.lock.languages}
 
-    text = [corpus.text for corpus in job.corpora]  # each is extracted, then added to the whole
+    text = [c.text for c in job.lock.corpora]  # each is extracted, then added to the whole
     return Stage(job, "corpus", sum(text) + max(text), inputs, partial(_corpus, job))
 
 
 def _missing(job: RecipeJob) -> float:
     """Bytes that are still to be downloaded; parts of stopped downloads count as there."""
     folder, count = job.root / "downloads", 0
-    for archives in (corpus.archives for corpus in job.corpora):
+    for archives in (corpus.archives for corpus in job.lock.corpora):
         names = [archive.file for archive in archives]
         if not any((place / n).is_file() for place in (folder, *job.local) for n in names):
             part = folder / f"{names[0]}.part"
@@ -66,7 +68,7 @@ def _download(job: RecipeJob) -> tuple[list[Path], str]:
     folder = job.root / "downloads"
     folder.mkdir(parents=True, exist_ok=True)
     paths, missing, why = list[Path](), list[str](), list[str]()
-    for corpus in job.corpora:
+    for corpus in job.lock.corpora:
         try:
             paths.append(_archive(job, corpus, folder))
             for pinned in corpus.archives:  # one may have broken off before another was taken
@@ -102,7 +104,7 @@ def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
     try:
         rows = [
             _append(job, corpus, job.root / name, folder) | {"file": Path(name).name, "sha256": sha}
-            for corpus, (name, sha) in zip(job.corpora, archives.items(), strict=True)
+            for corpus, (name, sha) in zip(job.lock.corpora, archives.items(), strict=True)
         ]
         for final in finals:
             atomic.sync(folder / final.name)
@@ -111,9 +113,8 @@ def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
         shutil.rmtree(folder, ignore_errors=True)
     atomic.sync(job.root)
     counts = {
-        "format": 2,
+        "format": 3,
         "recipe": job.lock.name,
-        "options": list(job.answers),
         "languages": list(job.lock.languages),
         "lines": sum(row["lines"] for row in rows),
         "corpora": rows,

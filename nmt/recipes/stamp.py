@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
-from nmt.recipes.lock import Lock, PinnedCorpus
+from nmt.recipes.lock import Lock
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import sha256_of
 
@@ -23,15 +23,9 @@ class RecipeJob(NamedTuple):
     """A recipe with its directory and options."""
 
     lock: Lock
-    answers: Sequence[str]  # the answer to each option
     root: Path  # all files of the recipe
     local: Sequence[Path] = ()  # folders of files fetched by hand
     mirror: str | None = None  # address tried first
-
-    @property
-    def corpora(self) -> list[PinnedCorpus]:
-        """The corpora that these choices include."""
-        return [c for c in self.lock.corpora if not c.only or c.only in self.answers]
 
 
 class Stage:
@@ -97,8 +91,7 @@ class Stage:
             raise UserError(f"{why}; the stage {self.name} makes it", Exit.NO_INPUT)
         if self._changed(self._inputs()):
             raise UserError(
-                f"{self._path}: the stage {self.name} ran with other options, or another lock "
-                "file; run it with these",
+                f"{self._path}: the stage {self.name} ran with another lock file; run it with this",
                 Exit.NO_INPUT,
             )
         return {name: file["sha256"] for name, file in self._record["outputs"].items()}

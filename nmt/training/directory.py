@@ -23,9 +23,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from nmt import config
+from nmt import foreign
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest, modelpath
+from nmt.storage import atomic, modelpath
 from nmt.training.checkpoint import DIRECTORY
 from nmt.training.metrics import METRICS
 from nmt.training.progress import BOARD
@@ -106,17 +106,10 @@ def _refuse_others(path: Path, elsewhere: str) -> None:
 def _others(path: Path) -> Iterator[str]:
     """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
-    if _is_config(path / CONFIG):  # training had begun
+    if foreign.recognised(path) is foreign.OWN:  # training had begun
         ours |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for other in [*sorted(path.iterdir()), *inside]:
         if atomic.owner(other) is None and (other.parent == directory or other.name not in ours):
             yield other.relative_to(path).as_posix()
-
-
-def _is_config(where: Path) -> bool:
-    try:
-        return set(config.KINDS) <= manifest.read(where).keys()
-    except UserError:
-        return False

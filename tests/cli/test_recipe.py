@@ -25,8 +25,6 @@ RECIPES = ["wmt19_deen", "wmt19_zhen"]
     ("words", "said"),
     [
         (["wmt19_deen", "downlod"], "downlod: no such stage; there are download, corpus"),
-        (["wmt19_deen", "--option", "rapid=2020"], "say rapid=2019 or rapid=2016"),
-        (["wmt19_zhen", "--option", "rapid=2016"], "wmt19_zhen has no such option; known: none"),
         (["wmt19_deen", "--mirror", "file:///x"], "--mirror file:///x: expected https://..."),
         (["wmt19_deen", "seed=1"], "seed=1: no such stage; there are download"),
     ],
@@ -56,7 +54,7 @@ def test_list_shows_what_to_fetch(name: str, capsys: pytest.CaptureFixture[str])
         for archive in corpus.archives:
             assert all(url in out for url in archive.urls)
             assert all(v.sha256 in out for v in archive.versions)
-    assert ("rapid=2019|2016" in out) == (name == "wmt19_deen")
+    assert f"in all: {4 if name == 'wmt19_deen' else 8} files, " in out
 
 
 @pytest.mark.parametrize("name", RECIPES)

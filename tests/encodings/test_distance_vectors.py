@@ -98,6 +98,7 @@ def test_who_changes_a_part_does_not_inherit_what_was_told() -> None:
     context = replace(pass_over(N), extent=Extent(N, N))
     assert Encodings([Relative(dims())]).distance_vectors(0, context) is not None
     assert Encodings([Doubled(dims())]).distance_vectors(0, context) is None
+    assert Doubled(dims()).by_distance(0, context.delta[0, 0]) is None
 
 
 def test_a_causal_pass_is_said_to_be_one(

@@ -149,6 +149,9 @@ def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(
         pytest.param(["encoding=[relative,alibi]", "tau=3"], marks=pytest.mark.slow),
         ["encoding=[relative,t5]", "tau=3", "encoding.t5.buckets=8", "encoding.t5.max_distance=9"],
         pytest.param(["encoding=[rotary,relative]", "tau=3"], marks=pytest.mark.slow),
+        ["encoding=[irpe,wavelet]", "encoding.irpe.key=bias", "encoding.wavelet.scales=2"],
+        pytest.param(["encoding=composite", "encoding.composite.query=false"],
+                     marks=pytest.mark.slow),
     ],
 )  # fmt: skip
 def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> None:
@@ -163,6 +166,7 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
             "lstm", "relative_absolute", "relative_per_head", "cope", "fire", "ldpe",
             "xpos", "sine_spe", "tpe", "universal", "complex_order", "floater_cross")),
         (["encoding=yarn", "encoding.yarn.attention=1"], "not the powers of one base"),
+        (["encoding=relative", "+encoding.relative.at.sample.test=sample"], "more than products"),
         (["encoding=[absolute,alibi]"], "nothing is added to the embeddings where"),
         (["encoding=absolute", "model.length_head=true"], "model.length_head=true: cannot be"),
         (["encoding=absolute", "model.drop_residual=[1]"], r"model.drop_residual=\[1\]: cannot"),

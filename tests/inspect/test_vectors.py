@@ -118,6 +118,8 @@ OFFERS: list[tuple[str, dict[str, Any]]] = [
     ("irpe", {"query": "contextual", "key": "bias"}),
     ("deberta", {"k": 4}),
     ("deberta", {"k": 4, "p2c": "paper"}),
+    ("relative_sinusoidal", {"tau": 3}),
+    ("wavelet", {"scales": 2}),
 ]
 QUERY = ("keys", "keys and values", "kernels of queries", "queries and keys")
 KEY = ("queries", "kernels of keys", "queries and keys")
@@ -146,7 +148,7 @@ def test_vectors_are_those_of_the_scores(name: str, options: dict[str, Any], sit
         p = torch.rand(2, 2, n, n, dtype=torch.float64)
         p = p.tril() if site == "decoder" else p
         summed = e.outputs(torch.zeros_like(q), q, p, layer, context)
-    assert tables
+    assert tables is not None
     query, key = (
         next((t for role, t in tables.items() if role in roles), None) for roles in (QUERY, KEY)
     )
@@ -177,6 +179,15 @@ def test_vectors_are_those_of_the_scores(name: str, options: dict[str, Any], sit
 def test_numbers_are_no_vectors() -> None:
     huang: Callable[..., Encoding] = find("huang")
     for method in (1, 2):
-        assert not huang(dims(), method=method).by_distance(0, torch.arange(3))
-    fixed = find("relative_sinusoidal")(dims())
-    assert not fixed.by_distance(0, torch.arange(3))
+        assert huang(dims(), method=method).by_distance(0, torch.arange(3)) is None
+
+
+@pytest.mark.parametrize(
+    "name, options", [("composite", {"query": False}), ("irpe", {"key": "bias"})], ids=str
+)
+def test_without_vectors_scores_stay_as_they_are(name: str, options: dict[str, Any]) -> None:
+    e: Encoding = find(name)(dims(), **options)
+    assert e.by_distance(0, torch.arange(3)) == {}
+    s, at = torch.rand(1, 2, 3, 3), torch.arange(3)[None]
+    q, k = torch.rand(2, 1, 2, 3, 4)
+    assert torch.equal(e.scores(s.clone(), q, k, 0, Context("encoder", at, at, at)), s)
