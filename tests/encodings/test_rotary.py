@@ -78,7 +78,9 @@ def test_xpos_in_loops(site: str, share: float, layout: Any) -> None:
         (lambda: Rotary(dims(), partial=-0.5), "partial=-0.5: must leave an even number of 4"),
         (lambda: Rotary(dims(), partial=1e15), "must leave an even number of 4"),
         (lambda: Rotary(dims(), partial=1.5), "partial=1.5: must leave an even number of 4"),
-        (lambda: Rotary(dims(), factor=2.0), "factor=2.0: must be 1 with scaling=none"),
+        (lambda: Rotary(dims(), factor=2.0), "factor=2.0: the factor must be 1 with scaling=none"),
+        (lambda: Rotary(dims(), scaling="ntk"), "scaling=ntk, factor=1.0: .* greater with linear"),
+        (lambda: Rotary(dims(), scaling="linear"), "scaling=linear, factor=1.0: .* greater with"),
         (lambda: Rotary(dims(head_dim=2), scaling="ntk", factor=2.0), "at least 4 components"),
     ],
 )
