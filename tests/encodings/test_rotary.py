@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings import limits
 from nmt.encodings.base import Encoding
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.xpos import Xpos
@@ -68,6 +69,15 @@ def test_xpos_in_loops(site: str, share: float, layout: Any) -> None:
     zeta = [(2 * b / 8 + 0.4) / 1.4 for b in range(4)]
     wanted = scores_in_loops(q, k, [1, 0.1, 0.01, 0.001], zeta, share) * 8**-0.5
     assert torch.allclose(got, wanted, atol=1e-12)
+
+
+def test_xpos_has_the_positions_whose_factors_float32_holds() -> None:
+    e = Xpos(dims("decoder", head_dim=8), scale_base=0.5)
+    q, k, v = (100 * t.float() for t in qkv(32, e.dims))
+    assert attend(e, q, k, v, pass_over(32, "decoder"))[2].isfinite().all()
+    assert limits.max_length(e, training=False) == 32 and e.facts.unbound
+    assert str(limits.why_too_short(e, 33)).endswith("to 31 in training; give scale_base=33")
+    assert limits.max_length(Xpos(dims("encoder"), scale_base=0.5), training=False) is None
 
 
 @pytest.mark.parametrize(
