@@ -6,7 +6,8 @@ Attention without learning: each head looks at the words around its centre o_h, 
 +offset in the encoder and -offset or 0 in the decoder, by turns. Queries and keys are not read.
 As in the authors' code (fallcat/stupidNMT), weights are densities: those of a row add up to about
 1, and to less at the ends of a sentence. Its models have std = offset = 1, learned attention to the
-source, and no projections of queries and keys; here these stay, and learn nothing.
+source, and no projections of queries and keys; here these stay, and learn nothing. Nor does any
+other entry in the same heads that changes queries, keys or scores, or adds a bias.
 """
 
 import math

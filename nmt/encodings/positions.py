@@ -15,6 +15,10 @@ class Index(Positions):
     start: int = 0
     step: int = 1
 
+    def __post_init__(self) -> None:
+        if self.step == 0:
+            raise ValueError("at.index.step=0: all tokens would have one position")
+
     @property
     def ascending(self) -> bool:
         """Not with a negative step."""

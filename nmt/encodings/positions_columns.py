@@ -102,6 +102,10 @@ class Tree(Positions):
         """Heads, and which pieces are one word."""
         return frozenset({self.heads, "words"})
 
+    def max_distance(self, length: int, training: bool) -> int:
+        """Of a chain, or of two leaves that hang side by side on one: the sum of their depths."""
+        return max(length - 1, 2 * (length - 2))
+
     def distances(self, context: Context) -> Tensor:
         """[batch, query, key], key minus query; pieces of one word are 0 apart."""
         return tree_distances(*tree_columns(self.heads, context))

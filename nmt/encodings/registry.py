@@ -9,6 +9,7 @@ from typing import Any, get_type_hints
 from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
+from nmt.encodings.facts import START
 from nmt.encodings.lookup import find
 from nmt.encodings.options import check, nearest
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
@@ -73,7 +74,7 @@ def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
 
 def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.facts.position_type == "none" and name != "index":
+    if cls.facts.position_type == "none" and positions != START:
         raise ValueError(f"at={name}: this encoding never looks at positions")
     if cls.facts.position_type == "integer" and not positions.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")

@@ -16,7 +16,7 @@ class Relative(Encoding):
 
     Heads share the vectors unless per_head, layers never do: 2 (2 tau + 1) head_dim per layer.
     tied uses one vector as key and value (OpenNMT-py), which halves that. tau=null clips
-    nothing: 2 longest - 1 distances, and no sequence beyond `longest`.
+    nothing: 2 longest - 1 distances, and no sequence that may have greater ones.
     """
 
     facts = Facts(relative=True, position_type="integer", distances_only=True)

@@ -52,8 +52,11 @@ class Rotary(Encoding):
         super().__init__(dims, rotation_planes=planes)
         self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
-        if scaling == "none" and factor != 1:
-            raise ValueError(f"factor={factor}: must be 1 with scaling=none")
+        if (scaling == "none") != (factor == 1):
+            raise ValueError(
+                f"scaling={scaling}, factor={factor}: the factor must be 1 with scaling=none, and "
+                "greater with linear and ntk"
+            )
         if scaling == "ntk":
             if rotary_dim < 4:
                 raise ValueError("scaling=ntk: needs at least 4 components to rotate")

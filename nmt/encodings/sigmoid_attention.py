@@ -5,13 +5,15 @@
 Each key is weighed on its own, so weights need not add up to 1; with -log n as the bias they do
 about so at the start, when scores are small. In the authors' code (apple/ml-sigmoid-attention) the
 bias is one constant of a model, whose texts have one length n. Sentences have many, so here n is
-the number of keys that the query may see (ours), unless `keys` names one number for all.
+the number of keys that the query may see (ours), without those that another entry's bias hides,
+unless `keys` names one number for all.
 """
 
 import math
 
 from torch import Tensor
 
+from nmt.encodings.alibi import HIDDEN
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.options import NonNegativeInt
 
@@ -27,11 +29,9 @@ class SigmoidAttention(Encoding):
 
     def normalise(self, e: Tensor, layer: int, context: Context) -> Tensor:
         """The weight of each key by itself: [batch, heads, query, key]."""
-        if context.allowed is None:
-            return (e - math.log(self.keys or e.shape[-1])).sigmoid()
-        if self.keys:
-            weights = (e - math.log(self.keys)).sigmoid()
-        else:
-            n = context.allowed.sum(-1, keepdim=True).clamp(min=1)  # [batch | 1, 1, query | 1, 1]
-            weights = (e - n.to(e.dtype).log()).sigmoid()
-        return weights.masked_fill(~context.allowed, 0)
+        hidden = e < HIDDEN / 2
+        if context.allowed is not None:
+            hidden = hidden | ~context.allowed
+        n = (~hidden).sum(-1, keepdim=True).clamp(min=1)  # [batch, heads, query, 1]
+        log_n = math.log(self.keys) if self.keys else n.to(e.dtype).log()
+        return (e - log_n).sigmoid().masked_fill(hidden, 0)

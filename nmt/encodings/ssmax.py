@@ -10,7 +10,8 @@ source (ours).
 
 s log n multiplies the query, so that the fused kernel computes the rest, and other entries may
 change scores or replace softmax. What they add to products of the query is scaled with it, a bias
-is not (ours: the paper has no biases).
+is not, and keys that a bias hides, as those outside of a window, count (ours: the paper has no
+biases).
 """
 
 import torch

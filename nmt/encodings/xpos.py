@@ -6,12 +6,16 @@ faster-rotating pairs first. The authors' code centres positions at half of the 
 all cached keys again at each step; the centre cancels in the product, so here it is fixed at 0.
 
 The decay holds for keys in the past only: ahead it would grow. So the encoder gets plain RoPE.
+From a fixed centre, the factor of a key grows with its position: a decoder has 64 scale_base.
 """
+
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from nmt.encodings.base import Context, Dims, Projection
+from nmt.encodings.limits import ENDLESS
 from nmt.encodings.options import PositiveFloat
 from nmt.encodings.positions import check_ascending
 from nmt.encodings.rotary import Base, Rotary
@@ -31,6 +35,11 @@ class Xpos(Rotary):
         super().__init__(dims, base, layout)
         check_ascending(self.positions, dims.site)
         self.scale_base = scale_base
+        if dims.site == "decoder":
+            most = int(min(64 * scale_base, ENDLESS))  # at 70 float32 has no z^(-j / scale_base)
+            self.facts = replace(
+                self.facts, num_positions=most, sized_by="scale_base", unbound=True
+            )
 
     def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""

@@ -33,6 +33,7 @@ VISIBLE = 1e-4  # what matters changes more than this
 LONG = 200  # tokens
 MOST = 32  # layers and heads of the model that is checked
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
+FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
 
 Check = Callable[[Transformer], str]
@@ -128,7 +129,13 @@ def common_shift(model: Transformer) -> str:
 
 def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
-    unordered = checks.permutation(Specimen(model, _text(model)))
+    counted = [e for e in model.entries if e.positions.consecutive]
+    for factor in (1, *FACTORS):
+        for e in counted:
+            e.positions = Index(step=factor)
+        unordered = checks.permutation(Specimen(model, _text(model)))
+        if not (matters and unordered.holds):
+            break
     if matters is not None and matters == unordered.holds:
         claim = "has no effect" if matters else "has one, though it was said not to matter"
         raise CheckError(f"the order of tokens {claim}: {unordered.finding}")
@@ -136,10 +143,14 @@ def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
 
 
 def order_in_decoder(model: Transformer) -> str:
-    """The last token tells the order of two earlier ones."""
+    """The last token tells the order of the two before it, which any window has."""
     text = _text(model)
-    swapped = text.target[:, [1, 0, *range(2, text.target.shape[1])]]
-    last = [full_pass(model, text._replace(target=ids))[:, -1] for ids in (text.target, swapped)]
+    order = [*range(text.target.shape[1])]
+    order[-3:-1] = order[-3:-1][::-1]
+    last = [
+        full_pass(model, text._replace(target=ids))[:, -1]
+        for ids in (text.target, text.target[:, order])
+    ]
     if (moved := relative_difference(*last)) < VISIBLE:
         raise CheckError(f"two tokens that change places show {moved:.2g}")
     return _shown(moved)
@@ -147,23 +158,29 @@ def order_in_decoder(model: Transformer) -> str:
 
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
-    for e in model.entries:
-        e.positions = Index(step=2)
-    text = _text(model)  # as many tokens as tables hold so far apart
-    after = full_pass(model, text)
-    for e in model.entries:
-        e.positions = Index()
-    before = full_pass(model, text)
-    moved = relative_difference(before, after)
     kinds = {e.facts.position_type for e in model.entries}
+    moved = between = 0.0  # how much positions show that are farther apart, and real ones
+    for factor in FACTORS:
+        for e in model.entries:
+            e.positions = Index(step=factor)
+        text = _text(model)  # as many tokens as tables hold so far apart
+        apart = full_pass(model, text)
+        for e in model.entries:
+            e.positions = Index()
+        before = full_pass(model, text)
+        moved = max(moved, relative_difference(before, apart))
+        if kinds == {"real"}:
+            model.scale_positions(factor - 1.75)
+            scaled = full_pass(model, text)
+            if scaled.isfinite().all():
+                between = max(between, relative_difference(before, scaled))
+        if moved > ROUNDING and (between > ROUNDING or kinds != {"real"}):
+            break
     if (moved > ROUNDING) != bool(kinds - {"none"}):
         stated = " and ".join(sorted(kinds))
-        raise CheckError(f"position_type {stated}, but positions times 2 show {moved:.2g}")
-    if kinds == {"real"}:
-        model.scale_positions(0.25)
-        between = full_pass(model, text)
-        if not between.isfinite().all() or relative_difference(before, between) <= ROUNDING:
-            raise CheckError("position_type real, but positions between integers are not read")
+        raise CheckError(f"position_type {stated}, but positions times {factor} show {moved:.2g}")
+    if kinds == {"real"} and between <= ROUNDING:
+        raise CheckError("position_type real, but positions between integers are not read")
     return _shown(moved)
 
 

@@ -92,7 +92,7 @@ def _condition(look: str) -> Callable[[Decode], Decode]:
 @_condition(
     "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
     "and what is handed on to the next token: for each key by context.remember, for each row of "
-    "the decoder in context.state (which is None in cross-attention)",
+    "hypotheses in context.state (cross-attention shares the decoder's: name the site in its keys)",
 )
 def token_by_token(subject: Subject) -> Pairs:
     """One token at a time, by a module that has computed nothing before."""
@@ -121,7 +121,7 @@ def after_other_passes(subject: Subject) -> Pairs:
 
 @_condition(
     "several new tokens behind cached ones: context.new_keys, rows of delta, and how what "
-    "context.remember or the decoder's context.state keeps goes on over more than one token",
+    "context.remember or context.state keeps goes on over more than one token",
 )
 def several_at_once(subject: Subject) -> Pairs:
     """Several tokens in one go, at the start and in the middle."""
@@ -134,9 +134,9 @@ def several_at_once(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "what reorder does not reach: tensors in the decoder's context.state must have rows first, and "
-    "nothing else but context.remember may keep anything for a row; in cross-attention, which has "
-    "no context.state, hypotheses of a source (context.extent.beams) that are mistaken for tokens",
+    "what reorder does not reach: tensors in context.state must have a row for each hypothesis, "
+    "and nothing else but context.remember may keep anything for a row; in cross-attention, where "
+    "context.rows counts sources, hypotheses (context.extent.beams) that are mistaken for tokens",
 )
 def beams(subject: Subject) -> Pairs:
     """Rows are repeated, swapped, dropped and change places in the middle."""

@@ -15,10 +15,11 @@ from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.graformer import Graformer
 from nmt.encodings.learned import Learned
-from nmt.encodings.passes import with_positions
+from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
+from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.spr_absolute import SprAbsolute
 from nmt.encodings.tpe import Tpe
@@ -27,7 +28,7 @@ from nmt.encodings.xl_pe import XlPe
 from nmt.inspect import parity
 from nmt.inspect.specimen import perturbed
 from nmt.model.transformer import Transformer
-from tests.encodings.attending import attend, dims, pass_over, pe, qkv
+from tests.encodings.attending import attend, dims, pass_over, pe, qkv, shaken
 
 OPTIONS = [
     "spr_absolute",
@@ -184,6 +185,22 @@ def test_a_column_is_a_position() -> None:
     heads, words = torch.tensor(HEADS), torch.tensor(WORDS)
     assert with_positions(beside(), Depth()).queries.equal(depths(heads))
     assert with_positions(beside(), Tree()).delta.equal(tree_distances(heads, words))
+
+
+def test_no_distance_in_a_tree_is_clipped() -> None:
+    """Two leaves on a chain of four are 8 apart among six words, whatever padding follows."""
+    torch.manual_seed(0)
+    e, (q, k, v) = shaken(Relative(dims(positions=Tree()), tau=None, longest=16)), qkv(9, dims())
+
+    def scores(n: int) -> Tensor:
+        context, heads = whole("encoder", n), torch.zeros(1, n, dtype=torch.long)
+        heads[0, :6] = torch.tensor([0, 1, 2, 3, 4, 4])
+        context.columns = {"heads": heads, "words": torch.arange(n)[None]}
+        assert with_positions(context, Tree()).delta.max() == 8
+        return attend(e, q[:, :, :n], k[:, :, :n], v[:, :, :n], context)[0][..., :6, :6]
+
+    assert Tree().max_distance(6, training=True) == 8 and Tree().max_distance(2, True) == 1
+    torch.testing.assert_close(scores(6), scores(9))
 
 
 def test_columns_are_named_to_the_model(tiny: Make) -> None:

@@ -44,7 +44,8 @@ ENCODING = [(option, k, v) for option in options_of("encoding") for k, v in keys
 
 Flip = tuple[Value, dict[str, Value]]  # another value, and the neighbours that let it matter
 
-_NTK = {"encoding.{}.scaling": "linear", "encoding.{}.factor": 2.0, "encoding.{}.partial": 0.5}
+_LINEAR: dict[str, Value] = {"encoding.{}.scaling": "linear", "encoding.{}.factor": 2.0}
+_NTK: dict[str, Value] = {**_LINEAR, "encoding.{}.partial": 0.5}
 # Keys that need a value of their own, or neighbours with other values; {} is the option.
 ASKED: dict[tuple[str, str], Flip] = {
     ("cape", "encoding.{}.at.augment.center"): (True, {"encoding.{}.where": "encoder"}),
@@ -58,13 +59,13 @@ ASKED: dict[tuple[str, str], Flip] = {
     ("relative_tied", "encoding.{}.value"): (False, {"encoding.{}.tied": False}),
     ("relative_value", "encoding.{}.value"): (False, {"encoding.{}.key": True}),
     ("rotary", "encoding.{}.scaling"): ("ntk", _NTK),
-    ("rotary", "encoding.{}.factor"): (2.0, {"encoding.{}.scaling": "linear"}),
+    ("rotary", "encoding.{}.factor"): (3.0, _LINEAR),
     ("rotary_partial", "encoding.{}.base"): (5e3, {"encoding.{}.partial": 0.5}),
     # two components of eight would be one pair, whose frequency is always 1
     ("rotary_partial", "encoding.{}.layout"): ("interleaved", {"encoding.{}.partial": 0.5}),
     ("rotary_partial", "encoding.{}.partial"): (0.5, {}),
     ("rotary_partial", "encoding.{}.scaling"): ("ntk", _NTK),
-    ("rotary_partial", "encoding.{}.factor"): (2.0, {"encoding.{}.scaling": "linear"}),
+    ("rotary_partial", "encoding.{}.factor"): (3.0, _LINEAR),
     # of 64 positions no pair turns 16 times
     ("yarn", "encoding.{}.beta_fast"): (16.0, {"encoding.{}.ramp": "turns"}),
     ("tpe", "encoding.{}.branches"): (3, {"encoding.{}.binary": False}),

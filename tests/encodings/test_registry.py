@@ -35,6 +35,8 @@ NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 
         ),
         ({"absolute": {"at": {"index": {"strt": 1}}}}, "at.index: no option 'strt'"),
         ({"absolute": {"at": {"index": {"start": 1.5}}}}, "start=1.5: expected int"),
+        ({"absolute": {"at": {"index": {"step": 0}}}}, "encoding.absolute: at.index.step=0: all"),
+        ({"fox": {"at": {"index": {"start": 1}}}}, "at=index: this encoding never looks at pos"),
     ],
 )
 def test_says_what_is_wrong(entries: dict[str, dict[str, Any]], said: str) -> None:
@@ -72,6 +74,10 @@ def test_an_option_without_default_must_have_a_value(monkeypatch: pytest.MonkeyP
     with pytest.raises(ValueError, match=r"^encoding\.absolute: at\.theirs\.k: has no default"):
         create({"absolute": {"at": "theirs"}}, DIMS)
     assert create({"absolute": {"at": {"theirs": {"k": 3}}}}, DIMS)
+
+
+def test_positions_of_no_effect_may_be_the_default() -> None:
+    assert create({"fox": {"at": {"index": {"start": 0, "step": 1}}}}, DIMS)
 
 
 def test_where_selects_sites_and_order_is_kept() -> None:

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings import limits
 from nmt.encodings.base import Encoding
 from nmt.encodings.rotary import Rotary
 from nmt.encodings.xpos import Xpos
@@ -70,6 +71,15 @@ def test_xpos_in_loops(site: str, share: float, layout: Any) -> None:
     assert torch.allclose(got, wanted, atol=1e-12)
 
 
+def test_xpos_has_the_positions_whose_factors_float32_holds() -> None:
+    e = Xpos(dims("decoder", head_dim=8), scale_base=0.5)
+    q, k, v = (100 * t.float() for t in qkv(32, e.dims))
+    assert attend(e, q, k, v, pass_over(32, "decoder"))[2].isfinite().all()
+    assert limits.max_length(e, training=False) == 32 and e.facts.unbound
+    assert str(limits.why_too_short(e, 33)).endswith("to 31 in training; give scale_base=33")
+    assert limits.max_length(Xpos(dims("encoder"), scale_base=0.5), training=False) is None
+
+
 @pytest.mark.parametrize(
     "make, words",
     [
@@ -78,7 +88,9 @@ def test_xpos_in_loops(site: str, share: float, layout: Any) -> None:
         (lambda: Rotary(dims(), partial=-0.5), "partial=-0.5: must leave an even number of 4"),
         (lambda: Rotary(dims(), partial=1e15), "must leave an even number of 4"),
         (lambda: Rotary(dims(), partial=1.5), "partial=1.5: must leave an even number of 4"),
-        (lambda: Rotary(dims(), factor=2.0), "factor=2.0: must be 1 with scaling=none"),
+        (lambda: Rotary(dims(), factor=2.0), "factor=2.0: the factor must be 1 with scaling=none"),
+        (lambda: Rotary(dims(), scaling="ntk"), "scaling=ntk, factor=1.0: .* greater with linear"),
+        (lambda: Rotary(dims(), scaling="linear"), "scaling=linear, factor=1.0: .* greater with"),
         (lambda: Rotary(dims(head_dim=2), scaling="ntk", factor=2.0), "at least 4 components"),
     ],
 )

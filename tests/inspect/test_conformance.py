@@ -176,6 +176,13 @@ def test_all_results_come_back() -> None:
     assert all(r.passed and r.finding for r in results)
 
 
+@pytest.mark.parametrize(
+    "key", [*(f"sliding_window.size={n}" for n in (1, 16, 64)), "gaussian.std=0.2"]
+)
+def test_a_window_may_be_narrow_or_wide(key: str) -> None:
+    check_encoding(key.split(".")[0], f"encoding.{key}", precisions=[])
+
+
 def test_dropout_may_be_a_module() -> None:
     check_encoding(Dropping, tokens=4, precisions=[])
     assert NOISE in Dropping.seen
@@ -213,7 +220,7 @@ def test_dropout_may_be_a_module() -> None:
             (Blind, "kind of positions", "position_type none, but positions times 2 show"),
             (Unsaved, "training step", "encoding.unsaved: per_layer (encoder) is neither a param"),
             (Rounded, "bfloat16, positions far apart", "differs from float32 by"),
-            (Signs, "kind of positions", "position_type real, but positions times 2 show 0"),
+            (Signs, "kind of positions", "position_type real, but positions times 2048 show 0"),
             (Whole, "kind of positions", "IndexError at test_conformance.py:"),
             (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
             (Counting, "recomputation", "differs in torch.float32 if computed twice"),

@@ -17,7 +17,7 @@ from nmt.encodings.positions import Index
 from nmt.encodings.relative import Relative
 from nmt.inspect import parity
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.specimen import Decoding, perturbed
 from nmt.model import cache
 from nmt.model.cache import Cache
 from nmt.model.state import State
@@ -200,10 +200,27 @@ def test_a_full_pass_spoilt_by_decoding(settings_of: Make, monkeypatch: Patch) -
     assert failed(measure(settings_of("encoding=absolute"))) == {"after other passes"}
 
 
-def test_hints_at_the_state_say_that_cross_attention_has_none() -> None:
+def test_cross_attention_has_the_state_that_the_hints_name(
+    settings_of: Make, monkeypatch: Patch
+) -> None:
+    """One dictionary for both sites; its rows are hypotheses, here of three sources."""
     hints = [c.look for c in CONDITIONS if "context.state" in c.look]
     assert len(hints) == 3 and all("context.remember" in hint for hint in hints)
-    assert all("cross-attention" in hint or "decoder's context.state" in hint for hint in hints)
+    assert not any("None" in hint or "no context.state" in hint for hint in hints)
+    seen: dict[str, Context] = {}
+
+    def bias(self: Relative, layer: int, context: Context) -> None:
+        seen[context.site] = context
+
+    monkeypatch.setattr(Relative, "bias", bias)
+    monkeypatch.setattr(Relative, "hooks", (*Relative.hooks, "bias"))
+    model = perturbed(settings_of("encoding=relative", "encoding.relative.where=[decoder,cross]"))
+    made = Decoding(model, parity.Subject(model, 4).text())
+    made.grow(1)
+    made.reorder([0, 0, 1, 1, 2, 2])
+    made.grow(2)
+    assert seen["cross"].state is seen["decoder"].state is not None
+    assert (seen["cross"].rows, seen["decoder"].rows) == (3, 6)
 
 
 @pytest.mark.parametrize("part", ["recurrent", "cross", "own", "lengths"])

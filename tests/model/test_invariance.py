@@ -168,6 +168,11 @@ def test_attention_to_the_source_is_tried_too(plug: Plug) -> None:
     assert f"encoding.mine: its `normalise` (cross) {PADDING}; give no weight" in message
 
 
+def test_a_hook_is_named_beside_those_that_cannot_be_left_out(plug: Plug) -> None:
+    message = refusal(plug(Outputs, "encoding=complex_order", where="encoder"))
+    assert message.startswith(f"encoding.mine: its `outputs` (encoder) {PADDING}; ")
+
+
 def test_a_leak_in_training_alone_is_seen(plug: Plug) -> None:
     assert f"its `embed` (decoder) {FUTURE}; " in refusal(plug(InTraining, "model.dropout=0.3"))
 
