@@ -154,6 +154,23 @@ def test_languages_that_pieces_name_are_those_of_the_search() -> None:
         assert "A Transformer that translates from `fr` to `en`, written for" in text
 
 
+@pytest.mark.parametrize(
+    ("chosen", "targets", "task"),
+    [(None, ["fr", "nl"], "Translation"), ("fra", ["fr"], "Translation de-fr")],
+)
+def test_several_targets_are_told_and_no_pair(
+    chosen: str | None, targets: list[str], task: str
+) -> None:
+    words = [f"decode.source_language={chosen}"] if chosen else []
+    pieces = ["a", ">>fra<<", ">>nl<<"]
+    options = CardOptions("m", None, [scores_of(made_up_report.whole(), "relative 100")])
+    text = written(made("encoding=relative", *words, letters=pieces), FOUND, options)
+    data = theirs("huggingface_hub").ModelCard(text).data.to_dict()
+    assert data["language"] == ["de", *targets]
+    assert data["model-index"][0]["results"][0]["task"]["name"] == task
+    assert f"translates from `de` to {', '.join(f'`{code}`' for code in targets)}, written" in text
+
+
 def test_no_name_leaves_its_cell() -> None:
     text = text_of(CardOptions("m"), facts=TRAINED | {"fingerprint": "a | b\n| c | d"})
     assert "| fingerprint of the text | `a \\| b \\| c \\| d` |" in text
