@@ -223,6 +223,16 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     assert reader.splitter is not None and reader.splitter.language == "de"
 
 
+@pytest.mark.parametrize("word", ["decode.mbr=2", "decode.method=sample"])
+def test_lines_that_search_are_not_compared_with_what_samples(word: str, tmp_path: Path) -> None:
+    found = export(of_unigram("encoding=relative", *SHORT, word), tmp_path / "made", LINES)
+    text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    assert "as_nmt_translate" not in found and "as nmt-translate does" not in text
+    assert "these lines search" in text
+    decode = ctranslate2_engine.load(tmp_path / "made").settings.decode
+    assert decode == decode.by_beam(), "nmt-translate refuses to sample with CTranslate2"
+
+
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
     code = card_code.program(of_bpe(), name, 7)
