@@ -104,8 +104,10 @@ def test_what_is_known_is_told() -> None:
         "1.\n",
         "- In int8 a beam of 4 finds the same translations for 3 of 5 lines.\n",
         "- The Python on the card translates 6 of 7 lines as nmt-translate does; 5 of its "
-        "translations end in time.\n- The others differ because",
+        "translations end in time.\n- The others may differ because",
         " or divides scores by another function of the length, or",
+        " or leaves pieces of languages out of the text, or gets lines whole that nmt-translate "
+        "divides, cuts or refuses, or whose strings it protects.\n",
         "- It is right for sources of up to 2,047 pieces.\n",
         'place = Path("its name")',
     ):
