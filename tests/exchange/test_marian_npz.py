@@ -54,8 +54,14 @@ def test_the_card_says_where_the_code_of_a_language_goes(
     kind: str, says: bool, models: Path
 ) -> None:
     usage = MarianNpzAdapter(importing.read(models / kind).trained).usage("out")
-    assert usage.startswith("`marian-decoder -c out/decoder.yml`")
+    command = "spm_encode --model out/source.spm | marian-decoder -c out/decoder.yml | spm_decode "
+    assert usage.startswith(f"```sh\n{command}--model out/target.spm\n```")
     assert ("`>>de<<`, `>>fr<<`. This is one piece: write it before" in usage) is says
+
+
+def test_marian_reads_text_where_the_vocabulary_is_a_sentencepiece_model(models: Path) -> None:
+    usage = MarianNpzAdapter(importing.read(models / "firefox").trained).usage("out")
+    assert usage == "```sh\nmarian-decoder -c out/decoder.yml\n```"
 
 
 @pytest.mark.parametrize("kind", KINDS)
