@@ -186,9 +186,12 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
     for side in ("source", "target"):
         if (longest := facts.get(f"longest_{side}")) is not None:
             yield f"longest {side}", f"{count(longest)} pieces"
+    if averaged := facts.get("averaged"):
+        yield "mean of", f"{len(averaged)} models; the updates are those of the last"
     yield "updates", count(facts["step"])
     yield "tokens of an update", f"up to {count(trainer.batch_tokens * trainer.accumulate)}"
-    yield "optimiser", f"Adam, {optim.kind}, learning rate {optim.lr:g}"
+    adam = "AdamW" if optim.weight_decay else "Adam"
+    yield "optimiser", f"{adam}, {optim.kind}, learning rate {optim.lr:g}"
     yield "label smoothing, dropout", f"{optim.label_smoothing:g}, {settings.model.dropout:g}"
     yield "seed", str(settings.seed)
     if (perplexity := facts.get("dev_perplexity")) is not None:

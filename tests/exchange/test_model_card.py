@@ -87,12 +87,15 @@ def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
 def test_what_is_known_is_told() -> None:
     report = made_up_report.whole()
     scores = [scores_of(report, "relative 100")]
-    words = ["data.join=2", "data.join_share=0.25"]
-    text = text_of(CardOptions("m", None, scores), *words, facts=TRAINED)
+    words = ["data.join=2", "data.join_share=0.25", "optim.weight_decay=0.1"]
+    facts = TRAINED | {"averaged": [{"name": "a"}, {"name": "b"}]}
+    text = text_of(CardOptions("m", None, scores), *words, facts=facts)
     for line in (
         "| training pairs | 20,000 |",
         "| fingerprint of the text | `c5f2` |",
+        "| mean of | 2 models; the updates are those of the last |",
         "| updates | 457 |",
+        "| optimiser | AdamW, ",
         "| development perplexity | 1.16 |",
         "| longest source | 12 pieces |",
         "| joined lines | up to 2, 0.25 of the examples |",
