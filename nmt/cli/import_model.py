@@ -30,15 +30,16 @@ directory of one of these kinds:
   decode.target_language=L say otherwise;
 - a CTranslate2 model in float32 with sinusoids or Shaw's relative positions, as the converters of
   OpenNMT-py and OpenNMT-tf write it, and its segmenters: source.spm and target.spm of
-  SentencePiece, or source.json and target.json of nmt-export.
+  SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its
+  languages, search settings and trained length.
 
 If transformers (nmt[oracles]) or ctranslate2 (nmt[ct2]) is installed, the new model is
 compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
 lines of --samples or on made-up ones, and on lines longer than in training. If anything differs,
 nothing is written. Otherwise the measurements are in MODEL/certificate.json.
 
-The formats do not record how long the training lines were: --trained-length N states it, in pieces.
-Without it the trained length is unknown in reports, too.
+The other formats do not record how long the training lines were: --trained-length N states it, in
+pieces. Without it the trained length is unknown in reports, too.
 
 For models with several target languages, the first word of a line names the language:
 `>>fra<< Hello.`
@@ -63,7 +64,7 @@ def command(argv: list[str]) -> None:
     imported = importing.read(source, options.trained_length, options.languages)
     log_model(imported.trained)
     certificate = importing.certify(imported, lines)
-    if options.trained_length is None:
+    if imported.trained.facts["longest_source"] is None:
         log.warning(
             "longest source in training: unknown, since no file of %s tells; no report will mark "
             "lengths beyond it (--trained-length N says it, in pieces)",
@@ -96,7 +97,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         "--trained-length",
         type=integer(1),
         metavar="N",
-        help="pieces of the longest source in training, which no file tells; default: unknown",
+        help="pieces of the longest source in training; default: what nmt-export wrote, or unknown",
     )
     add("--languages", type=two, metavar="SOURCE,TARGET", help="of a model of many languages")
     options = parser.parse_args(argv)

@@ -29,7 +29,7 @@ class LongText(NamedTuple):
     model: str  # as the user named it
     source: str
     run: bool  # whether it is a run, whose corpus is known
-    relative: bool  # whether it has encoding=relative
+    encoding: str  # encoding=NAME, as an override has it; of several, NAME+NAME
     trained: int | None  # pieces of the longest source in training; None: unknown
     divided_at: int  # pieces; lines above are the long ones
     longest: int  # pieces of the longest line

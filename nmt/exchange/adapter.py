@@ -116,8 +116,9 @@ class Adapter(ABC):
         for key in () if self.has_languages else ("source_language", "target_language"):
             if name := getattr(trained.settings.decode, key):
                 raise UserError(
-                    f"decode.{key}={name}: cannot be exported there, where no piece names a "
-                    "language; export --to ctranslate2"
+                    f"decode.{key}={name}: cannot be exported there, where nothing puts a language "
+                    f"before a line; add decode.{key}=null if the lines themselves begin with one, "
+                    "or export --to ctranslate2"
                 )
 
     @abstractmethod

@@ -59,7 +59,7 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
     """
     names: dict[str, Any] = {}
     exec(code, names)  # ours; what comes from a model stands in it as a literal
-    decode = trained.settings.decode.by_beam()
+    decode = trained.settings.decode
     if not is_sentencex_installed():
         decode = replace(decode, split="lines")
     ours = translate_best(trained, lines, decode, "as nmt-translate does")

@@ -58,9 +58,9 @@ def is_exported(path: Path) -> bool:
 
 
 def settings_file(settings: Settings, precision: str) -> bytes:
-    """The settings that go along with an export of this precision, as a file."""
+    """The settings that go along with an export of this precision, as a file; it searches."""
     known = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
-    decode = replace(settings.decode, precision=known)
+    decode = replace(settings.decode.by_beam(), precision=known)
     return manifest.dump(config.freeze(modelfiles.portable(replace(settings, decode=decode))))
 
 

@@ -5,10 +5,11 @@ silence: a variable that has no place here is refused by name.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from nmt import foreign
+from nmt import foreign, modelfiles
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS
@@ -16,13 +17,14 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import Naming
+from nmt.exchange.ctranslate2_names import Naming, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, model_of, tensors_of
 from nmt.exchange.files import sentencepiece, trained_of, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.storage import manifest
+from nmt.storage.modelpath import SETTINGS_BESIDE
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
 EPSILON = 1e-5  # of layer norms
@@ -31,7 +33,7 @@ EPSILON = 1e-5  # of layer norms
 def read(directory: Path, trained_length: int | None = None) -> Imported:
     """Read a model; its segmenters are source.json and target.json, or .spm, in the same place.
 
-    `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
+    `trained_length`: pieces of the longest source in training; None: as nmt-export wrote it, or
     unknown. Raises UserError (65) for a file that is missing, damaged, or holds what cannot be
     expressed here.
     """
@@ -51,11 +53,17 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         for name, pieces in zip(("source", "target"), named, strict=True)
     ]
     settings = settings_of(encoding, model_of(files), trained_length, files.shared)
+    if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
+        sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
+        own = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
+        cut = replace(own.segmenter, shared_vocabulary=files.shared)
+        settings = replace(settings, data=own.data, segmenter=cut, decode=own.decode)
+        trained_length = trained_length or modelfiles.facts_of(sealed)["longest_source"]
     tensors = tensors_of(files, settings, *orders)
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
-    limits = trained.model.limits(training=False)
-    naming = Naming(named[0], named[1], limits.source, limits.target)
+    languages = prefixes(settings.decode, trained.source.vocabulary, trained.target.vocabulary)
+    naming = Naming(named[0], named[1], None, None, *languages)
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 

@@ -38,11 +38,11 @@ def export(
     `lines`: of the source language, to compare on; by default made-up ones. Joined and made-up
     lines beyond the length of training are added. Log-probabilities in float32 must agree within
     1e-4, and greedy and beam outputs piece by piece; another precision is measured besides. How
-    many lines the Python on its card translates as nmt-translate does, is counted. `card`: what
-    its README.md says besides; by default the name of the path. `names`: of the languages, in a
-    package. The path must not exist; where anything fails, nothing is there afterwards. Raises
-    UserError: 2 for what the engine cannot express, 69 where it is not installed, 65 where it
-    computes something else.
+    many lines the Python on its card translates as nmt-translate does, is counted if that searches.
+    `card`: what its README.md says besides; by default the name of the path. `names`: of the
+    languages, in a package. The path must not exist; where anything fails, nothing is there
+    afterwards. Raises UserError: 2 for what the engine cannot express, 69 where it is not
+    installed, 65 where it computes something else.
     """
     kind = ADAPTERS[to]
     kind.library.require(f"--to {to}")
@@ -58,7 +58,8 @@ def export(
             directory = work / precision
             certificate[precision] = proof.measure(ours, adapter.written(directory, precision))
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
-        if code := adapter.code(str(directory)):
+        decode = trained.settings.decode
+        if (code := adapter.code(str(directory))) and decode == decode.by_beam():
             certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
         options = card or CardOptions(path.name.removesuffix(kind.suffix))
         text = model_card.card(adapter, certificate, options, path.name)

@@ -19,7 +19,7 @@ def read(
 ) -> Imported:
     """Read the model of a directory, of whichever engine its files are.
 
-    `trained_length`: pieces of the longest source in training, which no file tells; None: it stays
+    `trained_length`: pieces of the longest source in training; None: as nmt-export wrote it, or
     unknown. `languages`: of source and target, in models of many. Raises UserError (65) for a file
     that is missing, damaged, or says what cannot be expressed here.
     """

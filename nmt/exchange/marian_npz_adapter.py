@@ -28,6 +28,8 @@ class MarianNpzAdapter(MarianAdapter):
         super().__init__(trained)
         if trained.settings.model.activation == "gelu":
             raise UserError(f"model.activation=gelu: {marian_npz.GELU}; train with relu or swish")
+        models = [marian_ids.of_sentencepiece(segmenter.model) for segmenter in self.segmenters]
+        self.kind = "spm" if models == [side.to_json() for side in self.ids] else "yml"
 
     def scorer(self, directory: Path) -> EngineScorer:
         """Open the directory."""
@@ -35,14 +37,12 @@ class MarianNpzAdapter(MarianAdapter):
 
     def files(self) -> Iterator[tuple[str, bytes]]:
         """The files (name, bytes) of the directory, but for the weights."""
-        models = [segmenter.model for segmenter in self.segmenters]
-        ids = [side.to_json() for side in self.ids]
-        kind, vocabularies = "spm", models
-        if ids != [*map(marian_ids.of_sentencepiece, models)]:
-            kind, vocabularies = "yml", [*map(marian_ids.dump_lines, ids)]
+        vocabularies = models = [segmenter.model for segmenter in self.segmenters]
+        if self.kind == "yml":
+            vocabularies = [marian_ids.dump_lines(side.to_json()) for side in self.ids]
             yield from (("source.spm", models[0]), ("target.spm", models[1]))
         one = vocabularies[0] == vocabularies[1]
-        names = [f"vocab.{kind}"] * 2 if one else [f"vocab.{s}.{kind}" for s in ("src", "trg")]
+        names = [f"vocab.{s}{self.kind}" for s in (("", "") if one else ("src.", "trg."))]
         yield from dict(zip(names, vocabularies, strict=True)).items()
         search = marian_npz.to_search(self.trained.settings.decode)
         files = {"models": [NAME], "vocabs": names, "relative-paths": True}
@@ -60,14 +60,18 @@ class MarianNpzAdapter(MarianAdapter):
 
     def usage(self, name: str) -> str:
         """The command, which reads pieces where the vocabulary is no model of SentencePiece."""
-        text = (
-            f"`marian-decoder -c {name}/decoder.yml`, on text where the vocabulary is an .spm, and "
-            "else between `spm_encode --model source.spm` and `spm_decode --model target.spm`."
-        )
+        command, piece = f"marian-decoder -c {name}/decoder.yml", ""
+        if self.kind == "yml":
+            command = (
+                f"spm_encode --model {name}/source.spm | {command} | "
+                f"spm_decode --model {name}/target.spm"
+            )
+            piece = (
+                " This is one piece: write it before the pieces of the line. `spm_encode` would "
+                "cut it."
+            )
+        text = f"```sh\n{command}\n```"
         if codes := language_codes(self.trained.source.vocabulary):
             names = ", ".join(f"`{code}`" for code in codes)
-            text += (
-                f"\n\nEach line begins with the language of its translation, {names}. This is one "
-                "piece: write it before the pieces of the line. `spm_encode` would cut it."
-            )
+            text += f"\n\nEach line begins with the language of its translation, {names}.{piece}"
         return text

@@ -11,6 +11,7 @@ from typing import Any
 
 from nmt.data.marian import MarianSegmenter
 from nmt.data.side import Side
+from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
@@ -40,9 +41,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     if len(found) == 2 and not values.get("vocabs"):
         _check_sides(directory, vocabularies)
     segmenters = [
-        sentencepiece(
-            MarianSegmenter, v if v.suffix == ".spm" else directory / f"{side}.spm", UNNAMED
-        )
+        sentencepiece(Unigram, v, UNNAMED)  # cuts whole lines, the code of a language included
+        if v.suffix == ".spm"
+        else sentencepiece(MarianSegmenter, directory / f"{side}.spm", UNNAMED)
         for side, v in zip(SIDES, vocabularies, strict=True)
     ]
     source, target = both = [_ids(v) for v in vocabularies]

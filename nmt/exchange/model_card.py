@@ -15,7 +15,8 @@ from nmt.compare.notation import beyond, count, interval, number
 from nmt.compare.report import FEW, SOURCE, Report, ScoredTest
 from nmt.compare.text.columns import markdown_table
 from nmt.data.bpe import Bpe
-from nmt.data.languages import languages_of
+from nmt.data.languages import languages_of, short_code
+from nmt.data.marian import language_codes
 from nmt.errors import UserError
 from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
@@ -115,7 +116,8 @@ def _results(scores: CardScores, languages: list[str]) -> Iterator[dict[str, Any
             if metric.name in known
         ]
         if metrics:
-            task = {"type": "translation", "name": " ".join(["Translation", "-".join(languages)])}
+            pair = ["-".join(languages)] if len(languages) == 2 else []  # else it is not known
+            task = {"type": "translation", "name": " ".join(["Translation", *pair])}
             data = dict.fromkeys(("type", "name"), _test_name(scores.report, test))
             yield {"task": task, "dataset": data, "metrics": metrics}
 
@@ -131,13 +133,21 @@ def _test_name(report: Report, test: ScoredTest) -> str:
 
 
 def _languages(trained: Trained) -> list[str]:
-    codes = languages_of(trained.settings)
-    return [] if UNNAMED in codes else [*codes]
+    """The code of the source, then those of the targets; none where one is unknown.
+
+    A model that knows its targets as `>>fr<<` translates into the chosen one, or into all.
+    """
+    source, *targets = languages_of(trained.settings)
+    if codes := [*language_codes(trained.source.vocabulary)]:
+        chosen = trained.settings.decode.source_language
+        targets = [short_code(code.strip("<>")) for code in ([chosen] if chosen else codes)]
+    languages = [source, *dict.fromkeys(targets)]
+    return [] if UNNAMED in languages else languages
 
 
 def _about(adapter: Adapter) -> str:
-    languages = _languages(adapter.trained)
-    pair = f" from `{languages[0]}` to `{languages[1]}`" if languages else ""
+    source, *targets = (f"`{code}`" for code in _languages(adapter.trained) or [""])
+    pair = f" from {source} to {', '.join(targets)}" if targets else ""
     return f"A Transformer that translates{pair}, written for {adapter.title} by nmt {__version__}."
 
 
@@ -176,9 +186,12 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
     for side in ("source", "target"):
         if (longest := facts.get(f"longest_{side}")) is not None:
             yield f"longest {side}", f"{count(longest)} pieces"
+    if averaged := facts.get("averaged"):
+        yield "mean of", f"{len(averaged)} models; the updates are those of the last"
     yield "updates", count(facts["step"])
     yield "tokens of an update", f"up to {count(trainer.batch_tokens * trainer.accumulate)}"
-    yield "optimiser", f"Adam, {optim.kind}, learning rate {optim.lr:g}"
+    adam = "AdamW" if optim.weight_decay else "Adam"
+    yield "optimiser", f"{adam}, {optim.kind}, learning rate {optim.lr:g}"
     yield "label smoothing, dropout", f"{optim.label_smoothing:g}, {settings.model.dropout:g}"
     yield "seed", str(settings.seed)
     if (perplexity := facts.get("dev_perplexity")) is not None:

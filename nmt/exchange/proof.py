@@ -33,10 +33,11 @@ BEAM = 4
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
 WINDOW = 8  # lines that are searched together: so far apart are two signs of progress
 WHY = (
-    "The others differ because that engine takes pieces that are never chosen, such as the sign "
-    "for unknown ones, out before it computes probabilities, or chooses otherwise among "
+    "The others may differ because that engine takes pieces that are never chosen, such as the "
+    "sign for unknown ones, out before it computes probabilities, or chooses otherwise among "
     "translations that do not end, or divides scores by another function of the length, or "
-    "computes in another precision, or gets lines whole that nmt-translate divides or refuses."
+    "computes in another precision, or leaves pieces of languages out of the text, or gets lines "
+    "whole that nmt-translate divides, cuts or refuses, or whose strings it protects."
 )
 
 log = logging.getLogger(__name__)

@@ -91,7 +91,8 @@ def diagnose(
         overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in changes.items()]
         remedies.append(Remedy(name, overrides, losses(sample, outputs)))
     return LongText(
-        model.place, str(source), model.run is not None, "relative" in model.settings.encoding,
+        model.place, str(source), model.run is not None,
+        f"encoding={'+'.join(model.settings.encoding)}",
         facts.longest, divided_at, max(pieces), reference is not None, within, beyond, remedies,
     )  # fmt: skip
 

@@ -1,5 +1,6 @@
 """Marian models in their own format, from random weights: as OPUS-MT's and Firefox's releases."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,9 +54,12 @@ KINDS: dict[str, dict[str, Any]] = {
 
 def make(
     place: Path, tie: str = "all", activation: str = "swish", spm: bool = False,
-    codes: tuple[str, ...] = (), seed: int = 3,
+    codes: tuple[str, ...] = (), seed: int = 3, symbols: Sequence[str] = (),
 ) -> Path:  # fmt: skip
-    """Write a directory; `spm`: the vocabulary is one SentencePiece model for both sides."""
+    """Write a directory; `spm`: the vocabulary is one SentencePiece model for both sides.
+
+    `symbols`: pieces that this model knows beforehand.
+    """
     place.mkdir(parents=True)
     texts = [[pair[side] for pair in TEXT] for side in (0, 1)]
     if tie == "all":
@@ -63,6 +67,7 @@ def make(
     names = ["vocab.deen.spm"] * 2 if spm else ["source.spm", "target.spm"]
     # as Marian trains it, where it is the vocabulary, or as OPUS-MT does
     ids: dict[str, Any] = {"eos_id": 0, "unk_id": 1, "bos_id": -1} if spm else {}
+    ids |= {"user_defined_symbols": [*symbols]} if symbols else {}
     vocabularies = [
         _pieces(spm_model(place / name, text, vocab_size=60, hard_vocab_limit=False, **ids), codes)
         for name, text in zip(names, texts, strict=True)

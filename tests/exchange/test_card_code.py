@@ -218,9 +218,19 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
     assert "They put `>>fr<<` before each line, the language of its translation." in text
     assert 'print(translate("a line"))' in text and "The first word" not in text
-    assert "translates from `de` to `en`" in text, "a source is not in the language of the target"
+    assert "translates from `de` to `fr`" in text, "a source is not in the language of the target"
     reader = Translator.of(trained, settings.decode).reader
     assert reader.splitter is not None and reader.splitter.language == "de"
+
+
+@pytest.mark.parametrize("word", ["decode.mbr=2", "decode.method=sample"])
+def test_lines_that_search_are_not_compared_with_what_samples(word: str, tmp_path: Path) -> None:
+    found = export(of_unigram("encoding=relative", *SHORT, word), tmp_path / "made", LINES)
+    text = (tmp_path / "made" / "README.md").read_text(encoding="utf-8")
+    assert "as_nmt_translate" not in found and "as nmt-translate does" not in text
+    assert "these lines search" in text
+    decode = ctranslate2_engine.load(tmp_path / "made").settings.decode
+    assert decode == decode.by_beam(), "nmt-translate refuses to sample with CTranslate2"
 
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:

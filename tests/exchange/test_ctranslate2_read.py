@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.cli import import_model
+from nmt.data.languages import languages_of
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import EOS
+from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
     ctranslate2_read,
@@ -23,12 +25,13 @@ from nmt.exchange import (
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
+from nmt.storage.modelpath import SETTINGS_BESIDE
 from tests.data.test_segmenter_files import spm_model
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, SPECIAL, TAU, make
+from tests.exchange.test_ctranslate2_export import LETTERS, made
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
-from tests.exchange.test_ctranslate2_export import made
 
 FEW = {"BEYOND": 40, "LONG": 2, "LONGEST": 128}
 
@@ -73,6 +76,31 @@ def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
     assert again.source.to_json() == ours.source.to_json()
 
 
+def test_an_export_keeps_its_languages_search_and_trained_length(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    languages = ["decode.source_language=fra_Latn", "decode.target_language=eng_Latn"]
+    pieces = [*LETTERS, "eng_Latn", "fra_Latn"]
+    ours = made("encoding=relative", "decode.unknown=forbid", *languages, letters=pieces)
+    sides = ours.source, ours.target
+    build.set_languages(ours.model, ours.settings.decode, *(side.vocabulary for side in sides))
+    with torch.no_grad():
+        ours.model.output.bias[EOS] -= 2.5  # an output has pieces behind its language
+    export(ours, tmp_path / "made", LETTERED)
+    (tmp_path / "lines").write_text("\n".join(LETTERED) + "\n")
+    words = [str(tmp_path / "made"), str(tmp_path / "again"), "--samples", str(tmp_path / "lines")]
+    import_model.command(words)
+    again = modeldir.load(tmp_path / "again")
+    assert again.settings.decode == ours.settings.decode
+    assert languages_of(again.settings) == ("fr", "en")
+    assert again.facts == {"longest_source": 12} and "longest source" not in caplog.text
+    texts = [Translator.of(each, each.settings.decode).texts(LETTERED) for each in (ours, again)]
+    assert texts[0] == texts[1] and any(texts[0])
+    (tmp_path / "made/manifest.json").unlink()
+    with pytest.raises(UserError, match="not a whole directory of nmt-export"):
+        ctranslate2_read.read(tmp_path / "made")
+
+
 def without_tables(*given: Any) -> Any:
     spec = specification(*given)
     for stack in (spec.encoder, spec.decoder):
@@ -91,6 +119,7 @@ def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(
     monkeypatch.setattr(ctranslate2_spec, "specification", without_tables)
     place = tmp_path / "made"
     CTranslate2Adapter(ours).written(place, "float32")
+    (place / SETTINGS_BESIDE).unlink()
     unknown = ctranslate2_read.read(place)
     assert unknown.trained.facts == {"longest_source": None}
     found = importing.certify(unknown, LETTERED)

@@ -93,6 +93,18 @@ def test_what_was_imported_goes_back_as_it_came(kind: str, tmp_path: Path) -> No
             assert written.read_bytes() == file.read_bytes(), file.name
 
 
+def test_a_language_that_is_chosen_must_stand_in_the_lines(tmp_path: Path) -> None:
+    make(tmp_path / "original", **KINDS["multilingual gelu"])
+    model, place = tmp_path / "model", tmp_path / "made"
+    modeldir.save(transformers_read.marian(tmp_path / "original").trained, model)
+    (tmp_path / "lines").write_text(f">>fr<< {LINES[0]}\n", encoding="utf-8")
+    options = ["--to", "marian", "--samples", str(tmp_path / "lines"), "decode.source_language="]
+    with pytest.raises(UserError, match=r"add decode.source_language=null if the lines thems"):
+        export_model.command([str(model), str(place), *options[:-1], f"{options[-1]}fr"])
+    export_model.command([str(model), str(place), *options[:-1], f"{options[-1]}null"])
+    assert place.is_dir()
+
+
 @pytest.mark.parametrize(
     ("words", "shared"),
     [

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 import yaml
+from sentencepiece import SentencePieceProcessor
 
 from nmt import modeldir
 from nmt.cli import export_model, import_model
@@ -54,8 +55,29 @@ def test_the_card_says_where_the_code_of_a_language_goes(
     kind: str, says: bool, models: Path
 ) -> None:
     usage = MarianNpzAdapter(importing.read(models / kind).trained).usage("out")
-    assert usage.startswith("`marian-decoder -c out/decoder.yml`")
+    command = "spm_encode --model out/source.spm | marian-decoder -c out/decoder.yml | spm_decode "
+    assert usage.startswith(f"```sh\n{command}--model out/target.spm\n```")
     assert ("`>>de<<`, `>>fr<<`. This is one piece: write it before" in usage) is says
+
+
+def test_marian_reads_text_where_the_vocabulary_is_a_sentencepiece_model(models: Path) -> None:
+    usage = MarianNpzAdapter(importing.read(models / "firefox").trained).usage("out")
+    assert usage == "```sh\nmarian-decoder -c out/decoder.yml\n```"
+
+
+def test_a_vocabulary_that_is_a_sentencepiece_model_cuts_codes_as_marian_does(
+    tmp_path: Path,
+) -> None:
+    make(tmp_path / "made", spm=True, symbols=[">>fr<<"])
+    trained = importing.read(tmp_path / "made").trained
+    processor = SentencePieceProcessor(model_file=str(tmp_path / "made/vocab.deen.spm"))
+    line = f">>fr<< {LINES[0]}"
+    pieces = processor.encode(line, out_type=str)
+    assert pieces[:3] == ["\u2581", ">>fr<<", "\u2581"]
+    assert trained.source.ids(line)[:-1] == trained.source.vocabulary.ids(pieces)[:-1]
+    assert trained.target.text(trained.target.ids(LINES[0])) == LINES[0]
+    usage = MarianNpzAdapter(trained).usage("out")
+    assert usage.endswith("begins with the language of its translation, `>>fr<<`.")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -87,12 +87,15 @@ def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
 def test_what_is_known_is_told() -> None:
     report = made_up_report.whole()
     scores = [scores_of(report, "relative 100")]
-    words = ["data.join=2", "data.join_share=0.25"]
-    text = text_of(CardOptions("m", None, scores), *words, facts=TRAINED)
+    words = ["data.join=2", "data.join_share=0.25", "optim.weight_decay=0.1"]
+    facts = TRAINED | {"averaged": [{"name": "a"}, {"name": "b"}]}
+    text = text_of(CardOptions("m", None, scores), *words, facts=facts)
     for line in (
         "| training pairs | 20,000 |",
         "| fingerprint of the text | `c5f2` |",
+        "| mean of | 2 models; the updates are those of the last |",
         "| updates | 457 |",
+        "| optimiser | AdamW, ",
         "| development perplexity | 1.16 |",
         "| longest source | 12 pieces |",
         "| joined lines | up to 2, 0.25 of the examples |",
@@ -104,8 +107,10 @@ def test_what_is_known_is_told() -> None:
         "1.\n",
         "- In int8 a beam of 4 finds the same translations for 3 of 5 lines.\n",
         "- The Python on the card translates 6 of 7 lines as nmt-translate does; 5 of its "
-        "translations end in time.\n- The others differ because",
+        "translations end in time.\n- The others may differ because",
         " or divides scores by another function of the length, or",
+        " or leaves pieces of languages out of the text, or gets lines whole that nmt-translate "
+        "divides, cuts or refuses, or whose strings it protects.\n",
         "- It is right for sources of up to 2,047 pieces.\n",
         'place = Path("its name")',
     ):
@@ -152,6 +157,23 @@ def test_languages_that_pieces_name_are_those_of_the_search() -> None:
         text = written(trained, FOUND, CardOptions("m"))
         assert theirs("huggingface_hub").ModelCard(text).data.language == ["fr", "en"]
         assert "A Transformer that translates from `fr` to `en`, written for" in text
+
+
+@pytest.mark.parametrize(
+    ("chosen", "targets", "task"),
+    [(None, ["fr", "nl"], "Translation"), ("fra", ["fr"], "Translation de-fr")],
+)
+def test_several_targets_are_told_and_no_pair(
+    chosen: str | None, targets: list[str], task: str
+) -> None:
+    words = [f"decode.source_language={chosen}"] if chosen else []
+    pieces = ["a", ">>fra<<", ">>nl<<"]
+    options = CardOptions("m", None, [scores_of(made_up_report.whole(), "relative 100")])
+    text = written(made("encoding=relative", *words, letters=pieces), FOUND, options)
+    data = theirs("huggingface_hub").ModelCard(text).data.to_dict()
+    assert data["language"] == ["de", *targets]
+    assert data["model-index"][0]["results"][0]["task"]["name"] == task
+    assert f"translates from `de` to {', '.join(f'`{code}`' for code in targets)}, written" in text
 
 
 def test_no_name_leaves_its_cell() -> None:

@@ -171,19 +171,21 @@ def test_what_cannot_be_diagnosed(command: Run, words: tuple[str, ...], message:
 def test_where_the_length_of_training_is_not_known() -> None:
     some = Losses(2, None, 0.1, None, 1.0)
     screen = text.long_text(
-        LongText("opus", "a b.de", False, False, None, 100, 120, False, some, some, [])
+        LongText("opus", "a b.de", False, "encoding=none", None, 100, 120, False, some, some, [])
     )
     assert "How long the sources of training were is not known; 100 pieces are taken." in screen
     assert "2 of 4 lines (50%)" in screen
 
 
-@pytest.mark.parametrize("relative", [False, True])
-def test_the_encoding_that_a_model_has_is_no_other_encoding(relative: bool) -> None:
+@pytest.mark.parametrize("name", ["absolute", "rotary", "absolute+relative"])
+def test_another_encoding_is_for_models_with_sinusoids(name: str) -> None:
+    sinusoids = name == "absolute"
     some = Losses(2, None, 0.1, None, 1.0)
     remedies = [Remedy("as the model searches", ["decode.source_language=>>fra<<"], some)]
     screen = text.long_text(
-        LongText("runs/x", "de", True, relative, 30, 30, 60, False, some, some, remedies)
+        LongText("runs/x", "de", True, f"encoding={name}", 30, 30, 60, False, some, some, remedies)
     )
     assert "nmt-translate runs/x 'decode.source_language=>>fra<<'\n" in screen  # for a shell
     assert "experiment=lengthen parent=runs/x name=longer" in screen
-    assert ("parent=runs/x encoding=relative" in screen) is not relative
+    assert ("parent=runs/x encoding=rotary optim.lr=PEAK" in screen) is sinusoids
+    assert ("PEAK: the peak learning rate" in screen) is sinusoids
