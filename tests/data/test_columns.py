@@ -29,7 +29,7 @@ from nmt.overrides.compose import experiment_of
 from tests.data.test_prepare import BPE, UNIGRAM, corpus
 
 TEXT = ["der alte Hund läuft, weil er muss.", "das (kleine) Haus", "Hunde laufen, Häuser nicht."]
-MERGES = learn_merges({w: 3 for line in TEXT for w in line.split()}, 12, 1)
+MERGES = learn_merges({w: 3 for line in TEXT for w in line.split()}, 12, 1)[0]
 MODEL = learn_model(TEXT, 40, 1.0)
 
 

@@ -24,7 +24,7 @@ from nmt.data.bpe import SEPARATOR, Bpe
 from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.examples import Joining
 from nmt.data.marian import MarianSegmenter
-from nmt.data.preparation.learn import count_pieces, learn_merges
+from nmt.data.preparation.learn import learn_merges
 from nmt.data.side import Side
 from nmt.data.store import PairStore, Writer
 from nmt.data.subword_sampling import (
@@ -49,8 +49,8 @@ EVERY_CHARACTER = [c + end for c in sorted(set("".join(WORDS))) for end in ("", 
 
 def bpe(more: Sequence[str] = EVERY_CHARACTER) -> tuple[Bpe, Vocabulary]:
     """Merges of the words, and a vocabulary with their pieces and `more`."""
-    merges = learn_merges(WORDS, 14, 1)
-    known = sorted({*count_pieces(WORDS, merges), *more})
+    merges, pieces = learn_merges(WORDS, 14, 1)
+    known = sorted({piece for word in pieces.values() for piece in word} | set(more))
     return Bpe(PLAIN, merges, known), Vocabulary(known)
 
 

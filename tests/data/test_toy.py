@@ -96,7 +96,7 @@ def test_joined_lines_are_the_pieces_of_their_parts() -> None:
         Counter(" ".join(tokenizer.lines(side)).split(" "))
         for tokenizer, side in zip(tokenizers, zip(*short(), strict=True), strict=True)
     ]
-    merges = learn_merges(counts[0] + counts[1], 50000, 2)
+    merges, _ = learn_merges(counts[0] + counts[1], 50000, 2)
     for side, (tokenizer, text) in enumerate(
         zip(tokenizers, (lines.sources, lines.references), strict=True)
     ):

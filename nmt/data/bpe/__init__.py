@@ -1,7 +1,7 @@
 """Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
 
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from typing import Any
 
@@ -40,6 +40,10 @@ class Bpe:
     def segment(self, words: str) -> list[str]:
         """Segment words that are separated by single spaces."""
         return list(chain.from_iterable(map(self._cache.__getitem__, words.split(" "))))
+
+    def remember(self, words: Mapping[str, list[str]]) -> None:
+        """Take the pieces of words, where these are known, so that no word is segmented again."""
+        self._cache.update(words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Return the characters that each piece represents."""

@@ -1,32 +1,38 @@
 """Learns byte pair encoding as subword-nmt does, merge for merge, but faster.
 
 subword-nmt searches all pairs for each merge, and copies all of them deeply whenever it has used up
-the frequent ones. Here the pairs are kept in order of their frequency; subword-nmt counts and
-merges them. The limits below which pairs are set aside are those of subword-nmt, too, since a pair
+the frequent ones. Here the pairs are kept in order of their frequency, and `symbols` counts them as
+subword-nmt does. The limits below which pairs are set aside are those of subword-nmt, since a pair
 that is set aside and then becomes more frequent may be counted too low, which changes the order of
 merges.
+
+Learning 50,000 merges from a million words takes 48 CPU seconds and 1.0 GB, with subword-nmt 816
+and 2.3 GB, and the merges are the same. The rest of a preparation
+of 1.25 million pairs takes two processes some 70 seconds (docs/log.md).
 """
 
 from bisect import insort
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import heapify, heappop, heappush
 
-from subword_nmt.learn_bpe import get_pair_statistics, replace_pair, update_pair_statistics
+from nmt.data.bpe.symbols import Pair, Symbols
 
-Pair = tuple[str, str]
 PairCounts = defaultdict[Pair, int]
 
 
-def learn(counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int) -> list[str]:
+def learn(
+    counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int
+) -> tuple[list[str], Iterator[tuple[str, list[str]]]]:
     """Learn merges from words and their frequencies: one for each of the numbers 0, 1, ...
 
-    No pair rarer than `min_frequency`, 1 or more, is merged. Returns the two symbols of each merge
-    with a space between.
+    No pair rarer than `min_frequency`, 1 or more, is merged.
+    Returns merges, two symbols each with a space between, and each word with its symbols by these
+    merges: the words of `counts`, except a few whose segmentation is not known.
     """
-    words = [((*word[:-1], f"{word[-1]}</w>"), count) for word, count in counts.items()]
-    frequent, indices = get_pair_statistics(words)
-    pairs: PairCounts = frequent.copy()
+    symbols = Symbols(counts)
+    pairs = PairCounts(int, symbols.pairs())
+    frequent = pairs.copy()
     queue = _Queue(frequent)
     limit = max(pairs.values(), default=0) / 10
     learned: list[str] = []
@@ -44,15 +50,13 @@ def learn(counts: Mapping[str, int], numbers: Iterable[int], min_frequency: int)
         if frequent[best] < min_frequency:
             break
         learned.append(" ".join(best))
-        changes: PairCounts = defaultdict(int)
-        update_pair_statistics(best, replace_pair(best, words, indices), changes, indices)
-        for pair, change in changes.items():
+        for pair, change in symbols.merge(best):
             frequent[pair] += change
             queue.add(pair)
         frequent[best] = 0
         if not number % 100:
             _set_aside(frequent, pairs, limit)
-    return learned
+    return learned, symbols.words()
 
 
 class _Queue:

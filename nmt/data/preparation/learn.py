@@ -3,11 +3,13 @@
 import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from itertools import chain
 
 from nmt import config
-from nmt.data.bpe import LONGEST_WORD, Bpe, parts
+from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
+from nmt.data.bpe.symbols import END
 from nmt.data.preparation.clean import CleanedChunk, CleanedText
 from nmt.data.progress import shown
 from nmt.data.side import Side
@@ -16,6 +18,9 @@ from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram, learn_model
 
 log = logging.getLogger(__name__)
+FREQUENT = 2**18  # words of a side that its segmenter remembers
+
+Words = dict[str, list[str]]  # word -> pieces
 
 
 def learn_bpe_sides(
@@ -23,22 +28,28 @@ def learn_bpe_sides(
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
 ) -> list[Side]:
-    """Learn merges on both sides together, and one vocabulary for each side or for both."""
+    """Learn merges on both sides together, and one vocabulary for each side or for both.
+
+    The segmenters remember the frequent words of their side, whose pieces are known by now.
+    """
     for symbol in tokenizers[0].symbols:  # nothing is learned from them
         for of_words in words:
             of_words.pop(symbol, None)
     total = words[0] + words[1]
     log.info("learning %d merges from %d different words", choice.merges, len(total))
-    merges = learn_merges(total, choice.merges, choice.min_frequency)
-    counts = [count_pieces(of_words, merges) for of_words in words]
+    merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
+    counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
     if choice.shared_vocabulary:
         counts = [counts[0] + counts[1]] * 2
     sides = []
-    for tokenizer, of_pieces in zip(tokenizers, counts, strict=True):
+    for tokenizer, of_words, of_pieces in zip(tokenizers, words, counts, strict=True):
         # frequent pieces first; equal ones in the order of their characters, so that the
         # numbers do not depend on the order in which processes finished
         pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
-        sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
+        segmenter = Bpe(tokenizer, merges, pieces)
+        frequent = (word for word, _ in of_words.most_common(FREQUENT))
+        segmenter.remember({word: pieces_of[word] for word in frequent if word in pieces_of})
+        sides.append(Side.of(segmenter, pieces))
     return sides
 
 
@@ -73,18 +84,33 @@ def _chosen(chunks: Sequence[CleanedChunk], side: int, limit: int) -> Iterator[s
             yield pair[side]
 
 
-def learn_merges(counts: Mapping[str, int], merges: int, min_frequency: int) -> list[str]:
-    """Learn merges, most frequent first, each as its two symbols with a space between."""
+def learn_merges(
+    counts: Mapping[str, int], merges: int, min_frequency: int
+) -> tuple[list[str], Words]:
+    """Learn merges, most frequent first, each as its two symbols with a space between.
+
+    Returns them, and the pieces of most of the words by these merges.
+    """
     numbers = shown(range(merges), "learning", [1] * merges, "merges")
-    return learn(_dictionary(counts), numbers, min_frequency)
+    learned, symbols = learn(_dictionary(counts), numbers, min_frequency)
+    head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
+    last = cache(lambda symbol: symbol.removesuffix(END))
+    words: Words = {
+        word: [*map(head, heads), last(end)]
+        for word, (*heads, end) in symbols
+        if word in counts and len(parts(word)) == 1  # not part of a longer one
+    }
+    return learned, words
 
 
-def count_pieces(counts: Mapping[str, int], merges: Sequence[str]) -> Counter[str]:
-    """Count the pieces of one side's words by the merges."""
-    segmenter = Bpe(Tokenizer("none", "none", ""), merges)
+def count_pieces(
+    counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
+) -> Counter[str]:
+    """Count the pieces of one side's words by the merges; `words` has those that are known."""
+    segmenter, known = Bpe(Tokenizer("none", "none", ""), merges), words or {}
     counted: Counter[str] = Counter()
     for word, count in counts.items():
-        for piece in segmenter.segment(word):
+        for piece in known.get(word) or segmenter.segment(word):
             counted[piece] += count
     return counted
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from nmt.data import prepare as prepared
-from nmt.data.preparation import scan, steps
+from nmt.data.preparation import learn, scan, steps
 from nmt.data.preparation.clean import Cleaning
 from nmt.data.preparation.number import Numbering
 from nmt.data.prepare import prepare
@@ -50,12 +50,19 @@ def test_it_leaves_nothing_where_it_was_stopped(
     assert contents(prepare(data, BPE)) == contents(whole)
 
 
-def test_prepared_ids_are_those_of_the_text(tmp_path: Path) -> None:
-    prepared = prepare(corpus(tmp_path), BPE)
-    for number in range(len(prepared.train)):
-        source, target = prepared.train.pair(number)
-        assert prepared.source.ids(prepared.source.text(source)) == source.tolist()
-        assert prepared.target.ids(prepared.target.text(target)) == target.tolist()
+@pytest.mark.parametrize("frequent", [0, 2])
+def test_words_whose_pieces_are_known_beforehand_get_the_same_ids(
+    frequent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path)
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
+    monkeypatch.setattr(learn, "FREQUENT", frequent)
+    made = prepare(data, BPE)
+    assert contents(made) == contents(whole)
+    for number in range(len(made.train)):
+        source, target = made.train.pair(number)
+        assert made.source.ids(made.source.text(source)) == source.tolist()
+        assert made.target.ids(made.target.text(target)) == target.tolist()
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
