@@ -44,7 +44,7 @@ class Tokenizer:
         return self.lines([text])[0]
 
     def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
-        """Normalise and tokenise many lines, which is faster."""
+        """Normalise and tokenise many lines."""
         parts = [self.parts(normalise(text, self.normalize, counts)) for text in texts]
         text = [part for line in parts for part in line if part not in self.symbols]
         words = iter(self._moses[0].lines(text) if self._moses else text)

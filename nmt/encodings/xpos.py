@@ -38,7 +38,7 @@ class Xpos(Rotary):
         if dims.site == "decoder":
             most = int(min(64 * scale_base, ENDLESS))  # at 70 float32 has no z^(-j / scale_base)
             self.facts = replace(
-                self.facts, num_positions=most, sized_by="scale_base", unbound=True
+                self.facts, num_positions=most, sized_by="64 x scale_base", unbound=True
             )
 
     def zeta(self, device: torch.device | None = None) -> Tensor:

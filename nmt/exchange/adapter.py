@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from nmt.data.marian import language_codes
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
@@ -115,10 +116,11 @@ class Adapter(ABC):
         self.trained = trained
         for key in () if self.has_languages else ("source_language", "target_language"):
             if name := getattr(trained.settings.decode, key):
+                null = f"add decode.{key}=null if the lines themselves begin with one, or "
                 raise UserError(
                     f"decode.{key}={name}: cannot be exported there, where nothing puts a language "
-                    f"before a line; add decode.{key}=null if the lines themselves begin with one, "
-                    "or export --to ctranslate2"
+                    f"before a line; {null if language_codes(trained.source.vocabulary) else ''}"
+                    "export --to ctranslate2"
                 )
 
     @abstractmethod

@@ -135,12 +135,16 @@ def _test_name(report: Report, test: ScoredTest) -> str:
 def _languages(trained: Trained) -> list[str]:
     """The code of the source, then those of the targets; none where one is unknown.
 
-    A model that knows its targets as `>>fr<<` translates into the chosen one, or into all.
+    A model that knows its targets as `>>fr<<` translates into the chosen one, or into all, and into
+    that of its data if a corpus has no tag.
     """
     source, *targets = languages_of(trained.settings)
     if codes := [*language_codes(trained.source.vocabulary)]:
         chosen = trained.settings.decode.source_language
-        targets = [short_code(code.strip("<>")) for code in ([chosen] if chosen else codes)]
+        corpora = getattr(trained.settings.data, "corpora", {}).values()
+        if chosen or all(corpus.tag for corpus in corpora):
+            targets = []
+        targets += [short_code(code.strip("<>")) for code in ([chosen] if chosen else codes)]
     languages = [source, *dict.fromkeys(targets)]
     return [] if UNNAMED in languages else languages
 

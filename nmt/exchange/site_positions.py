@@ -242,6 +242,8 @@ def _vectors(probe: _Probe) -> list[Tensor]:
             stated = None if distances is None else e.by_distance(layer, distances)
             if stated is None or not stated.keys() <= {*ON_KEYS, *ON_VALUES}:
                 why = "its scores are more than products of queries with vectors of the distances"
+                if stated is None and distances is not None:
+                    why += ", or its method by_distance does not return these"
                 raise probe.refuse(why, "scores")
             for role, vectors in stated.items():
                 if not _close(vectors, vectors[:1]):

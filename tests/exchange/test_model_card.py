@@ -160,13 +160,20 @@ def test_languages_that_pieces_name_are_those_of_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chosen", "targets", "task"),
-    [(None, ["fr", "nl"], "Translation"), ("fra", ["fr"], "Translation de-fr")],
+    ("words", "targets", "task"),
+    [
+        ([], ["fr", "nl"], "Translation"),
+        (["decode.source_language=fra"], ["fr"], "Translation de-fr"),
+        (
+            ["data=files", "data.root=.", "+data.corpora.untagged={}"],
+            ["en", "fr", "nl"],
+            "Translation",
+        ),
+    ],
 )
 def test_several_targets_are_told_and_no_pair(
-    chosen: str | None, targets: list[str], task: str
+    words: list[str], targets: list[str], task: str
 ) -> None:
-    words = [f"decode.source_language={chosen}"] if chosen else []
     pieces = ["a", ">>fra<<", ">>nl<<"]
     options = CardOptions("m", None, [scores_of(made_up_report.whole(), "relative 100")])
     text = written(made("encoding=relative", *words, letters=pieces), FOUND, options)
