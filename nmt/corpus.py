@@ -8,6 +8,7 @@ from nmt.data import prepare as data
 from nmt.data.prepare import Prepared
 from nmt.data.segmenter_files import sides_of_files
 from nmt.data.side import Sides
+from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.storage.modelpath import checkpoints
 
@@ -36,11 +37,17 @@ def key(settings: Settings) -> bytes:
 def _sides(settings: Settings, run: Path | None) -> Sides | None:
     """Return segmenters and vocabularies of the parent, or of files; None: they are learned.
 
-    Those of a run that has a checkpoint are in it.
+    Those of a run that has a checkpoint are in it, but files that are still there are read.
     """
     parent, choice = settings.trainer.init_from, settings.segmenter
-    if parent is None and not isinstance(choice, SentencePieceFiles | BpeFiles):
+    saved = run if run is not None and checkpoints(run / "checkpoints") else None
+    if parent is not None:
+        return modelfiles.sides(saved or parent)
+    if not isinstance(choice, SentencePieceFiles | BpeFiles):
         return None
-    if run is not None and checkpoints(run / "checkpoints"):
-        return modelfiles.sides(run)
-    return sides_of_files(settings.data, choice) if parent is None else modelfiles.sides(parent)
+    try:
+        return sides_of_files(settings.data, choice)
+    except UserError as error:
+        if saved is None or error.code != Exit.NO_INPUT:
+            raise
+        return modelfiles.sides(saved)

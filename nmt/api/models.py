@@ -84,10 +84,10 @@ def translate_stream(
 ) -> Iterator[str]:
     """Translate lines as they come: reads `window` of them (2,000), yields as many, and reads on.
 
-    So a text may be larger than the memory, or never end; with `window=1` each line is answered
-    before the next is read. Takes and raises what `translate` does, but for columns, prefixes and
-    `progress`: models that need columns are refused, but those of the embedded grammar, which tells
-    them.
+    So a text may be larger than the memory, or never end; with `window=1` and one worker each line
+    is answered before the next is read. Takes and raises what `translate` does, but for columns,
+    prefixes and `progress`: models that need columns are refused, but those of the embedded
+    grammar, which tells them.
 
     >>> with open("large.de") as file:
     ...     for line in nmt.translate_stream(model, file, workers=None):
@@ -169,11 +169,14 @@ def score(
     >>> one.log_prob / one.length > -0.5
     True
     """
+    from nmt.decode.torch_engine import adapted  # here: who translates elsewhere needs no engine
+
     (model,) = arguments.models_to_run([model])
     arguments.positive(batch_tokens=batch_tokens)
     texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
     whole = max(1, len(translations))  # one window
     streams = arguments.columns(columns)
+    model = adapted(model, model.settings.decode)
     scored = forced.score(
         model, texts, translations, streams, batch_tokens=batch_tokens, window=whole
     )

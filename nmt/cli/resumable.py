@@ -257,7 +257,7 @@ def skip_finished(
     if digest(inputs, output.lines) != output.progress.input:
         raise UserError(
             f"{output.part}: its {output.lines} lines are {what} of another text than "
-            f"{source} now holds; give another -o, or remove it"
+            f"{source}, or a file read in step with it, now holds; give another -o, or remove it"
         )
     log.info("%s: goes on after %d lines", output.part, output.lines)
     return output.progress.notes

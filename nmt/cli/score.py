@@ -53,12 +53,14 @@ def command(argv: list[str]) -> None:
             from nmt import modeldir
             from nmt.decode import forced
             from nmt.decode.notes import Note
+            from nmt.decode.torch_engine import adapted
             from nmt.machine.device import pick, set_up
             from nmt.machine.memory import keep_memory
 
         keep_memory()
         set_up(pick(options.device), threads=options.threads)
         trained = modeldir.load(options.model, options.device)
+        trained = adapted(trained, trained.settings.decode)
         window = trained.settings.decode.window
         inputs = {
             name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()

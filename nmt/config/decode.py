@@ -68,7 +68,9 @@ class Decode:
         choices=("ratio", "predicted", "given"),
     )
     length_ratio: float = knob(
-        "with target_length=ratio: output pieces per source piece", least=0.01, most=1000
+        "with target_length=ratio: output pieces per source piece, for ldpe and lrpe",
+        least=0.01,
+        most=1000,
     )
     max_source: int = knob("longest source in pieces; see too_long", least=1, absent=1000)
     split: str = knob(

@@ -97,7 +97,8 @@ def weighted(examples: Examples, weights: Sequence[float], seed: int, epoch: int
             )
         more = wanted - int(weight) * int(pairs[-1])
         chosen.append(np.repeat(of_corpus, int(weight)))
-        chosen.append(np.sort(order[: np.searchsorted(pairs, more, "right")]))
+        few = max(int(weight < 1), np.searchsorted(pairs, more, "right"))  # one at least
+        chosen.append(np.sort(order[:few]))
     rows = np.concatenate(chosen)
     first, counts, source, target = (values[rows] for values in examples[1:])
     return Examples(examples.text, first, counts, source, target)  # type: ignore[arg-type]

@@ -42,6 +42,8 @@ def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config
 def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
     try:
         segmenter = Unigram(tokenizer, path.read_bytes())
+        if not segmenter.pieces:  # of an empty file
+            raise RuntimeError
     except OSError as error:
         raise UserError(f"{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
     except RuntimeError:
@@ -82,4 +84,6 @@ def _pieces(path: Path, min_frequency: int) -> list[str]:
             )
         pieces[piece] = int(count or 0)
     frequent = (piece for piece, count in pieces.items() if count >= min_frequency)
-    return [*filter(json_values.is_piece, frequent)]
+    if not (known := [*filter(json_values.is_piece, frequent)]):
+        raise UserError(f"{path}: no piece occurs {min_frequency} times", Exit.DATA)
+    return known

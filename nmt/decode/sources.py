@@ -148,9 +148,10 @@ class SourceReader:
         if self.given_lengths:
             known[LENGTH] = "sentence"
         if unknown := sorted(set(columns) - set(known)):
+            advice = "; it is for decode.length=forced" if unknown[0] == LENGTH else ""
             raise UserError(
                 f"column {unknown[0]}: unknown to this model; its corpus had "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(known) or 'none'}{advice}"
             )
         return known
 

@@ -174,14 +174,23 @@ def _replace_positions(cfg: DictConfig, typed: Typed) -> None:
 
 def _settle_files(cfg: DictConfig, typed: Typed) -> None:
     """Leave out the files that data.dev_lines replaces; UserError for files that nothing reads."""
-    for key, part in (("dev_lines", "dev"), ("corpora", "train")):
+    corpora = OmegaConf.select(cfg, "data.corpora", default={})
+    dev = isinstance(corpora, DictConfig) and any(
+        isinstance(corpus, DictConfig) and corpus.get("dev_source") for corpus in corpora.values()
+    )
+    held_out = cfg.data.get("dev_lines")
+    for replaced, key, part in (
+        (held_out, "dev_lines", "dev"),
+        (corpora, "corpora", "train"),
+        (dev, "corpora", "dev"),
+    ):
         files = (f"data.{part}_source", f"data.{part}_target")
-        if not cfg.data.get(key):
+        if not replaced:
             continue
         if named := next((typed[file] for file in files if file in typed), None):
             line = named.input_line
             raise UserError(f"{line}: not read with data.{key}; leave one of the two out")
-        if part == "dev":
+        if key == "dev_lines":
             cfg.data.dev_source = cfg.data.dev_target = None
 
 

@@ -73,7 +73,7 @@ def _leaf(text: str) -> str:
     bare = text.strip()
     if not bare or _PLAIN.fullmatch(bare) or re.fullmatch(_QUOTED, bare, re.S):
         return text
-    return text.replace(bare, quoted(bare))
+    return text.replace(bare, quoted(os.path.expanduser(bare)))  # noqa: PTH111
 
 
 def is_readable(line: str) -> bool:

@@ -164,6 +164,12 @@ def test_a_run_goes_on_without_the_files(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tiny, "settings", lambda **_: settings)
         tiny.train(run, prepared)
+    before = corpus.fingerprint(settings)
+    assert corpus.fingerprint(settings, run) == before
+    model = path.read_bytes()
+    spm_model(path, model_type="unigram", vocab_size=33)
+    assert corpus.fingerprint(settings, run) != before, "other text is told"
+    path.write_bytes(model)
     path.unlink()
     assert corpus.prepare(settings, run).path == prepared.path
     assert modeldir.load(run).source.to_json() == prepared.source.to_json()
@@ -206,7 +212,9 @@ def test_a_segmenter_that_cannot_sample_is_refused_before_text_is_read(
         ("vocabulary", "a@@ 3\na@@ 2\n", "vocabulary:2: expected a piece that no line before has"),
         ("vocabulary", "a@@ many\n", "vocabulary:1: expected a piece"),
         ("vocabulary", "a@@\n", r"vocabulary:1: has no count; set segmenter.min_frequency=0"),
+        ("vocabulary", "", "vocabulary: no piece occurs 1 times"),
         ("spm.model", "no model", "source_model=.*: no SentencePiece model"),
+        ("spm.model", "", "source_model=.*: no SentencePiece model"),
     ],
 )
 def test_other_files_are_refused(name: str, content: str, message: str, tmp_path: Path) -> None:

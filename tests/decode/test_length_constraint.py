@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+import nmt
+from nmt.config import with_decode
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -95,6 +97,9 @@ def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) 
         for model, position in ((engine.models[0], 2.0), (rotary.model, 4.0)):
             numbers = _first(model).positions.assign(torch.tensor([[4]]), None)
             assert numbers.tolist() == [[position]]
+    scaled = rotary._replace(settings=with_decode(rotary.settings, {"position_scale": 0.5}))
+    scores = [nmt.score(model, LINES, LINES)[0].log_prob for model in (rotary, scaled)]
+    assert scores[0] != scores[1]
     with pytest.raises(
         UserError, match=r"position_scale=0\.5: encoding\.relative: .*whole positions"
     ):

@@ -59,6 +59,15 @@ FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
                 "not read with data.corpora; leave one of",
             ),
             (
+                [
+                    "data=files",
+                    "data.root=x",
+                    "data.dev_source=a",
+                    "+data.corpora.a={root: a,dev_source: b,dev_target: c}",
+                ],
+                "data.dev_source=a: not read with data.corpora",
+            ),
+            (
                 ["data=files", "data.root=x", "data.dev_source=null"],
                 "hold out lines of the training",
             ),

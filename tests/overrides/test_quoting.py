@@ -1,6 +1,7 @@
 """Paths on a command line mean what they say, and hints show quoting that works in a shell."""
 
 import logging
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -130,7 +131,8 @@ def test_a_hint_for_a_mapping_can_be_pasted(path: str) -> None:
     typed = pasted(COLUMNS % path)
     data = experiment_of(["data=files", "data.root=x", typed]).settings.data
     assert isinstance(data, Files)
-    assert (data.columns["heads"].train, data.columns["heads"].dev) == (path, "b c")
+    train = os.path.expanduser(path)  # noqa: PTH111
+    assert (data.columns["heads"].train, data.columns["heads"].dev) == (train, "b c")
     assert data.columns["heads"].test is None
 
 
