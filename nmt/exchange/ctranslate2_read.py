@@ -55,9 +55,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     settings = settings_of(encoding, model_of(files), trained_length, files.shared)
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
-        own = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
-        cut = replace(own.segmenter, shared_vocabulary=files.shared)
-        settings = replace(settings, data=own.data, segmenter=cut, decode=own.decode)
+        exported = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
+        cut = replace(exported.segmenter, shared_vocabulary=files.shared)
+        settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
         trained_length = trained_length or modelfiles.facts_of(sealed)["longest_source"]
     tensors = tensors_of(files, settings, *orders)
     files.refuse_rest()
