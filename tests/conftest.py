@@ -25,6 +25,9 @@ from tests import composing
 if find_spec("triton") is not None and not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # looked at when Triton is first imported, by whomever
 
+for inherited in ("MAKEFLAGS", "MAKELEVEL"):  # else a test's own make is one of `make test`
+    os.environ.pop(inherited, None)
+
 # other work may slow a machine down, so that no example has a deadline
 hypothesis.settings.register_profile("fast", deadline=None, max_examples=30)
 hypothesis.settings.register_profile("slow", deadline=None, max_examples=300)
