@@ -124,9 +124,15 @@ def _output(
     options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
 ) -> AbstractContextManager[OutputStream]:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
+    number_format = decode.precision
+    if number_format != "float32" and loaded.models and loaded.device == "cpu":
+        from nmt.machine.machine import this_machine
+
+        number_format = this_machine().searched_in(number_format)
     identity = {
         "model": loaded.digests,
         **{f"decode.{key}": value for key, value in vars(decode).items()},
+        "number format": number_format,
         "--n-best": options.n_best,
         "--scores": options.scores,
         "--json": options.json,

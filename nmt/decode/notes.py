@@ -77,7 +77,7 @@ class Notes:
             (self.split, f"{too_long}, translated in parts: %s"),
             (self.truncated, f"{too_long}, cut: %s"),
             (self.cut, "translations cut at the limit of their length: %s; the limit is set by "
-             "decode.max_length_ratio and decode.max_length_offset"),
+             "decode.max_length_ratio, decode.max_length_offset and position tables"),
             (self.broken, "translations that end where the model gave no finite score: %s"),
         ):  # fmt: skip
             if note.count:

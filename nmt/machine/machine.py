@@ -74,6 +74,13 @@ class Machine:
         """The format of products in int8; None where float32 is faster."""
         return FORMATS.get(self.int8)
 
+    def searched_in(self, precision: str) -> str:
+        """The number format of a search on this CPU, given decode.precision."""
+        slow = {"bfloat16": not self.searches_in_bfloat16, "int8": self.integers is None}
+        if slow.get(precision):
+            return "float32"
+        return self.int8 if precision == "int8" else precision
+
     def __str__(self) -> str:
         return f"float32={self.float32},bfloat16={self.bfloat16},int8={self.int8}"
 

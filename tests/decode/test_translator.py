@@ -83,7 +83,7 @@ def test_outputs_end_at_ratio_times_source_plus_offset(caplog: pytest.LogCapture
     assert [len(text.split()) for text in found] == [1, 4 + 4, 0, 1 + 4]
     assert [r.getMessage() for r in caplog.records] == [
         "translations cut at the limit of their length: 2 (first: line 2; longest: 8 pieces); "
-        "the limit is set by decode.max_length_ratio and decode.max_length_offset"
+        "the limit is set by decode.max_length_ratio, decode.max_length_offset and position tables"
     ]
 
 
