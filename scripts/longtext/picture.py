@@ -1,4 +1,4 @@
-"""The picture of LONGTEXT: BLEU by source length, on the grammar and on the manuals."""
+"""The picture of LONGTEXT: BLEU by source length, on the embedded corpus and on the manuals."""
 
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from scripts.longtext.systems import SeededSystem, scored
 from scripts.longtext.texts import WHOLE
 
 BOUNDS = {GRAMMAR: [12, 24, 36, 48, 64, 96, 128, 160], MANUALS: [12, 25, 38, 50, 75, 100]}
-TITLES = {GRAMMAR: "embedded grammar, trained to 48 pieces", MANUALS: "manuals, trained to 50"}
+TITLES = {GRAMMAR: "embedded corpus", MANUALS: "manuals"}
 SPREAD = 0.5  # share of a group's width over which the encodings stand
 
 
@@ -49,7 +49,8 @@ def _panel(panel: Any, part: str, systems: list[SeededSystem]) -> None:
     panel.set_xticks(range(len(rows)), [row.name for row in rows], rotation=30)
     panel.set_ylim(bottom=0)
     panel.set_ylabel("BLEU")
-    panel.set_xlabel("pieces of the source")
-    panel.set_title(TITLES[part], fontsize=9, loc="left")
+    panel.set_xlabel("subword pieces of the source; dashed: the longest in training")
+    title = f"{TITLES[part]}, {len(systems[0].runs)} seeds; 95 % intervals"
+    panel.set_title(title, fontsize=9, loc="left")
     panel.spines[["top", "right"]].set_visible(False)
     panel.grid(axis="y", color="0.9", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""Tables of scores: rates, ranks, contrasts, lengths, the grammar against real text, the anchor."""
+"""Tables of scores: rates, ranks, contrasts, lengths, corpus against manuals, the anchor."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from scripts.longtext.systems import (
 )
 from scripts.longtext.texts import WHOLE
 
-TITLES = {GRAMMAR: "embedded grammar", MANUALS: "manuals"}
+TITLES = {GRAMMAR: "embedded corpus", MANUALS: "manuals"}
 ANCHORED = "transformer_xl"  # the system that stands for the published one
 PUBLISHED = 100.0  # exact match on SCAN beyond 26 actions: Csordás et al. (2021), abstract
 GROUPS = {  # last length of each but one
@@ -73,9 +73,11 @@ def ranking(part: str, systems: Sequence[SeededSystem]) -> str:
         lines.append(line)
     return (
         f"BLEU of {far.sum():,} lines whose source is longer than {LONGEST[part]} pieces, and of "
-        f"{(~far).sum():,} others; {len(systems[0].runs)} seeds each. Ranks are of each system "
-        "alone. Length ratio, repeated 4-grams and perplexity of the references are of the longer "
-        "lines; ms/update is of one core of a machine that had other work, too.\n\n"
+        f"{(~far).sum():,} others; {len(systems[0].runs)} seeds each, of each the checkpoint with "
+        "the best dev perplexity (updates are those of the whole training). Ranks are 95 % "
+        "intervals of the place of each system, not corrected for the number of systems. Length "
+        "ratio, repeated 4-grams and perplexity of the references are of the longer lines; "
+        "ms/update is of one core of a machine that had other work, too.\n\n"
         f"{markdown_table(lines)}\n\n"
         f"{contrast_table(bleu_by_run(systems, WHOLE, far), CONTRASTS)}"
     )

@@ -65,7 +65,8 @@ def page(folders: Folders, systems: dict[str, list[SeededSystem]]) -> str:
     for part in real:
         sections += [f"## What is lost: {TITLES[part]}", decomposition(systems[part])]
     if len(real) == 2:
-        sections += ["## The grammar against real text", against(*(systems[p] for p in real))]
+        both = against(*(systems[part] for part in real))
+        sections += ["## The embedded corpus against the manuals", both]
     for part in real:
         sections += [f"## By place in joined lines: {TITLES[part]}", by_place(part, systems[part])]
     if systems[SCAN]:

@@ -51,12 +51,12 @@ def test_the_page_says_what_the_records_hold(
     sections = {part.split("\n")[0]: part for part in page.split("\n## ")[1:]}
     assert len(sections) == 10 and "Not finished" not in page
     assert row(sections["Rates"], "`lstm`") == ["`lstm`", "**2.000**", "2.000", "2.000"]
-    for text in ("embedded grammar", "manuals"):
+    for text in ("embedded corpus", "manuals"):
         ranks = sections[f"Ranks: {text}"]
         order = [line.split("`")[1] for line in ranks.split("\n") if line.startswith("| `")][:4]
         assert order == ["relative", "rotary", "alibi_directional", "absolute"]
         assert [row(ranks, f"`{name}`")[1] for name in order] == ["1", "2", "3", "4"]
-        assert len(row(ranks, "`relative`")[3].split(",")) == (3 if "grammar" in text else 2)
+        assert len(row(ranks, "`relative`")[3].split(",")) == (3 if "corpus" in text else 2)
         difference, p, alone = row(ranks, "`relative` - `absolute`")[1:]
         assert difference[0] == alone[0] == "+" and float(p.replace("<", "0")) < 0.01
         within, beyond, *causes = (
@@ -64,7 +64,7 @@ def test_the_page_says_what_the_records_hold(
             for cell in row(sections[f"What is lost: {text}"], "`relative`")[1:]
         )
         assert sum(causes) == pytest.approx(beyond - within, abs=0.2)
-    assert "of these 6 encodings: 1.00 [" in sections["The grammar against real text"]
+    assert "of these 6 encodings: 1.00 [" in sections["The embedded corpus against the manuals"]
     parts = row(sections["By place in joined lines: manuals"], "`absolute`")
     assert parts[2:4] == ["90.0", "70.0"] and parts[-1] == "25.0"
     assert "anchor does not hold" not in page and sections["Anchor: SCAN beyond 26 actions"]
