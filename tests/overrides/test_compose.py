@@ -65,7 +65,7 @@ FOUR += [f"data.{part}=other/{part}" for part in ("dev_source", "dev_target")]
                     "data.dev_source=a",
                     "+data.corpora.a={root: a,dev_source: b,dev_target: c}",
                 ],
-                "data.dev_source=a: not read with data.corpora",
+                "data.dev_source='a': not read with data.corpora",
             ),
             (
                 ["data=files", "data.root=x", "data.dev_source=null"],
