@@ -73,8 +73,8 @@ def ranking(part: str, systems: Sequence[SeededSystem]) -> str:
         lines.append(line)
     return (
         f"BLEU of {far.sum():,} lines whose source is longer than {LONGEST[part]} pieces, and of "
-        f"{(~far).sum():,} others; {len(systems[0].runs)} seeds each, of each the checkpoint with "
-        "the best dev perplexity (updates are those of the whole training). Ranks are 95 % "
+        f"{(~far).sum():,} others; {len(systems[0].runs)} seeds each. The checkpoint with the best "
+        "dev perplexity is scored; updates are those of the whole training. Ranks are 95 % "
         "intervals of the place of each system, not corrected for the number of systems. Length "
         "ratio, repeated 4-grams and perplexity of the references are of the longer lines; "
         "ms/update is of one core of a machine that had other work, too.\n\n"

@@ -29,7 +29,7 @@ Number = Callable[[int, int, int, int], Tensor]
 """`(layer, head, i, j) -> b`."""
 
 
-def adds(e: Encoding, b: Number) -> None:
+def assert_adds(e: Encoding, b: Number) -> None:
     """Attention adds b to the scaled scores, in plain loops; buckets and waves are in float32."""
     equals_loops(e, lambda q, k, *place: q @ k / 2 + b(*place), atol=1e-6)
 
@@ -67,7 +67,7 @@ def test_t5_in_loops(site: str) -> None:
     def b(layer: int, h: int, i: int, j: int) -> Tensor:
         return e.weight[h, reference_bucket(j - i, 8, 6, site == "encoder")]
 
-    adds(e, b)
+    assert_adds(e, b)
 
 
 def test_t5_buckets() -> None:
@@ -98,8 +98,8 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
     def number(e: BiasTable, layer: int, h: int, row: int) -> Tensor:
         return e.weight[layer * per_layer, h * per_head, row, 0]
 
-    adds(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
-    adds(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
+    assert_adds(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
+    assert_adds(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
     assert (max_length(relative, False), max_length(absolute, False)) == (None, 9)
     assert relative.facts.relative and not absolute.facts.relative
 
@@ -124,7 +124,7 @@ def test_alibi_slopes() -> None:
 @SITES
 def test_alibi_in_loops(site: str) -> None:
     e = Alibi(dims(site, heads=8)).double()
-    adds(e, lambda t, h, i, j: torch.tensor(-(2.0 ** -(h + 1)) * abs(i - j)))
+    assert_adds(e, lambda t, h, i, j: torch.tensor(-(2.0 ** -(h + 1)) * abs(i - j)))
 
 
 def test_directional_alibi_looks_back_and_ahead() -> None:
@@ -153,7 +153,7 @@ def test_kerple_in_loops(site: str, form: Any) -> None:
         x = abs(i - j)
         return -p[h] * (1 + a[h] * x).log() if form == "log" else -a[h] * x ** p[h]
 
-    adds(e, b)
+    assert_adds(e, b)
 
 
 def test_kerple_starts_in_its_range_and_stays() -> None:
@@ -177,7 +177,7 @@ def test_sandwich_in_loops(site: str) -> None:
         waves = [math.cos((i - j) * 10000 ** (-2 * m / 12)) for m in range(1, 7)]
         return torch.tensor((sum(waves) - 6) / (8 * (h + 1) / 2), dtype=torch.float64)
 
-    adds(Sandwich(dims(site), width=12), b)
+    assert_adds(Sandwich(dims(site), width=12), b)
 
 
 # --- FIRE
@@ -200,7 +200,7 @@ def test_fire_in_loops(site: str, per_layer: bool, m: float) -> None:
         hidden = (f.first.weight[:, 0] * x + f.first.bias).clamp(min=0)
         return f.last.weight[h] @ hidden + f.last.bias[h]
 
-    adds(e, b)
+    assert_adds(e, b)
 
 
 def test_fire_over_the_length() -> None:

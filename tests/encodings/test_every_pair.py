@@ -76,7 +76,8 @@ def justified(refusal: str, settings: Settings) -> bool:
 def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it says."""
     model = perturbed(settings).double()
-    found = learned(model, settings)  # first: some keep tensors of passes without gradients
+    # before any pass without gradients, of which FLOATER keeps its path
+    found = learned(model, settings)
     model.eval()
     made = parity.Subject(model, TOKENS)
     text = made.text()
