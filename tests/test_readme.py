@@ -143,4 +143,4 @@ def test_every_page_is_linked_from_the_readme_or_a_page_that_it_links() -> None:
             if found in PAGES and found not in reached:
                 reached.add(found)
                 new.append(found)
-    assert set(PAGES) <= reached
+    assert {*PAGES} - {"docs/index.md"} <= reached  # which is README.md as a page of the site

@@ -8,7 +8,7 @@ merges.
 
 Learning 50,000 merges from a million words takes 48 CPU seconds and 1.0 GB, with subword-nmt 816
 and 2.3 GB, and the merges are the same. The rest of a preparation
-of 1.25 million pairs takes two processes some 70 seconds (docs/log.md).
+of 1.25 million pairs takes two processes some 70 seconds.
 """
 
 from bisect import insort
