@@ -12,11 +12,8 @@ REFUSED = $(if $(filter --root%,$(RECIPE)),$(error give ROOT=DIR))
 TRAIN ?=
 PEERS ?= data/peers
 BENCH ?=
-LONGTEXT ?=
-TABLES ?=
-MUTATIONS ?=
 
-.PHONY: help install demo wmt19-deen wmt19-zhen longtext longtext-tables test check slow mutations processors oracles bench docs lint wheel clean
+.PHONY: help install demo wmt19-deen wmt19-zhen test check slow oracles bench docs lint wheel clean
 
 help: ## list all targets
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -37,24 +34,12 @@ wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
 	$(REFUSED)$(BIN)/nmt-recipe wmt19_zhen $(ROOT:%=--root %) $(RECIPE)
 	$(if $(SHOW),,$(BIN)/nmt-train experiment=table1 scale=wmt19 run=R9,R10 seed=1 runs=$(RUNS) $(ROOT:%=data.root=%) $(TRAIN))
 
-longtext: $(VENV)/installed ## go on with the runs of docs/longtext/plan.md; LONGTEXT="--manuals DIR --scan DIR", or --list
-	$(BIN)/python -m scripts.longtext $(RUNS)/longtext $(LONGTEXT)
-
-longtext-tables: $(VENV)/installed ## their tables and picture, from the records that they left; TABLES="--records DIR --output DIR"
-	$(BIN)/python -m scripts.longtext.tables $(TABLES)
-
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew
 test: $(VENV)/installed ## the fast tests, as CI runs them
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2
 
 slow: $(VENV)/installed ## all tests, fast and slow
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "slow or not slow"
-
-mutations: $(VENV)/installed ## do the tests find each fault of scripts/mutations.toml? MUTATIONS=decode: a part
-	OMP_NUM_THREADS=1 $(BIN)/python scripts/mutations.py $(MUTATIONS)
-
-processors: $(VENV)/installed ## the fast tests, and decoding in 8 bits, as on other processors
-	$(BIN)/python scripts/processors.py
 
 oracles: $(VENV)/installed ## compare encodings with other packages
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.encodings.oracles
@@ -63,8 +48,8 @@ bench: $(VENV)/installed ## how fast training, decoding, preparation and start-u
 	-$(BIN)/python -m scripts.bench peers $(PEERS)
 	$(BIN)/python -m scripts.bench --peers $(PEERS) $(BENCH)
 
-docs: $(VENV)/installed ## all pages as a site, site/index.html; options and encodings from the code
-	OMP_NUM_THREADS=1 $(BIN)/python -m scripts.docs_site site
+docs: $(VENV)/installed ## all pages as a site, site/index.html
+	$(BIN)/python -m sphinx -W -q docs site
 
 lint: $(VENV)/installed ## ruff and mypy
 	$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy
