@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt import foreign, modelfiles
+from nmt.config import BpeLearning, UnigramLearning
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS
@@ -56,7 +57,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
         exported = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
-        cut = replace(exported.segmenter, shared_vocabulary=files.shared)
+        cut = exported.segmenter
+        if isinstance(cut, BpeLearning | UnigramLearning):  # files say it by their number
+            cut = replace(cut, shared_vocabulary=files.shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
         trained_length = trained_length or modelfiles.facts_of(sealed)["longest_source"]
     tensors = tensors_of(files, settings, *orders)
