@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import replace
 from functools import cache
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +20,6 @@ from nmt.machine import machine
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests import composing
-
-if find_spec("triton") is not None and not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # looked at when Triton is first imported, by whomever
 
 for inherited in ("MAKEFLAGS", "MAKELEVEL"):  # else a test's own make is one of `make test`
     os.environ.pop(inherited, None)

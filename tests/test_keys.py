@@ -304,7 +304,6 @@ ELSEWHERE = {  # key -> the test that flips it
         "tests/training/test_limits_of_a_run.py",
     ),
     "trainer.compile": "tests/training/test_compilation.py",
-    "trainer.kernels": "tests/kernels/test_kernel_selftest.py",
     "trainer.deterministic": "tests/training/test_precision.py",
     "trainer.nonfinite_patience": "tests/training/test_trainer.py",
     "decode.length_ratio": "tests/decode/test_length_constraint.py",

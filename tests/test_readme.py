@@ -25,7 +25,6 @@ from nmt.overrides.options import FAMILIES, family_of
 from nmt.overrides.sweep import sweep_of
 from nmt.storage import manifest
 from scripts.bench import __main__ as bench
-from scripts.kernels import __main__ as kernels
 from tests.composing import settings_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 from tests.plug_ins import PAGE as ADDING
@@ -39,7 +38,6 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-import": import_model.parse_arguments,
     "nmt-export": export_model.parse_arguments,
     "scripts.bench": bench.understood,
-    "scripts.kernels": kernels.understood,
 }
 COMMANDS = list(  # those of ADDING need the files that it shows: tests/test_adding_one.py
     dict.fromkeys(command for page in PAGES if page != ADDING for command in commands(page))

@@ -33,9 +33,6 @@ NOT_RUN = {  # command -> why this test does not run it
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
     **{c: "needs a GPU" for c in commands("docs/speed.md") if "--gpu" in c},
     **{c: "a download" for c in commands("docs/speed.md") if "pip" in c},
-    "python -m scripts.kernels compare": "needs Triton; tests/kernels/test_kernels_script.py",
-    "python -m scripts.kernels compile": "the same",
-    "python -m scripts.kernels time": "needs a GPU",
 }
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=2"),

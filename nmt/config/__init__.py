@@ -183,7 +183,6 @@ class Training:
         choices=("auto", True, False),
         absent=False,
     )
-    kernels: bool = knob("on a GPU: Triton kernels, compared with formulas first", absent=False)
     threads: int | None = knob("CPU threads; null: torch's choice", least=1, most=1024)
     batch_tokens: int = knob("tokens of a batch, padding included", least=1)
     batch_count: str = knob("side whose tokens count", choices=("source", "target", "max"))

@@ -1,8 +1,7 @@
 """The interface of positional encodings to attention: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores`, `normalise` and `outputs`, the fused attention kernel serves it. `distance_vectors` has
-the inputs of a kernel that computes scores and outputs.
+`scores`, `normalise` and `outputs`, the fused attention kernel serves it.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
@@ -10,7 +9,7 @@ because one object serves all layers of its site.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -23,14 +22,6 @@ from nmt.encodings.weights import softmax
 HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-
-
-class DistanceVectors(NamedTuple):
-    """One vector for each distance, key minus query, clipped to [-tau, tau]."""
-
-    tau: int
-    keys: Tensor | None  # [heads | 1, 2 tau + 1, head_dim], added to keys; None: nothing is
-    values: Tensor | None  # likewise, added to values
 
 
 class Encoding(nn.Module):
@@ -50,9 +41,8 @@ class Encoding(nn.Module):
     def __init_subclass__(cls, **arguments: Any) -> None:
         super().__init_subclass__(**arguments)
         cls.hooks = tuple(h for h in HOOKS if getattr(cls, h) is not getattr(Encoding, h))
-        if {"scores", "normalise", "outputs"} & vars(cls).keys():
-            for told in {"distance_vectors", "by_distance"} - vars(cls).keys():
-                setattr(cls, told, getattr(Encoding, told))  # those of a parent are not its own
+        if {"scores", "normalise", "outputs"} & vars(cls).keys() and "by_distance" not in vars(cls):
+            cls.by_distance = Encoding.by_distance  # type: ignore[method-assign]  # not a parent's
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Change the embeddings [batch, query, dim], once per stack, before dropout."""
@@ -104,19 +94,11 @@ class Encoding(nn.Module):
         """Change the top of the stack [batch, query, dim], once."""
         return x
 
-    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """The vectors that `scores` and `outputs` add, if there is one for each clipped distance.
-
-        Query i and key j must be j - i apart. A fused kernel then computes both terms; None: only
-        `scores` and `outputs` can. A subclass that overrides one of these inherits None.
-        """
-        return None
-
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor] | None:
         """Vectors of a layer for distances [n], key minus query, by what they are added to.
 
         "keys", "values", ...: [heads | 1, n, width] each, for pictures and exports. None where
-        `scores` or `outputs` do anything else.
+        `scores` or `outputs` do anything else: a subclass that overrides one inherits None.
         """
         return None
 

@@ -10,7 +10,7 @@ from typing import cast
 from torch import Tensor, nn
 
 from nmt.encodings import compatibility, limits, parts
-from nmt.encodings.base import DistanceVectors, Encoding, Projection
+from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
@@ -169,29 +169,15 @@ class Encodings(nn.Module):
     ) -> Tensor:
         """The heads' outputs o = p v, changed by each entry (`Encoding.outputs`).
 
-        p is None where a kernel computed o: then only entries that do without p change it.
+        p is None where attention is fused: then no entry reads it.
         """
         for e, n, c in self._entries_with("outputs", context, layer):
-            if p is None and e.facts.reads_probabilities:
-                continue
             part = parts.of_heads(e, o)
             weights = None if p is None else parts.of_heads(e, p)
             changed = e.outputs(part, x, weights, n, c)
             axes = "[batch, heads, query, head_dim]"
             o = parts.with_heads(e, o, _checked(e, "outputs", changed, part.shape, axes))
         return o
-
-    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """See `Encoding.distance_vectors`; None unless one entry alone changes attention."""
-        served = [e for e in self if parts.serves(e, layer)]
-        changing = [e for e in served if _changes_attention(e)]
-        if len(changing) != 1 or changing[0].dims.served_heads is not None:
-            return None
-        e = changing[0]
-        if any("outputs" in before.hooks for before in served[: served.index(e)]):
-            return None  # a kernel would add the values first
-        c = parts.of_layers(e, with_positions(context, e.positions))
-        return e.distance_vectors(parts.number(e, layer), c)
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
         """See `Encoding.readout`."""

@@ -6,7 +6,7 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, DistanceVectors, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.by_row import query_products, row_sums
 from nmt.encodings.options import NonNegativeInt, PositiveInt
 
@@ -65,14 +65,10 @@ class Relative(Encoding):
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
     ) -> Tensor:
         """Add r^V of each distance, weighted by the attention that the distance got."""
-        table = self._values
+        table = self.key_table if self.tied else self.value_table
         if table is None or p is None:
             return o
         return o + row_sums(p, *self._rows(table, layer, context))
-
-    @property
-    def _values(self) -> Tensor | None:
-        return self.key_table if self.tied else self.value_table
 
     def by_distance(self, layer: int, distances: Tensor) -> dict[str, Tensor]:
         """Rows of the tables."""
@@ -80,19 +76,6 @@ class Relative(Encoding):
         tables["values"] = self.value_table
         rows = distances.clamp(-self.tau, self.tau) + self.tau
         return {role: self.pick(t, layer)[:, rows] for role, t in tables.items() if t is not None}
-
-    def distance_vectors(self, layer: int, context: Context) -> DistanceVectors | None:
-        """The tables, where positions are consecutive: whole, however long a text is.
-
-        A kernel is compiled for each number of vectors.
-        """
-        extent = context.contiguous_extent
-        if extent is None or extent.queries != context.queries.shape[1]:  # some are cached
-            return None
-        self._max_distance(context)  # raises ValueError where a distance has no vector
-        tables = (self.key_table, self._values)
-        vectors = (None if t is None else self.pick(t, layer) for t in tables)
-        return DistanceVectors(self.tau, *vectors)
 
     def _rows(self, table: Tensor, layer: int, context: Context) -> tuple[Tensor, Tensor]:
         """The rows of a layer [heads | 1, row, head_dim] and the row of each pair of tokens.

@@ -3,14 +3,12 @@
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.weights import at_least_float32, masked
-from nmt.kernels import choice
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache
@@ -90,7 +88,7 @@ class Attention(nn.Module):
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
     ) -> tuple[Tensor, Tensor | None]:
-        """p v [batch, heads, query, head_dim], and p after dropout; None where a kernel has it."""
+        """p v [batch, heads, query, head_dim], and p after dropout; None if attention is fused."""
         rate = self.dropout if self.training else 0.0
         scale = encodings.scale(layer) or self.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
@@ -102,21 +100,6 @@ class Attention(nn.Module):
                 q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
             )
             return o, None
-        if (
-            self.watcher is None
-            and bias is None
-            and choice.serves(choice.RELATIVE, q, torch.is_grad_enabled())
-        ):
-            vectors = encodings.distance_vectors(layer, context)
-            if vectors is not None and choice.fits_relative(q, k, v, vectors.tau):
-                from nmt.kernels import relative
-
-                causal = context.causal
-                allowed = None if causal else context.allowed
-                o = relative.attention(
-                    q, k, v, *vectors, scale=scale, allowed=allowed, causal=causal, rate=rate
-                )
-                return o, None
         s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
         e = at_least_float32(s) * scale
         p = encodings.normalise(e if bias is None else e + bias, layer, context)

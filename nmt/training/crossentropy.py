@@ -12,15 +12,12 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.kernels import choice
-from nmt.kernels.crossentropy import COLUMNS, smoothed_
 from nmt.machine.products import add_gradient, product, product_format
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
 LOGITS = {"cpu": 2**22, "cuda": 2**27}
 FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
-ALIGNED = 8  # columns next to the states, one of them for the bias: products stay fast
 STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
 
 Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias
@@ -46,13 +43,8 @@ class CrossEntropy(Function):
         """Compute the loss and, where they may be asked for, its gradients."""
         low = product_format(states)
         needed = learning and any(ctx.needs_input_grad[:3])
-        inputs = states, weight, bias, labels, smoothing, low
-        gradients: Gradients | None
         with torch.autocast(states.device.type, enabled=False):
-            if choice.serves(choice.LOSS, states.new_empty(0, dtype=low), needed):
-                loss, nll, gradients = loss_by_kernel(*inputs)
-            else:
-                loss, nll, gradients = loss_by_formulas(*inputs, needed)
+            loss, nll, gradients = compute(states, weight, bias, labels, smoothing, low, needed)
         if gradients is not None:
             ctx.save_for_backward(*gradients)
         ctx.mark_non_differentiable(nll)
@@ -65,7 +57,7 @@ class CrossEntropy(Function):
         return (*(gradient * by_loss for gradient in ctx.saved_tensors), None, None, None)
 
 
-def loss_by_formulas(
+def compute(
     states: Tensor,
     weight: Tensor,
     bias: Tensor,
@@ -118,40 +110,6 @@ def loss_by_formulas(
         by_weight -= share * states.sum(0)
         by_bias -= share * len(states)
     return loss, nll, gradients
-
-
-def loss_by_kernel(
-    states: Tensor,
-    weight: Tensor,
-    bias: Tensor,
-    labels: Tensor,
-    smoothing: float,
-    low: torch.dtype,
-) -> tuple[Tensor, Tensor, Gradients]:
-    """The same where a kernel makes loss and gradient of logits in two passes, on a GPU.
-
-    It always gives gradients. That of the bias is a column of the product that gives the weights'.
-    """
-    w, (vocab, dim) = weight.to(low), weight.shape
-    by_states = torch.empty_like(states)
-    by_both = weight.new_zeros(vocab, dim + ALIGNED)
-    nll = states.new_empty(len(states), dtype=torch.float32)
-    loss = states.new_zeros((), dtype=torch.float32)
-    size = _tokens_at_once(states, weight)
-    padded = F.pad(bias.float(), (0, -vocab % COLUMNS), value=-torch.inf)
-    buffer = states.new_zeros(min(size, len(states)), len(padded), dtype=low)
-    for start in range(0, len(states), size):
-        some = slice(start, start + size)
-        h = states[some].to(low)
-        rows = buffer[: len(h)]
-        logits = rows[:, :vocab]
-        torch.mm(h, w.T, out=logits)
-        losses, nll[some] = smoothed_(rows, padded, labels[some], vocab, smoothing)
-        loss += losses.sum()
-        by_states[some] = logits @ w
-        ones = F.pad(h.new_ones(len(h), 1), (0, ALIGNED - 1))
-        add_gradient(by_both, logits, torch.cat((h, ones), 1))
-    return loss, nll, (by_states, by_both[:, :dim], by_both[:, dim])
 
 
 def _tokens_at_once(states: Tensor, weight: Tensor) -> int:

@@ -7,7 +7,6 @@ from pathlib import Path
 import torch
 
 import nmt
-from nmt.kernels import choice
 from nmt.machine.device import device_name
 from nmt.machine.machine import this_machine, use
 from nmt.model.transformer import Transformer
@@ -24,8 +23,7 @@ def describe(
 ) -> dict[str, str]:
     """Return versions, device, threads, instructions and number format, as checkpoints do.
 
-    Of a GPU also its libraries, the kernels that serve, and whether sums on it have a fixed order;
-    on a CPU they do.
+    Of a GPU also its libraries, and whether sums on it have a fixed order; on a CPU they do.
     """
     described = {
         "nmt": nmt.__version__,
@@ -46,7 +44,6 @@ def describe(
         "cudnn": str(torch.backends.cudnn.version()),
         "driver": driver(),
         "deterministic": "yes" if deterministic else "no",
-        "kernels": ", ".join(choice.verified) or "none",
     }
 
 
@@ -58,7 +55,7 @@ def share_machine(run: Run) -> None:
     before = {} if run.saved is None else run.saved.state["environment"]
     same = before.get("processor") == this_machine().processor
     if same and before.get("torch") == torch.__version__:
-        use(before["machine"].partition(",triton=")[0])  # from before trainer.kernels
+        use(before["machine"])
     use(run.world.broadcast(lambda: str(this_machine())))
 
 

@@ -16,7 +16,7 @@ MAY_DIFFER = (
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
     *("trainer.device", "trainer.nonfinite_patience"),
     *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
-    *("trainer.compile", "trainer.kernels"),  # with a warning: see environment.warn_of_changes
+    "trainer.compile",  # with a warning: see environment.warn_of_changes
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
 LENGTHS = ("decode.target_length", "decode.length_ratio")  # scores of translations depend on them

@@ -18,7 +18,6 @@ from nmt.data.batches import Batch, in_order, training_batches
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.kernels import selftest
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.model.freezing import freeze
@@ -84,13 +83,6 @@ class Trainer:
         environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        selftest.serve(
-            self.options.kernels,
-            self.device,
-            self.precision,
-            settings.model.dim // settings.model.heads,
-            self.world.all_reduce,
-        )
         self.environment = environment.describe(
             self.device, self.precision, self.options.deterministic, compiled
         )

@@ -12,7 +12,6 @@ from nmt.encodings.context import Context, Extent
 from nmt.encodings.coverage import Coverage
 from nmt.encodings.fox import Fox
 from nmt.encodings.gated_attention import GatedAttention
-from nmt.encodings.passes import whole
 from nmt.encodings.registry import create
 from nmt.encodings.relative import Relative
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
@@ -117,10 +116,3 @@ def test_a_kernel_serves_gates_with_what_else_it_serves() -> None:
     gate = drawn(GatedAttention(dims()))
     assert Encodings([Fox(dims()), gate]).fusible(0)
     assert not Encodings([Relative(dims()), gate]).fusible(0)
-    full = whole("encoder", 3)
-    assert Encodings([Relative(dims()), gate]).distance_vectors(0, full) is not None
-    assert Encodings([gate, Relative(dims())]).distance_vectors(0, full) is None
-    o, x = torch.rand(2, 2, 3, 4).double(), torch.rand(2, 3, 8).double()
-    with_values = Encodings([drawn(Relative(dims())), gate])
-    by_kernel = with_values.outputs(o, x, None, 0, pass_over(3))  # it has added the values
-    torch.testing.assert_close(by_kernel, gate.outputs(o, x, None, 0, pass_over(3)))

@@ -176,6 +176,19 @@ def test_vectors_are_those_of_the_scores(name: str, options: dict[str, Any], sit
                 assert torch.allclose(summed[:, head, i], total, atol=1e-10)
 
 
+class Doubled(Relative):
+    """Changes what the vectors add."""
+
+    def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+        return 2 * super().scores(s, q, k, layer, context)
+
+
+def test_who_changes_scores_does_not_inherit_the_vectors() -> None:
+    distances = torch.arange(3)
+    assert Relative(dims()).by_distance(0, distances)
+    assert Doubled(dims()).by_distance(0, distances) is None
+
+
 def test_numbers_are_no_vectors() -> None:
     huang: Callable[..., Encoding] = find("huang")
     for method in (1, 2):

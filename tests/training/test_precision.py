@@ -123,7 +123,7 @@ def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
     found = environment.describe(CUDA, "tf32", deterministic=True, compiled=False)
     assert (found["device"], found["format"]) == ("NVIDIA H100", "tf32")
     assert (found["cuda"], found["cudnn"], found["driver"]) == ("13.0", "91900", "560.35.03")
-    assert (found["deterministic"], found["kernels"]) == ("yes", "none")
+    assert found["deterministic"] == "yes"
     assert json.loads(json.dumps(found)) == found
     gpu.unlink()
     assert environment.driver() == "?"
@@ -143,11 +143,10 @@ def test_resuming_on_a_gpu_promises_no_more_than_it_can(
         assert "not bit-identical" in caplog.text and "driver 550.1 -> 560.35.03" in caplog.text
 
 
-def test_the_machine_of_an_older_checkpoint_is_read(pretend: Callable[..., None]) -> None:
+def test_a_run_goes_on_with_the_choices_of_its_machine(pretend: Callable[..., None]) -> None:
     pretend(bfloat16=3.0)
     machine = str(this_machine())
-    before = {"processor": this_machine().processor, "torch": torch.__version__}
-    before["machine"] = f"{machine},triton=yes"  # from before trainer.kernels
+    before = {"processor": this_machine().processor, "torch": torch.__version__, "machine": machine}
     pretend(bfloat16=2.0)
     run: Any = SimpleNamespace(saved=SimpleNamespace(state={"environment": before}), world=World())
     environment.share_machine(run)

@@ -82,7 +82,7 @@ def test_exactly_the_documented_keys_may_differ(metric: str) -> None:
         *("trainer.keep_checkpoints", "trainer.tensorboard", "trainer.gradient_checkpointing"),
         *("trainer.deterministic", "data.workers", "decode"),
         *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
-        *("trainer.compile", "trainer.kernels", "trainer.device", "trainer.nonfinite_patience"),
+        *("trainer.compile", "trainer.device", "trainer.nonfinite_patience"),
     }
 
 
@@ -98,15 +98,14 @@ def test_other_limits_and_paths_resume(data: Prepared, tmp_path: Path) -> None:
     assert (written["decode"]["beam_size"], written["trainer"]["max_steps"]) == (7, 2)
 
 
-def test_advice_about_compiler_and_kernels_can_be_followed(
+def test_advice_about_the_compiler_can_be_followed(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """As on another GPU; the bits are others, which is told."""
-    fast = {"trainer__compile": True, "trainer__kernels": True}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nmt.training.compilation.compiled", lambda function: function)
         patch.setattr("nmt.training.compilation.has_cpp_compiler", lambda: True)
-        tiny.train(tmp_path / "run", data, trainer__max_steps=1, **fast)
+        tiny.train(tmp_path / "run", data, trainer__max_steps=1, trainer__compile=True)
     assert tiny.train(tmp_path / "run", data, trainer__max_steps=2).step == 2
     assert "not bit-identical to a run without a stop: compiled yes -> no" in caplog.text
 

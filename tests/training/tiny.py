@@ -92,7 +92,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
         },
         "trainer": {
             "device": "cpu", "precision": "float32", "threads": 1, "batch_tokens": 64,
-            "compile": False, "kernels": False,
+            "compile": False,
             "batch_count": "max", "accumulate": 2, "gradient_checkpointing": False, "max_epochs": 3,
             "max_steps": None, "checkpoints_per_epoch": 2, "keep_checkpoints": 2, "log_every": 2,
             "init_from": None, "ema": 0.0, "nonfinite_patience": 3, "tensorboard": False,

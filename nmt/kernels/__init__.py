@@ -1,1 +1,0 @@
-"""Kernels in Triton for GPUs, and where each of them serves."""

@@ -1,1 +1,0 @@
-"""The Triton kernels beside what they stand in for: differences, registers, seconds."""
