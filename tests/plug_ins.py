@@ -21,7 +21,8 @@ def files() -> dict[str, str]:
 def example(name: str = "mine") -> tuple[str, str]:
     """The module and the YAML of an encoding of docs/adding-an-encoding.md."""
     shown = files()
-    return shown[f"nmt/encodings/{name}.py"], shown[f"conf/encoding/{name}.yaml"]
+    (module,) = (path for path in shown if path.endswith(f"/{name}.py"))
+    return shown[module], shown[f"conf/encoding/{name}.yaml"]
 
 
 def install(

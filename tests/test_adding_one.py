@@ -20,8 +20,11 @@ EVERY = (  # of what there is
     *("options_of(", "every_encoding(", "OPTIONS", "names()", "README", "FAMILIES", "FILES"),
 )
 EXPORTS = "test_every_encoding_can_be_exported_or_has_a_reason"  # by docs/exchange.md
-NEW = ("mine", "fading")  # the encodings of the page
-TWO = ("nmt/encodings/{}.py", "conf/encoding/{}.yaml")  # files of each
+NEW = ("mine", "fading")  # the encodings of the page, and the two files of each
+FILES = (
+    *("nmt/encodings/biases/mine.py", "conf/encoding/mine.yaml"),
+    *("nmt/encodings/softmax/fading.py", "conf/encoding/fading.yaml"),
+)
 # The cases of the new ones, and the tests that take all encodings at once: no other can change.
 # A test that is slow for all encodings is left out, but not one that is fast for representatives.
 ONLY = f"""
@@ -51,7 +54,7 @@ def tree(tmp_path: Path) -> Path:
         else:
             shutil.copy(ROOT / part, tmp_path / part)
     shown = files()
-    assert list(shown) == [path.format(name) for name in NEW for path in TWO]
+    assert tuple(shown) == FILES
     for path, text in shown.items():
         (tmp_path / path).write_text(text, encoding="utf-8")
     (tmp_path / "only.py").write_text(ONLY, encoding="utf-8")

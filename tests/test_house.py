@@ -102,11 +102,11 @@ def test_no_circles() -> None:
 def test_files_can_be_read_in_one_sitting() -> None:
     seam = ("base", "context", "composition")  # what all encodings are written against
     for path in FILES:
-        short = path.parent.name == "encodings" and path.stem not in seam
+        short = "encodings" in path.parts[:-1] and path.stem not in seam
         assert text_of(path).count("\n") <= (150 if short else 400), module_of(path)
 
 
-LINES = 42309  # of Python in nmt/: a change may lower this number, never raise it
+LINES = 41480  # of Python in nmt/: a change may lower this number, never raise it
 
 
 def test_the_package_does_not_grow() -> None:
@@ -176,7 +176,7 @@ def test_files_of_tests_have_names_of_their_own() -> None:
 def test_only_its_own_files_know_an_encoding_by_name() -> None:
     names = {p.stem for p in (ROOT / "conf" / "encoding").glob("*.yaml")} - {"none", "relative"}
     for path in FILES:
-        if path.parent.name in ("encodings", "data") or path.stem in ("train", "demo"):
+        if {"encodings", "data"} & {*path.parts[:-1]} or path.stem in ("train", "demo"):
             continue  # examples in nmt-train --help name some
         if not any(f'"{name}"' in text_of(path) or f"'{name}'" in text_of(path) for name in names):
             continue  # no constant can be one

@@ -1,8 +1,7 @@
-"""From the name of an encoding to its class: modules of this package, and installed plug-ins."""
+"""From the name of an encoding to its class: modules in the folders here, and plug-ins."""
 
 import pkgutil
 from importlib import import_module
-from importlib.util import find_spec
 
 import nmt.encodings as package
 from nmt.encodings.base import Encoding
@@ -24,22 +23,30 @@ def find(name: str) -> type[Encoding]:
     if len(classes) > 1:
         several = ", ".join(c.__name__ for c in classes)
         raise ValueError(
-            f"{package.__name__}.{name} has several classes of encodings: {several}; "
-            "give each a file"
+            f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
         )
     return classes[0]
 
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    built_in = [m.name for m in pkgutil.iter_modules(package.__path__) if _classes(m.name)]
-    return sorted({*built_in, *offered(ENCODING)})
+    return sorted({*filter(_classes, _modules()), *offered(ENCODING)})
+
+
+def _modules() -> dict[str, str]:
+    """The full names of the modules in the folders of this package, by their own."""
+    modules: dict[str, str] = {}
+    for folder in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if folder.ispkg:
+            inside = pkgutil.iter_modules(import_module(folder.name).__path__)
+            modules |= {module.name: f"{folder.name}.{module.name}" for module in inside}
+    return modules
 
 
 def _classes(name: str) -> list[type[Encoding]]:
     """The encodings that the module of this name itself defines, each once."""
-    full = f"{package.__name__}.{name}"
-    if not name.isidentifier() or find_spec(full) is None:
+    full = _modules().get(name)
+    if full is None:
         return []
     members = vars(import_module(full)).values()
     classes = {c for c in members if fits(ENCODING, c) and c.__module__ == full}

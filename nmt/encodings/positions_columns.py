@@ -13,7 +13,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.options import PositiveInt
-from nmt.encodings.trees import depths, graph_distances, tree_distances
+from nmt.encodings.trees.trees import depths, graph_distances, tree_distances
 
 Heads = Literal["heads"]  # of no other column does a model get pieces in the place of words
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from nmt.encodings.absolute import Absolute
+from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.errors import UserError
 from nmt.exchange import card_code, marian_ids, marian_weights, transformers_config, unshared

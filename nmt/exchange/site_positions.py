@@ -17,7 +17,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.encodings.passes import computed, with_positions
-from nmt.encodings.rotary import Rotary
+from nmt.encodings.rotary.rotary import Rotary
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 

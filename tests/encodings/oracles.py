@@ -12,21 +12,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.absolute import Absolute
-from nmt.encodings.alibi import Alibi
-from nmt.encodings.axial import Axial
 from nmt.encodings.base import Encoding
+from nmt.encodings.biases.alibi import Alibi
+from nmt.encodings.biases.fox import Fox
+from nmt.encodings.biases.t5 import T5
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import causal
-from nmt.encodings.cope import Cope
-from nmt.encodings.deberta import Deberta
-from nmt.encodings.fox import Fox
-from nmt.encodings.relative import Relative
-from nmt.encodings.rotary import Rotary
-from nmt.encodings.t5 import T5
-from nmt.encodings.transformer_xl import TransformerXl
-from nmt.encodings.xpos import Xpos
-from nmt.encodings.yarn import Yarn
+from nmt.encodings.input.absolute import Absolute
+from nmt.encodings.input.axial import Axial
+from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.rotary.xpos import Xpos
+from nmt.encodings.rotary.yarn import Yarn
+from nmt.encodings.vectors.cope import Cope
+from nmt.encodings.vectors.deberta import Deberta
+from nmt.encodings.vectors.relative import Relative
+from nmt.encodings.vectors.transformer_xl import TransformerXl
 from tests.encodings.agreement import Agreement, Sides, table, theirs
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.oracles_ctranslate2 import WHOLE_MODELS

@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.learned import Learned
-from nmt.encodings.relative import Relative
-from nmt.encodings.t5 import T5
+from nmt.encodings.biases.t5 import T5
+from nmt.encodings.input.learned import Learned
+from nmt.encodings.vectors.relative import Relative
 from nmt.model.attention import Attention
 from nmt.model.example import ids
 from nmt.model.transformer import Transformer

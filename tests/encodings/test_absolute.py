@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
-from nmt.encodings.learned import Learned
+from nmt.encodings.input.absolute import Absolute
+from nmt.encodings.input.learned import Learned
 from nmt.encodings.limits import max_length
 from nmt.encodings.sinusoids import sinusoids
 

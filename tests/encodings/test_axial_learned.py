@@ -4,18 +4,18 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.axial import Axial
+from nmt.encodings.attention.position_infused import PositionInfused
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.learned import Learned
+from nmt.encodings.input.axial import Axial
+from nmt.encodings.input.learned import Learned
+from nmt.encodings.input.universal import Universal
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
-from nmt.encodings.position_infused import PositionInfused
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
-from nmt.encodings.universal import Universal
 from nmt.model.attention import Attention
 from tests.encodings.attending import dims, pass_over, pe
 

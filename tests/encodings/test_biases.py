@@ -9,17 +9,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.alibi import Alibi, slopes_of
 from nmt.encodings.base import Encoding
-from nmt.encodings.bias_table import BiasTable
+from nmt.encodings.biases.alibi import Alibi, slopes_of
+from nmt.encodings.biases.bias_table import BiasTable
+from nmt.encodings.biases.disan import Disan
+from nmt.encodings.biases.fire import Fire
+from nmt.encodings.biases.kerple import Kerple
+from nmt.encodings.biases.sandwich import Sandwich
+from nmt.encodings.biases.t5 import T5, bucket
 from nmt.encodings.context import Context, causal
-from nmt.encodings.disan import Disan
-from nmt.encodings.fire import Fire
-from nmt.encodings.kerple import Kerple
 from nmt.encodings.limits import max_length
 from nmt.encodings.positions_columns import Tree
-from nmt.encodings.sandwich import Sandwich
-from nmt.encodings.t5 import T5, bucket
 from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings import by_row
-from nmt.encodings.by_row import query_products, row_sums
+from nmt.encodings.vectors import by_row
+from nmt.encodings.vectors.by_row import query_products, row_sums
 
 SIZES = {"batch": 3, "heads": 2, "query": 4, "key": 5, "row": 6, "dim": 7}
 

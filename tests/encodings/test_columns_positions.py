@@ -9,22 +9,22 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.graformer import Graformer
-from nmt.encodings.learned import Learned
+from nmt.encodings.input.absolute import Absolute
+from nmt.encodings.input.learned import Learned
 from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.per_language import PerLanguage
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
-from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
-from nmt.encodings.spr_absolute import SprAbsolute
-from nmt.encodings.tpe import Tpe
-from nmt.encodings.trees import depths, tree_distances
-from nmt.encodings.xl_pe import XlPe
+from nmt.encodings.trees.graformer import Graformer
+from nmt.encodings.trees.per_language import PerLanguage
+from nmt.encodings.trees.spr_absolute import SprAbsolute
+from nmt.encodings.trees.tpe import Tpe
+from nmt.encodings.trees.trees import depths, tree_distances
+from nmt.encodings.trees.xl_pe import XlPe
+from nmt.encodings.vectors.relative import Relative
 from nmt.inspect import parity
 from nmt.inspect.specimen import perturbed
 from nmt.model.transformer import Transformer

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nmt.config import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.complex_order import ComplexOrder
 from nmt.encodings.context import Context
+from nmt.encodings.input.complex_order import ComplexOrder
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create

@@ -10,8 +10,8 @@ from torch import Tensor
 from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.irpe import Irpe
-from nmt.encodings.relative import Relative
+from nmt.encodings.vectors.irpe import Irpe
+from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import dims, pass_over, qkv
 
 

@@ -9,12 +9,12 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, Extent, Positions
-from nmt.encodings.distances import distinct
 from nmt.encodings.passes import cross_step, step, whole, with_positions, with_streams
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.positions_remaining import Remaining, noisy
 from nmt.encodings.registry import POSITIONS, position_class
+from nmt.encodings.vectors.distances import distinct
 from nmt.model import example
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer

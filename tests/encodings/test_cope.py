@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context, causal
-from nmt.encodings.cope import Cope
+from nmt.encodings.vectors.cope import Cope
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

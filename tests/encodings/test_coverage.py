@@ -7,13 +7,13 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.biases.fox import Fox
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Extent
-from nmt.encodings.coverage import Coverage
-from nmt.encodings.fox import Fox
-from nmt.encodings.gated_attention import GatedAttention
 from nmt.encodings.registry import create
-from nmt.encodings.relative import Relative
+from nmt.encodings.softmax.coverage import Coverage
+from nmt.encodings.softmax.gated_attention import GatedAttention
+from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
 N = 6

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.encodings.biases.dape import BIASES, Dape
 from nmt.encodings.composition import Encodings
-from nmt.encodings.dape import BIASES, Dape
-from nmt.encodings.deberta import Deberta
-from nmt.encodings.rotary import Rotary
+from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.vectors.deberta import Deberta
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.deberta import Deberta
 from nmt.encodings.positions import Index
 from nmt.encodings.sinusoids import frequencies
-from nmt.encodings.tener import Tener
-from nmt.encodings.transformer_xl import TransformerXl
+from nmt.encodings.vectors.deberta import Deberta
+from nmt.encodings.vectors.tener import Tener
+from nmt.encodings.vectors.transformer_xl import TransformerXl
 from nmt.model.attention import Attention
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from nmt.encodings.fox import Fox
+from nmt.encodings.biases.fox import Fox
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 SITES = ("encoder", "decoder", "cross")

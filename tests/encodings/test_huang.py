@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings import huang
 from nmt.encodings.context import Context
-from nmt.encodings.huang import Huang
+from nmt.encodings.vectors import huang
+from nmt.encodings.vectors.huang import Huang
 from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv
 
 METHODS = [1, 2, 3, 4]

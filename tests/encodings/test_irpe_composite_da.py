@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.composite import Composite
-from nmt.encodings.da_transformer import DaTransformer, rescaled
-from nmt.encodings.irpe import Irpe, piecewise
+from nmt.encodings.biases.da_transformer import DaTransformer, rescaled
+from nmt.encodings.vectors.composite import Composite
+from nmt.encodings.vectors.irpe import Irpe, piecewise
 from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv
 
 sites = pytest.mark.parametrize("site", ["encoder", "decoder"])

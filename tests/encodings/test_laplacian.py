@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.laplacian import Laplacian, eigenvectors
+from nmt.encodings.trees.laplacian import Laplacian, eigenvectors
 from tests.encodings.attending import dims, pass_over
 from tests.encodings.test_trees import Heads, batch, some
 

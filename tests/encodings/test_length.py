@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
-from nmt.encodings.lrpe import LengthRatio
+from nmt.encodings.input.absolute import Absolute
+from nmt.encodings.input.lrpe import LengthRatio
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions_remaining import Remaining
 from nmt.model.transformer import Transformer

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-import nmt.encodings
+from nmt.encodings import biases
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.lookup import names
@@ -49,10 +49,10 @@ def refusal(name: str) -> str:
 
 @pytest.fixture
 def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Define]:
-    """Put a module of this source beside those of nmt/encodings."""
+    """Put a module of this source next to those of nmt/encodings/biases."""
     folder = tmp_path / "encodings"
     folder.mkdir()
-    monkeypatch.setattr(nmt.encodings, "__path__", [*nmt.encodings.__path__, str(folder)])
+    monkeypatch.setattr(biases, "__path__", [*biases.__path__, str(folder)])
     defined: list[str] = []
 
     def write(name: str, classes: str) -> None:
@@ -62,8 +62,8 @@ def define(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Define]:
 
     yield write
     for name in defined:
-        sys.modules.pop(f"nmt.encodings.{name}", None)
-        vars(nmt.encodings).pop(name, None)
+        sys.modules.pop(f"nmt.encodings.biases.{name}", None)
+        vars(biases).pop(name, None)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_a_module_that_is_added_later_is_found(define: Define) -> None:
-    os.utime(nmt.encodings.__path__[-1], ns=(1, 1))  # the folder has not changed for long
+    os.utime(biases.__path__[-1], ns=(1, 1))  # the folder has not changed for long
     assert "late" not in names()
     define("late", "class Late(Encoding):\n    pass\n")
     assert "late" in names() and type(made("late")).__name__ == "Late"
@@ -95,7 +95,7 @@ def test_finds_each_module_by_its_name() -> None:
     "classes, expected",
     [
         ("class Other(Encoding): pass\nAlias = Other", "Other"),
-        ("from nmt.encodings.alibi import Alibi\nclass Other(Alibi): pass", "Other"),
+        ("from nmt.encodings.biases.alibi import Alibi\nclass Other(Alibi): pass", "Other"),
     ],
 )
 def test_a_module_stands_for_its_class(classes: str, expected: str, define: Define) -> None:
@@ -106,8 +106,8 @@ def test_a_module_stands_for_its_class(classes: str, expected: str, define: Defi
 def test_a_module_with_several_classes_is_refused(define: Define) -> None:
     define("my_bias", "class A(Encoding): pass\nclass MyBias(A): pass")
     assert refusal("my_bias") == (
-        "encoding.my_bias: nmt.encodings.my_bias has several classes of encodings: A, MyBias; "
-        "give each a file"
+        "encoding.my_bias: nmt.encodings.biases.my_bias has several classes of encodings: "
+        "A, MyBias; give each a file"
     )
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt.encodings.absolute import Absolute
+from nmt.encodings.input.absolute import Absolute
 from tests.encodings.agreement import Agreement, Sides, table
 from tests.encodings.attending import dims
 from tests.encodings.oracles import AGREEMENTS, embedded

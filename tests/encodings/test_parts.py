@@ -13,7 +13,7 @@ from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.encodings.passes import whole
 from nmt.encodings.registry import create
-from nmt.encodings.relative import Relative
+from nmt.encodings.vectors.relative import Relative
 from nmt.errors import UserError
 from nmt.exchange import site_positions
 from nmt.inspect import parity

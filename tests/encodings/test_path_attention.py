@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.path_attention import PathAttention
+from nmt.encodings.rotary.path_attention import PathAttention
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
 N = 7

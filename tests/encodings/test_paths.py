@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.context import Context
-from nmt.encodings.graph_transformer import GraphTransformer
-from nmt.encodings.paths import LabelledTree
 from nmt.encodings.registry import create
-from nmt.encodings.structural import Structural
+from nmt.encodings.trees.graph_transformer import GraphTransformer
+from nmt.encodings.trees.paths import LabelledTree
+from nmt.encodings.trees.structural import Structural
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv

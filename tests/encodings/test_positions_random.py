@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
+from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_random import Augment, PoSE, Shift

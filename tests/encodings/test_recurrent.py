@@ -9,9 +9,9 @@ from torch import Tensor, nn
 from nmt.config import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
-from nmt.encodings.convolution import Convolution
-from nmt.encodings.gru import Gru
-from nmt.encodings.lstm import Lstm
+from nmt.encodings.recurrence.convolution import Convolution
+from nmt.encodings.recurrence.gru import Gru
+from nmt.encodings.recurrence.lstm import Lstm
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
 

@@ -9,13 +9,13 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from nmt.encodings.attention.shaw_absolute import ShawAbsolute
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
-from nmt.encodings.relative import Relative
-from nmt.encodings.relative_sinusoidal import RelativeSinusoidal
-from nmt.encodings.shaw_absolute import ShawAbsolute
+from nmt.encodings.vectors.relative import Relative
+from nmt.encodings.vectors.relative_sinusoidal import RelativeSinusoidal
 from tests.encodings.attending import attend as attending
 from tests.encodings.attending import dims, equals_loops, qkv
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nmt.encodings import limits
 from nmt.encodings.base import Encoding
-from nmt.encodings.rotary import Rotary
-from nmt.encodings.xpos import Xpos
+from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.rotary.xpos import Xpos
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

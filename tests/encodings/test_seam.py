@@ -8,7 +8,7 @@ from torch import nn
 
 from nmt.encodings.base import HOOKS, Encoding, Facts
 from nmt.encodings.positions_columns import ColumnPositions
-from nmt.encodings.relative import Relative
+from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import dims
 from tests.pages import text_of
 

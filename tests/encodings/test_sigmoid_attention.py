@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from nmt.encodings.sigmoid_attention import SigmoidAttention
-from nmt.encodings.sliding_window import SlidingWindow
+from nmt.encodings.biases.sliding_window import SlidingWindow
+from nmt.encodings.softmax.sigmoid_attention import SigmoidAttention
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
-from nmt.encodings.conv_spe import ConvSpe
-from nmt.encodings.sine_spe import SineSpe
+from nmt.encodings.rotary.conv_spe import ConvSpe
+from nmt.encodings.rotary.sine_spe import SineSpe
 from tests.encodings.attending import dims, pass_over, qkv
 
 

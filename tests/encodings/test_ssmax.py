@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from nmt.encodings.alibi import Alibi
+from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.composition import Encodings
-from nmt.encodings.relative import Relative
-from nmt.encodings.sigmoid_attention import SigmoidAttention
-from nmt.encodings.ssmax import Ssmax
+from nmt.encodings.softmax.sigmoid_attention import SigmoidAttention
+from nmt.encodings.softmax.ssmax import Ssmax
+from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
-from nmt.encodings.stick_breaking import StickBreaking
+from nmt.encodings.softmax.stick_breaking import StickBreaking
 from nmt.inspect.parity import measure
 from nmt.inspect.specimen import perturbed
 from tests.encodings.attending import attend, dims, pass_over, qkv

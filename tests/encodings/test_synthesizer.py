@@ -6,9 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.attention.synthesizer import Synthesizer
 from nmt.encodings.context import Context
-from nmt.encodings.relative import Relative
-from nmt.encodings.synthesizer import Synthesizer
+from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 
 N = 6

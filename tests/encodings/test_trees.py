@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.trees import (
+from nmt.encodings.trees.trees import (
     binarised,
     birth_order,
     depths,

@@ -7,17 +7,17 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings.attention.tupe import Tupe
 from nmt.encodings.base import Encoding
-from nmt.encodings.bias_table import BiasTable
+from nmt.encodings.biases.bias_table import BiasTable
+from nmt.encodings.biases.diet import Diet
+from nmt.encodings.biases.t5 import bucket
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.diet import Diet
 from nmt.encodings.positions import Index
 from nmt.encodings.positions_columns import ColumnPositions, Tree
 from nmt.encodings.positions_random import Shift
 from nmt.encodings.positions_sampled import Sample
-from nmt.encodings.t5 import bucket
-from nmt.encodings.tupe import Tupe
 from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.context import Context
-from nmt.encodings.wavelet import Wavelet
+from nmt.encodings.vectors.wavelet import Wavelet
 from tests.encodings.attending import attend, dims, equals_loops, qkv
 
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.gaussian import Gaussian
-from nmt.encodings.sliding_window import SlidingWindow
+from nmt.encodings.biases.sliding_window import SlidingWindow
+from nmt.encodings.softmax.gaussian import Gaussian
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 N = 9

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.rotary import Rotary
-from nmt.encodings.yarn import Yarn
+from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.rotary.yarn import Yarn
 from tests.encodings.attending import attend, dims, pass_over, qkv
 from tests.encodings.test_rotary import scores_in_loops
 

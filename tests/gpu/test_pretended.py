@@ -14,8 +14,8 @@ from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt.data.batches import Batch
 from nmt.data.vocab import BOS, EOS, PAD
-from nmt.encodings.by_row import sum_by_row
 from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
@@ -251,7 +251,7 @@ def test_a_tensor_made_on_the_host_is_caught(tiny: Make, monkeypatch: pytest.Mon
     def elsewhere(at: Tensor, *rest: Any) -> Tensor:
         return sinusoids(torch.arange(at.shape[1])[None], *rest)
 
-    monkeypatch.setattr("nmt.encodings.absolute.sinusoids", elsewhere)
+    monkeypatch.setattr("nmt.encodings.input.absolute.sinusoids", elsewhere)
     with pytest.raises(RuntimeError, match="a tensor of the CPU among those of the device"):
         check(tiny("encoding=absolute", *PLAIN))
 
@@ -261,7 +261,7 @@ def test_a_number_that_is_read_is_caught(tiny: Make, monkeypatch: pytest.MonkeyP
         assert at.max().item() >= 0
         return sinusoids(at, *rest)
 
-    monkeypatch.setattr("nmt.encodings.absolute.sinusoids", reading)
+    monkeypatch.setattr("nmt.encodings.input.absolute.sinusoids", reading)
     assert check(tiny("encoding=absolute", *PLAIN)).total() == 2  # encoder and decoder
 
 

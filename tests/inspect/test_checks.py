@@ -2,8 +2,8 @@
 
 import pytest
 
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.context import Context
+from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Scaled
 from nmt.inspect import checks
 from nmt.inspect.card import card

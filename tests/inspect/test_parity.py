@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from nmt.config import Settings
-from nmt.encodings.absolute import Absolute
 from nmt.encodings.base import Facts
 from nmt.encodings.context import Context, Extent
+from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
-from nmt.encodings.relative import Relative
+from nmt.encodings.vectors.relative import Relative
 from nmt.inspect import parity
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.inspect.specimen import Decoding, perturbed

@@ -11,8 +11,8 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index, Scaled
-from nmt.encodings.relative import Relative
 from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.vectors.relative import Relative
 from nmt.inspect.panels import MatrixPanel
 from nmt.inspect.vectors import REACH, learned_vectors
 from nmt.model.transformer import Transformer

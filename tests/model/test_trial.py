@@ -10,9 +10,9 @@ from torch import Tensor
 
 from nmt import preflight
 from nmt.config import Settings
-from nmt.encodings.alibi import Alibi
+from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.context import Context
-from nmt.encodings.huang import Huang
+from nmt.encodings.vectors.huang import Huang
 from nmt.errors import UserError
 from nmt.overrides.compose import experiment_of
 from tests.composing import every_encoding

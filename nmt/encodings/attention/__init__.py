@@ -1,0 +1,1 @@
+"""Absolute positions at every layer, in queries, keys and scores."""

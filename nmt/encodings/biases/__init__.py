@@ -1,0 +1,1 @@
+"""Relative positions as biases: numbers added to, or multiplied with, the scores."""

@@ -1,0 +1,1 @@
+"""Encodings of the input: what is added to embeddings, or replaces them."""

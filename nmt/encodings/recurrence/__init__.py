@@ -1,0 +1,1 @@
+"""Order by recurrence and convolution instead of positions."""

@@ -1,0 +1,1 @@
+"""Rotations and other maps of queries and keys by position."""

@@ -1,0 +1,1 @@
+"""Changes of the softmax, of its inputs and of its outputs."""

@@ -1,0 +1,1 @@
+"""Positions in trees, graphs and languages, from columns next to the text."""
