@@ -4,6 +4,8 @@ import contextlib
 import doctest
 import io
 import re
+import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +17,7 @@ import nmt
 import nmt.api.models
 from nmt.data import toy
 from nmt.overrides.options import options_of
-from tests.pages import PAGES, blocks, examples, text_of
+from tests.pages import PAGES, ROOT, blocks, examples, text_of
 
 PAGE = "docs/python.md"
 BLOCKS = examples(PAGE)
@@ -114,3 +116,11 @@ def test_every_command_is_in_the_table_of_commands() -> None:
     scripts = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
     page = text_of("docs/commands.md")
     assert set(re.findall(r"^\| `(nmt-\w+)` \|", page, re.M)) == set(scripts)
+
+
+@pytest.mark.slow
+def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "sphinx", "-W", "-q", "docs", str(tmp_path)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "nmt-train" in (tmp_path / "index.html").read_text(encoding="utf-8")
