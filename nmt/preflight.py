@@ -41,8 +41,6 @@ def check(settings: Settings, training: bool = True) -> None:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
     if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
-    if settings.decode.target_length == "predicted" and not settings.model.length_head:
-        raise UserError("decode.target_length=predicted: needs model.length_head=true")
     _check_lengths(settings, model)
     _check_step(settings)
 

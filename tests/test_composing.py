@@ -8,7 +8,12 @@ from tests.composing import settings_of
 from tests.conftest import TINY
 
 FILES = ("rotary_partial", "relative_absolute", "universal")
-STILL = ("model.dropout=0.0", "model.norm=post", "model.drop_residual=[1,2]", "model.halting=true")
+STILL = (
+    "model.dropout=0.0",
+    "model.norm=post",
+    "model.drop_residual=[1,2]",
+    "model.share_layers=true",
+)
 
 
 @pytest.mark.parametrize(
@@ -16,7 +21,7 @@ STILL = ("model.dropout=0.0", "model.norm=post", "model.drop_residual=[1,2]", "m
     [
         (*TINY, "encoding=relative"),
         (*TINY, *STILL, "encoding=[absolute,relative]"),
-        ("encoding=[relative,relative_key]", "model.length_head=true"),
+        ("encoding=[relative,relative_key]", "model.source_eos=false"),
         ("encoding=[rotary,alibi,learned]",),
         ("encoding=[complex_order,alibi]", *TINY),
         ("encoding=[relative,absolute]", "tau=3"),

@@ -194,11 +194,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.feedforward=complex", [], "refused"),
     ("model.activation=swish", [], "weights"),
     ("model.share_layers=true", ["model.encoder_layers=2"], "weights"),
-    ("model.halting=true", [], "weights"),
-    ("model.halting_threshold=0.1", ["model.halting=true", "model.encoder_layers=2"], "weights"),
-    ("model.ponder_cost=5.0", ["model.halting=true", "model.encoder_layers=2"], "weights"),
     ("model.drop_residual=[1]", [], "weights"),
-    ("model.length_head=true", [], "weights"),
     ("model.source_eos=false", [], "weights"),
     ("model.target_bos=false", [], "weights"),
     ("model.dim=16", [], "weights"),
@@ -254,13 +250,13 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
     "max_source": 5,
     "too_long": "refuse",
     "position_scale": 0.5,
-    "target_length": "predicted",
+    "target_length": "given",
 }
 DECODING_REFUSED = {  # key -> what is said of its other value
     "length": "column length: this model reads it with the text",
     "too_long": "split them, or choose decode.too_long=split",
     "position_scale": "positions cannot be scaled, because it knows whole positions only",
-    "target_length": "this model cannot tell a length",
+    "target_length": "no encoding of this model asks for a length",
 }
 ELSEWHERE = {  # key -> the test that flips it
     "decode.unknown": "tests/decode/test_translator.py",

@@ -117,11 +117,7 @@ class Model:
         absent="relu",
     )
     share_layers: bool = knob("one layer, gone through again and again (Universal Transformer)")
-    halting: bool = knob("each token stops after as many layers as it needs (Graves 2016)")
-    halting_threshold: float = knob("halting probability that stops a token", least=0, most=1)
-    ponder_cost: float = knob("weight of the layers gone through, in the loss", least=0)
     drop_residual: list[int] = knob("encoder passes whose attention has no residual, from 1")
-    length_head: bool = knob("learn to predict the length of the target from the source")
     source_eos: bool = knob(
         "the model reads the sign that ends a source; false: it does not, as in OpenNMT",
         absent=True,

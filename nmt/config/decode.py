@@ -65,7 +65,7 @@ class Decode:
     )
     target_length: str = knob(
         "output length for encodings that need it; given: --columns length=FILE, in pieces",
-        choices=("ratio", "predicted", "given"),
+        choices=("ratio", "given"),
     )
     length_ratio: float = knob(
         "with target_length=ratio: output pieces per source piece, for ldpe and lrpe",

@@ -18,8 +18,7 @@ def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) 
     """[target, source] of each pair of a batch: of the steps that predict the ids of its target.
 
     It is the mean over heads of the last decoder layer but one, which aligns best (Garg et al.
-    2019), and over models. A model of one layer has that of the layer; where tokens take steps of
-    different number (halting), each has the mean over its own.
+    2019), and over models. A model of one layer has that of the layer.
     """
     device = next(models[0].parameters()).device
     ids, prefixes, columns = as_inputs(pairs, device)  # [batch, source], [batch, target]
@@ -29,7 +28,7 @@ def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) 
         with torch.no_grad(), watching(model, attention.add):
             model.hidden(ids, prefixes, columns)
         layers = attention.layers
-        chosen = attention.take() if attention.running else layers[max(0, len(layers) - 2)]
+        chosen = layers[max(0, len(layers) - 2)]
         # without pieces for languages
         total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
     means = total.cpu()
@@ -45,21 +44,15 @@ class CrossAttention:
     def __init__(self, model: Transformer) -> None:
         self.model = model
         self.layers: list[Tensor] = []  # [sentence, query, source] of each layer, over heads
-        self.running: list[Tensor] = []  # [sentence, query, 1]; none where nothing halts
 
     def add(self, record: AttentionRecord) -> None:
         """Keep what one layer did."""
-        if record.site != "cross":
-            return
-        p = record.probabilities.unflatten(0, (-1, self.model.streams)).float().mean((1, 2))
-        self.layers.append(p)
-        if record.running is not None:  # a token that has halted attends no more
-            self.running.append(record.running.to(p.dtype).reshape(*p.shape[:2], 1))
+        if record.site == "cross":
+            p = record.probabilities.unflatten(0, (-1, self.model.streams))
+            self.layers.append(p.float().mean((1, 2)))
 
     def take(self) -> Tensor:
-        """The mean over the layers that each token took [sentence, query, source]; begin anew."""
-        running = self.running or [self.layers[0].new_ones(())] * len(self.layers)
-        total = reduce(torch.add, map(torch.mul, self.layers, running))
-        mean = total / reduce(torch.add, running)
-        self.layers, self.running = [], []
+        """The mean over layers [sentence, query, source]; begin anew."""
+        mean = reduce(torch.add, self.layers) / len(self.layers)
+        self.layers = []
         return mean

@@ -89,7 +89,7 @@ def _scored(
 def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     device = next(model.parameters()).device
-    states = model.hidden(*as_inputs(pairs, device)).states  # [batch, target, dim]
+    states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]
     scores = []
     for row, pair in zip(states, pairs, strict=True):  # a row at a time: the vocabulary is large
         log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)  # [target, vocab]

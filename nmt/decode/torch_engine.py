@@ -217,13 +217,11 @@ class TorchEngine:
         )
 
     def _lengths(self, model: Transformer, sources: Sequence[Source]) -> Tensor | None:
-        """Desired lengths [batch], eos included; None: not needed, or predicted by the model."""
+        """Desired lengths [batch], eos included; None: not needed."""
         if not model.needs_lengths:
             return None
         if self.decode.reads_lengths:
             lengths = [max(source.columns[LENGTH]) for source in sources]
-        elif self.decode.target_length == "predicted":
-            return None
         else:
             pieces = [len(source.ids) - 1 for source in sources]
             lengths = [max(1, round(self.decode.length_ratio * n)) for n in pieces]
@@ -231,16 +229,8 @@ class TorchEngine:
 
 
 def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
-    """Refuse a desired length that these models cannot predict, or do not read."""
-    needing = [model for model in models if model.needs_lengths]
-    if decode.target_length == "predicted" and any(
-        model.length_head is None for model in needing or models
-    ):
-        raise UserError(
-            "decode.target_length=predicted: this model cannot tell a length; train one with "
-            "model.length_head=true"
-        )
-    if decode.target_length == "given" and not needing:
+    """Refuse a desired length that these models do not read."""
+    if decode.target_length == "given" and not any(model.needs_lengths for model in models):
         raise UserError(
             "decode.target_length=given: no encoding of this model asks for a length; train "
             "one with encoding=ldpe or encoding=lrpe"

@@ -11,8 +11,6 @@ from nmt.model.transformer import Transformer
 def refuse(settings: Settings, model: Transformer, engine: str) -> None:
     """Raise UserError for parts of a model that only this toolkit computes."""
     for key, usual, why in (
-        ("halting", False, "every token goes through all layers there"),
-        ("length_head", False, "there is nothing that tells a length"),
         ("drop_residual", [], "no residual can be left out"),
         ("feedforward", "real", "it has no complex maps"),
     ):

@@ -250,9 +250,7 @@ def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[s
     text = _text(model)
     torch.default_generator.manual_seed(4)
     with torch.autocast("cpu", kind, enabled=kind != torch.float32):
-        hidden = model.hidden(text.source, text.target, text.columns)
-        loss = model.logits(hidden.states).float().square().mean()
-    loss = loss if hidden.auxiliary_loss is None else loss + hidden.auxiliary_loss
+        loss = model(text.source, text.target, text.columns).float().square().mean()
     loss.backward()
     gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
     return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}

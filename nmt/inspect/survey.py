@@ -48,7 +48,8 @@ sine_spe, sine_spe_stochastic, conv_spe
 Transformer w/ sin. (Vaswani et al. 2017) | A ape no no yes  | 0 | absolute
 Li et al. (2019)                          | A ape no no yes  | 0 | mvpe
 Takase and Okazaki (2019)                 | A ape no no yes  | 0 | ldpe, lrpe
-Oka et al. (2020)                         | A ape no no yes  | 0 | ldpe model.length_head=true
+Oka et al. (2020)                         | A ape no no yes  | 0 | \
+ldpe encoding.ldpe.at.remaining.noise=4
 Universal Transf. (Dehghani et al. 2019)  | A ape no yes yes | 0 | \
 universal model.share_layers=true
 DiSAN (Shen et al. 2018)                  | R mam no yes yes | 0 | disan

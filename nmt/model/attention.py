@@ -22,7 +22,6 @@ class AttentionRecord(NamedTuple):
     layer: int  # from 0; layers that are shared count anew in each pass
     probabilities: Tensor  # [batch, heads, query, key] before dropout; float32 at least
     allowed: Tensor | None  # [batch | 1, 1, query | 1, key] as in the context; None: all
-    running: Tensor | None = None  # [sentence, query] false: had halted; None: nothing halts
 
 
 Watcher = Callable[[AttentionRecord], None]

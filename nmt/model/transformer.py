@@ -17,7 +17,6 @@ from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
-from nmt.model.length import LengthHead
 from nmt.model.stack import Stack
 from nmt.model.state import State
 
@@ -31,13 +30,6 @@ class Limits(NamedTuple):
 
     source: int | None  # tokens, eos included
     target: int | None  # tokens, bos included
-
-
-class Hidden(NamedTuple):
-    """States of a pass, before they become logits."""
-
-    states: Tensor  # [batch, target, dim]
-    auxiliary_loss: Tensor | None  # in training: what halting and length head add to a mean loss
 
 
 class Transformer(nn.Module):
@@ -59,8 +51,6 @@ class Transformer(nn.Module):
         self.output = Linear(config.dim, target_size)
         self.encoder = Stack(config, config.encoder_layers, lambda: EncoderLayer(config))
         self.decoder = Stack(config, config.decoder_layers, lambda: DecoderLayer(config))
-        self.length_head = LengthHead(config.dim) if config.length_head else None
-        self.ponder_cost = config.ponder_cost
         self.source_eos, self.target_bos = config.source_eos, config.target_bos
         self.source_language: int | None = None  # an id before each source
         self.target_language: int | None = None  # an id after bos, which nothing predicts
@@ -180,7 +170,7 @@ class Transformer(nn.Module):
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
     ) -> Tensor:
         """Logits [batch, target, vocab] of the token after each prefix of target."""
-        return self.logits(self.hidden(source, target, columns).states)
+        return self.logits(self.hidden(source, target, columns))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[..., dim] -> [..., vocab]."""
@@ -188,13 +178,13 @@ class Transformer(nn.Module):
 
     def hidden(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
-    ) -> Hidden:
+    ) -> Tensor:
         """States [batch, target, dim] for source ids [batch, source], target [batch, target].
 
         Rows are padded on the right; target starts with bos and holds no eos, so each row is as
         long as what is to be predicted. `columns`: integers [batch, source | 1].
         """
-        memory, allowed, ponder = self.encode(source, columns)
+        memory, allowed = self.encode(source, columns)
         predicted = target.shape[1]
         target = _with_language(target, self.target_language, 1)
         n, device = target.shape[1], target.device
@@ -212,29 +202,7 @@ class Transformer(nn.Module):
             "decoder", allowed=mask, causal=True, tokens=target, columns=columns or {}
         )
         cross = full_pass("cross", keys=allowed.shape[-1], allowed=allowed)
-        x, target_ponder = self._decode(target, rounded(memory), decoder, cross)
-        states = x[:, n - predicted :]
-        if not self.training:
-            return Hidden(states, None)
-        ponders = [(ponder, allowed[:, 0, 0]), (target_ponder, target != PAD)]
-        return Hidden(states, self._auxiliary_loss(ponders, memory, allowed, lengths))
-
-    def _auxiliary_loss(
-        self,
-        ponders: list[tuple[Tensor | None, Tensor]],
-        memory: Tensor,
-        allowed: Tensor,
-        lengths: Tensor,
-    ) -> Tensor | None:
-        """The cost of the steps that real tokens took, and of misjudged lengths."""
-        losses = [
-            self.ponder_cost * (ponder * real).sum() / real.sum()
-            for ponder, real in ponders
-            if ponder is not None
-        ]
-        if self.length_head is not None:
-            losses.append(self.length_head.loss(memory[:: self.streams], allowed, lengths))
-        return torch.stack(losses).sum() if losses else None
+        return self._decode(target, rounded(memory), decoder, cross)[:, n - predicted :]
 
     def _source_mask(self, source: Tensor) -> Tensor:
         """Which tokens of a source the model reads [batch, source].
@@ -248,8 +216,8 @@ class Transformer(nn.Module):
 
     def encode(
         self, source: Tensor, columns: dict[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor, Tensor | None]:
-        """States [batch x streams, source, dim], mask [batch, 1, 1, source], and ponder times.
+    ) -> tuple[Tensor, Tensor]:
+        """States [batch x streams, source, dim] and mask [batch, 1, 1, source].
 
         Where the model has a source language, its piece comes first.
         """
@@ -269,13 +237,13 @@ class Transformer(nn.Module):
         )
         encodings = self.encoder_encodings
         x, context = self._embed(self.source_embedding, source, encodings, context)
-        x, ponder = self.encoder(
+        x = self.encoder(
             x,
             encodings,
             [context],
             lambda layer, y, number, contexts: layer(y, number, encodings, *contexts),
         )
-        return x, allowed, ponder
+        return x, allowed
 
     def start(
         self,
@@ -285,14 +253,12 @@ class Transformer(nn.Module):
     ) -> State:
         """Read source ids [rows, source], to decode one target for each row.
 
-        `lengths` [rows]: desired lengths of the outputs, eos included; None leaves them to the
-        length head. Raises ValueError where the encodings need them and there is no length head.
+        `lengths` [rows]: desired lengths of the outputs, eos included. Raises ValueError where the
+        encodings need them and they are None.
         """
-        memory, allowed, _ = self.encode(source, columns)
+        memory, allowed = self.encode(source, columns)
         if lengths is not None and self.target_language is not None:
             lengths = lengths + 1  # its piece counts, as in training
-        if lengths is None and self.needs_lengths and self.length_head is not None:
-            lengths = self.length_head(memory[:: self.streams], allowed)
         if lengths is None and self.needs_lengths:
             raise ValueError("the decoder's encoding needs the desired length of each output")
         state = State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
@@ -337,7 +303,7 @@ class Transformer(nn.Module):
             key_caches=state.cross_caches,
         )
         state.length += n
-        return self._decode(tokens, state.memory, decoder, cross)[0]
+        return self._decode(tokens, state.memory, decoder, cross)
 
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
@@ -351,10 +317,8 @@ class Transformer(nn.Module):
             context = passes.with_streams(context, self.streams)
         return dropout(x, self.dropout, self.training), context
 
-    def _decode(
-        self, target: Tensor, memory: Tensor, decoder: Context, cross: Context
-    ) -> tuple[Tensor, Tensor | None]:
-        """States of target ids that attend to memory [batch, source, dim]; ponder times or None."""
+    def _decode(self, target: Tensor, memory: Tensor, decoder: Context, cross: Context) -> Tensor:
+        """States of target ids that attend to memory [batch, source, dim]."""
         encodings, cross_encodings = self.decoder_encodings, self.cross_encodings
         x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
         if self.streams > 1:

@@ -44,11 +44,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    hidden = model.hidden(sentences.source, target, sentences.columns)
-    logits = model.logits(hidden.states)
+    logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-    if hidden.auxiliary_loss is not None:
-        loss = loss + hidden.auxiliary_loss
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()

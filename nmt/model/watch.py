@@ -2,13 +2,8 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from functools import partial
-from typing import Any
 
-from torch import Tensor, nn
-
-from nmt.model.attention import Attention, AttentionRecord, Watcher
-from nmt.model.stack import HaltingState
+from nmt.model.attention import Attention, Watcher
 from nmt.model.transformer import Transformer
 
 
@@ -27,27 +22,11 @@ def watching(model: Transformer, watcher: Watcher) -> Iterator[None]:
     modules = [module for module in model.modules() if isinstance(module, Attention)]
     if any(attention.watcher is not None for attention in modules):
         raise RuntimeError("this model is being watched already")
-    running: dict[str, Tensor] = {}  # site -> [batch, query] of the current pass
-
-    def call_watcher(record: AttentionRecord) -> None:
-        watcher(record._replace(running=running.get(record.site)))
-
     with ExitStack() as cleanup:
-        for stack, sites in ((model.encoder, ["encoder"]), (model.decoder, ["decoder", "cross"])):
+        for stack in (model.encoder, model.decoder):
             cleanup.callback(setattr, stack, "recompute", stack.recompute)
             stack.recompute = False
-            if stack.halting is not None:
-                hook = partial(_record_running, running, sites)
-                cleanup.callback(stack.halting.register_forward_pre_hook(hook).remove)
         for attention in modules:
-            attention.watcher = call_watcher
+            attention.watcher = watcher
             cleanup.callback(setattr, attention, "watcher", None)
         yield
-
-
-def _record_running(
-    running: dict[str, Tensor], sites: list[str], halting: nn.Module, inputs: tuple[Any, ...]
-) -> None:
-    """Record which tokens still run when a step begins: `Halting.forward`'s inputs hold a state."""
-    state = next(t for t in inputs if isinstance(t, HaltingState))
-    running.update(dict.fromkeys(sites, state.running))

@@ -28,7 +28,7 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
     greedy = replace(
         decode.by_beam(), **RESTRICTIONS, beam_size=1, precision="float32",
         position_scale=1.0, unknown="forbid",
-        target_length="ratio" if decode.target_length == "given" else decode.target_length,
+        target_length="ratio",
     )  # fmt: skip
     model.eval()
     try:

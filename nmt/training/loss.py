@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from nmt.data.batches import Batch
 from nmt.data.vocab import EOS, PAD
 from nmt.machine import device as devices
-from nmt.model.transformer import Hidden, Transformer
+from nmt.model.transformer import Transformer
 from nmt.training import compilation
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.distributed import SINGLE, World
@@ -73,13 +73,13 @@ def halves(batch: Batch) -> list[Batch]:
     ]
 
 
-def predict(hidden: Callable[..., Hidden], batch: DeviceBatch) -> Hidden:
-    """Return the states that predict a batch's labels [tokens, dim], and the model's other losses.
+def predict(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
+    """Return the states that predict a batch's labels [tokens, dim].
 
     `hidden`: `Transformer.hidden` of a model, or the same compiled.
     """
-    states, auxiliary_loss = hidden(batch.source, batch.prefix, batch.columns)
-    return Hidden(states.flatten(0, 1)[batch.indices], auxiliary_loss)
+    states = hidden(batch.source, batch.prefix, batch.columns)
+    return states.flatten(0, 1)[batch.indices]
 
 
 def smoothed(
@@ -112,11 +112,9 @@ class Objective(nn.Module):
 
         The sums are those of smoothed loss and negative log-likelihood over the batch.
         """
-        states, auxiliary_loss = predict(self.hidden, batch)
+        states = predict(self.hidden, batch)
         loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))
-        if auxiliary_loss is not None:  # per token, so that it weighs as its batch does
-            loss = loss + auxiliary_loss * len(batch.labels)
         if not batch.counted:
             loss, sums = loss * 0, sums * 0
         return loss / tokens, sums
@@ -141,7 +139,7 @@ def perplexity(
         with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
             for on_host in world.shard(batches):
                 batch = to_device(on_host, device)
-                states, _ = predict(model.hidden, batch)
+                states = predict(model.hidden, batch)
                 _, likelihoods = smoothed(states, model.output, batch.labels, 0.0)
                 total += likelihoods.double().sum()
                 tokens += len(batch.labels)

@@ -19,7 +19,7 @@ MAY_DIFFER = (
     "trainer.compile",  # with a warning: see environment.warn_of_changes
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
-LENGTHS = ("decode.target_length", "decode.length_ratio")  # scores of translations depend on them
+LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
 START = "trainer.init_from"
 
 
@@ -43,7 +43,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     before, after = dict(flat(old)), dict(flat(new))
     before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
     scored = new["trainer"]["dev_metric"] != "perplexity"
-    fixed = (*LANGUAGES, *LENGTHS) if scored else LANGUAGES
+    fixed = (*LANGUAGES, LENGTH_RATIO) if scored else LANGUAGES
     return [
         f"{key}: {_show(before, key)} -> {_show(after, key)}"
         for key in sorted(set(before) | set(after))

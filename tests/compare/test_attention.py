@@ -40,10 +40,6 @@ COLUMNS = {
 }
 PER = {"language": "sentence"}
 FAR = "a b c d e f g h " * 6  # 48 pieces
-HALTING = [
-    ["encoding=universal", "model.halting=true", "model.share_layers=true"],
-    ["encoding=complex_order", "model.halting=true"],
-]
 SITES = ["encoder", "decoder", "cross"]
 
 Make = Callable[..., Trained]
@@ -58,9 +54,6 @@ def trained(tiny: Callable[..., Transformer], settings_of: Callable[..., Setting
         vocabulary = Vocabulary(PIECES)
         side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), vocabulary)
         model = tiny(*words, vocab=len(vocabulary))
-        if model.encoder.halting is not None and model.decoder.halting is not None:
-            for halting in (model.encoder.halting, model.decoder.halting):
-                halting.threshold = 0.7  # some halt after one step, some after two
         return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
 
     return make
@@ -83,16 +76,15 @@ def by_hand(some: Trained, place: int) -> tuple[SentenceCoverage, dict[str, Any]
     n, steps, heads = len(ids) - 1, len(target) - 1, 2
     sums = {site: np.zeros((2, heads, 201)) for site in SITES}
     total, passes = np.zeros((steps, n)), np.zeros(steps)
-    for site, layer, p, _, running in looks:
+    for site, layer, p, _ in looks:
         streams = model.streams
         for i in range(n if site == "encoder" else steps):
-            runs = running is None or bool(running[0, i])
             for stream in range(streams):
                 if site == "cross":
-                    passes[i] += runs / streams
+                    passes[i] += 1 / streams
                 for j in range(n) if site != "decoder" else range(1, i + 1):
                     for head in range(heads):
-                        a = float(p[stream, head, i, j]) * runs / streams
+                        a = float(p[stream, head, i, j]) / streams
                         sums[site][layer, head, 100 + j - i] += a
                         if site == "cross":
                             total[i, j] += a / heads
@@ -110,7 +102,7 @@ def by_hand(some: Trained, place: int) -> tuple[SentenceCoverage, dict[str, Any]
         ["encoding=xl_pe"],
         ["encoding=tpe"],
         ["encoding=ldpe"],
-        *HALTING,
+        ["encoding=universal", "model.share_layers=true"],
     ],
     ids=" ".join,
 )
@@ -131,19 +123,6 @@ def test_sums_by_hand(words: list[str], trained: Make) -> None:
         assert np.allclose(found.moved, (whole[site] * abs(distances)).sum(-1), atol=1e-4)
         assert np.allclose(found.histogram, whole[site][..., 100 - REACH : 101 + REACH], atol=1e-4)
         assert found.weight.min() > 0
-
-
-def test_tokens_halt_at_different_steps_here(trained: Make) -> None:
-    """Or the sums above would prove nothing of halting."""
-    for words in HALTING:
-        looks: list[AttentionRecord] = []
-        some = trained(*words)
-        with watching(some.model, looks.append):
-            some.model(torch.arange(4, 20)[None], torch.arange(4, 20)[None])
-        for site in SITES:
-            ran = [k.running for k in looks if k.site == site]
-            shares = [float(r.float().mean()) for r in ran if r is not None]
-            assert shares[0] == 1 and 0 < shares[1] < 1
 
 
 @pytest.mark.parametrize("option", every_encoding())

@@ -79,19 +79,15 @@ def expected_score(models: Sequence[Transformer], source: Tensor, t: Translation
     attended, probabilities = [], []
     for model in models:
         layers: list[Tensor] = []
-        running: list[Tensor] = []
 
-        def add(record: AttentionRecord, layers: Any = layers, running: Any = running) -> None:
+        def add(record: AttentionRecord, layers: Any = layers) -> None:
             if record.site == "cross":  # [streams, heads, query, key]
                 steps = record.probabilities[:, :, -1 - len(t.ids) :]  # a language adds one before
                 layers.append(steps.double().mean((0, 1)))
-                alive = torch.ones(len(layers[-1])) if record.running is None else record.running[0]
-                running.append(alive.double())
 
         with watching(model, add):
             logits = model(source, torch.tensor([[BOS_ID, *t.ids]]))[0]
-        weights = torch.stack(running)[:, :, None]  # [layer, query, 1]
-        attended.append(((torch.stack(layers) * weights).sum(0) / weights.sum(0)).sum(0))
+        attended.append(torch.stack(layers).mean(0).sum(0))
         probabilities.append(logits.double().softmax(-1))
     log_probs = torch.stack(probabilities).mean(0).log()
     output = [*t.ids, EOS_ID] if t.finished else list(t.ids)
@@ -107,7 +103,7 @@ def expected_score(models: Sequence[Transformer], source: Tensor, t: Translation
         [["encoding=relative"]],
         [["encoding=sigmoid_attention"]],
         [["encoding=complex_order"]],
-        [["encoding=universal", "model.halting=true", "model.halting_threshold=0.5"]],
+        [["encoding=universal"]],
         [["encoding=absolute"], ["encoding=rotary", "model.decoder_layers=1"]],
     ],
     ids=str,

@@ -60,26 +60,13 @@ def test_given_lengths_stand_in_a_column(trained: Callable[..., Trained]) -> Non
         told(trained("encoding=ldpe"), given)
 
 
-@pytest.mark.parametrize("source", ["ratio", "predicted", "given"])
+@pytest.mark.parametrize("source", ["ratio", "given"])
 def test_a_forced_length_is_told(trained: Callable[..., Trained], source: str) -> None:
     """Whatever the target length would be: the output has so many pieces."""
-    model = trained("encoding=ldpe", "model.length_head=true")
+    model = trained("encoding=ldpe")
     columns = {"length": ["9", "8", "7"]}
     found = told(model, columns, target_length=source, length="forced")
     assert found == {5: 10, 2: 9, 3: 8}
-
-
-def test_predicted_lengths_come_from_the_head(trained: Callable[..., Trained]) -> None:
-    with_head = trained("encoding=ldpe", "model.length_head=true")
-    head = with_head.model.length_head
-    assert head is not None
-    with torch.no_grad():
-        head.out.weight.zero_()
-        head.out.bias.fill_(0.6931472)  # twice the source
-    assert told(with_head, None, target_length="predicted") == {5: 10, 2: 4, 3: 6}
-    assert told(with_head) == {5: 5, 2: 2, 3: 3}  # ratio, as the default says
-    with pytest.raises(UserError, match=r"model\.length_head=true"):
-        told(trained("encoding=ldpe"), None, target_length="predicted")
 
 
 def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> None:

@@ -82,7 +82,7 @@ def test_alignments_are_nearly_those_of_float32(tiny: Make) -> None:
 
 
 def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> None:
-    model = tiny("encoding=relative", "model.tie=target", "model.length_head=true")
+    model = tiny("encoding=relative", "model.tie=target")
     found = quantised(model)
     kept = {id(p) for p in model.parameters()}
     assert all(id(p) in kept for p in found.parameters())

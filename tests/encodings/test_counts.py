@@ -129,5 +129,3 @@ def test_complex_order_learns_per_word(added_at_base: Callable[..., int]) -> Non
 def test_shared_layers_count_once(added_at_base: Callable[..., int]) -> None:
     encoder, decoder = LAYER, LAYER + 4 * (512 * 512 + 512) + 2 * 512
     assert added_at_base("model.share_layers=true") == -5 * (encoder + decoder)
-    halting = added_at_base("model.share_layers=true", "model.halting=true")
-    assert halting == -5 * (encoder + decoder) + 2 * (512 + 1)

@@ -72,8 +72,6 @@ def test_decoders_must_be_told_a_length(
     assert model.needs_lengths
     with pytest.raises(ValueError, match="desired length"):
         model.start(ids(2, 5))
-    with_head = tiny(f"encoding={option}", "model.length_head=true")
-    assert with_head.start(ids(2, 5)).lengths is not None
     ten, twelve = (
         model.step(ids(2, 1)[:, 0], model.start(ids(2, 5), None, torch.tensor([n, n])))
         for n in (10, 12)

@@ -144,7 +144,10 @@ def test_models_of_our_own_go_too(words: list[str], shared: bool, tmp_path: Path
             "encoding.absolute: cannot be exported to Marian",
         ),
         (lambda: made("encoding=lstm"), "encoding.lstm: cannot be .* adds sinusoids"),
-        (lambda: made("encoding=absolute", "model.length_head=true"), "model.length_head=true: ca"),
+        (
+            lambda: made("encoding=absolute", "model.drop_residual=[1]"),
+            r"model.drop_residual=\[1\]",
+        ),
         (lambda: made("encoding=absolute", form="nfkc"), "data.normalize=nfkc: cannot be exported"),
         (
             lambda: made("encoding=absolute", tokenizer="moses"),

@@ -43,8 +43,7 @@ ALLOWED = {
 PLAIN = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]
 MODELS = {
     "dropout": ["encoding=[absolute,relative,t5]", *(f"{word}.1" for word in PLAIN)],
-    "halting": ["model.halting=true", "model.share_layers=true"],
-    "length_head": ["model.length_head=true", "encoding=ldpe"],
+    "shared_layers": ["model.share_layers=true"],
     "no_source_eos": ["model.source_eos=false", "model.norm=post", "model.activation=swish"],
     "complex": ["encoding=complex_order", "model.feedforward=complex", "model.norm=post"],
     "bidirectional": ["encoding=gru", "encoding.gru.bidirectional=true"],
@@ -73,9 +72,8 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
     ready = loss.to_device(batch(model), device)
-    states, auxiliary_loss = loss.predict(model.hidden, ready)
+    states = loss.predict(model.hidden, ready)
     summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
-    summed = summed if auxiliary_loss is None else summed + auxiliary_loss * ready.tokens
     summed.backward()
     norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     clip_grads_with_norm_(model.parameters(), 1.0, norm)

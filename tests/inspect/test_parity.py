@@ -21,7 +21,7 @@ from nmt.inspect.specimen import Decoding, perturbed
 from nmt.model import cache
 from nmt.model.cache import Cache
 from nmt.model.state import State
-from nmt.model.transformer import Hidden, Transformer
+from nmt.model.transformer import Transformer
 
 Make = Callable[..., Settings]
 Patch = pytest.MonkeyPatch
@@ -46,15 +46,12 @@ def failed(cells: list[Deviation], precision: str = "float32") -> set[str]:
     "tokens, overrides",
     [
         pytest.param(40, ["encoding=relative", "tau=3"], marks=pytest.mark.slow),
-        (20, ["encoding=[absolute,relative]", "model.share_layers=true", "model.halting=true"]),
-        pytest.param(
-            *(20, ["encoding=[complex_order,spr_relative]", "model.halting=true"]),
-            marks=pytest.mark.slow,
-        ),
+        (20, ["encoding=[absolute,relative]", "model.share_layers=true"]),
+        pytest.param(20, ["encoding=[complex_order,spr_relative]"], marks=pytest.mark.slow),
         (20, ["encoding=lstm", "encoding.lstm.hidden=8", "model.norm=post"]),
         (40, ["encoding=learned", "encoding.learned.size=20"]),  # shorter than what is wanted
     ],
-    ids=["relative", "halting", "complex", "lstm", "limit"],
+    ids=["relative", "shared", "complex", "lstm", "limit"],
 )
 def test_what_is_right_passes(tokens: int, overrides: list[str], settings_of: Make) -> None:
     precisions = list(BOUNDS) if tokens == 40 else ["float32"]
@@ -297,9 +294,9 @@ def test_only_padding_goes_wrong(settings_of: Make, monkeypatch: Patch) -> None:
 def test_reading_the_padding_of_the_source(settings_of: Make, monkeypatch: Patch) -> None:
     right = Transformer.encode
 
-    def encode(self: Transformer, *args: Any) -> tuple[Tensor, Tensor, Tensor | None]:
-        memory, allowed, ponder = right(self, *args)
-        return memory, torch.ones_like(allowed), ponder
+    def encode(self: Transformer, *args: Any) -> tuple[Tensor, Tensor]:
+        memory, allowed = right(self, *args)
+        return memory, torch.ones_like(allowed)
 
     monkeypatch.setattr(Transformer, "encode", encode)
     assert failed(measure(settings_of("encoding=none"))) == {"padding"}
@@ -338,14 +335,10 @@ def test_what_is_not_finite_fails(
         states[-1, 0, 0] = value
         return states
 
-    def spoiled(*given: Any) -> Hidden:
-        states, auxiliary_loss = hidden(*given)
-        return Hidden(spoil(states), auxiliary_loss)
-
     if where != "full pass":
         monkeypatch.setattr(Transformer, "advance", lambda *a: spoil(advance(*a)))
     if where != "steps":
-        monkeypatch.setattr(Transformer, "hidden", spoiled)
+        monkeypatch.setattr(Transformer, "hidden", lambda *a: spoil(hidden(*a)))
     precision = "bfloat16" if where == "both" else "float32"
     cells = measure(settings_of("encoding=none"), 8, [precision])
     assert failed(cells, precision) == EVERY

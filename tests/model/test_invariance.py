@@ -196,7 +196,7 @@ def test_numbers_that_are_drawn_are_no_fault(plug: Plug) -> None:
         ["encoding=ldpe"],
         ["encoding=lrpe"],
         ["encoding=[lstm,alibi,relative]"],
-        ["encoding=universal", "model.halting=true", "model.share_layers=true"],
+        ["encoding=universal", "model.share_layers=true"],
         ["encoding=[complex_order,t5]", "encoding.t5.at=sample"],
         ["encoding=learned", "encoding.learned.size=7", "data.max_length=6"],
         ["encoding=[shape,convolution]", "model.dropout=0.5", "model.attention_dropout=0.5"],

@@ -23,10 +23,10 @@ Ids = Callable[..., Tensor]
 
 MODELS = [
     ["encoding=[sine_spe_stochastic,fire]", "model.norm=post", "model.share_layers=true"],
-    ["encoding=diet_relative", "model.halting=true", "model.halting_threshold=0.7"],
-    ["encoding=universal", "model.halting=true", "model.share_layers=true"],
-    ["encoding=[complex_order,alibi]", "+encoding.alibi.at=sample", "model.halting=true"],
-    ["encoding=lrpe", "model.length_head=true", "model.drop_residual=[2]"],
+    ["encoding=diet_relative"],
+    ["encoding=universal", "model.share_layers=true"],
+    ["encoding=[complex_order,alibi]", "+encoding.alibi.at=sample"],
+    ["encoding=lrpe", "model.drop_residual=[2]"],
     *(["encoding=rotary", f"+encoding.rotary.at={at}"] for at in ("augment", "sample")),
     ["encoding=relative", "+encoding.relative.at=shift", "model.decoder_layers=3"],
 ]
@@ -61,10 +61,7 @@ def learn(model: Transformer, recompute: bool, kind: str, ids: Ids) -> Learned:
     hooks = [f.register_forward_pre_hook(lambda *_: calls.append(1)) for f in layers]
     torch.manual_seed(4)
     with torch.autocast("cpu", torch.bfloat16, enabled=kind == "bfloat16"):
-        hidden = model.hidden(source, target, columns)
-        loss = model.logits(hidden.states).float().square().mean()
-    if hidden.auxiliary_loss is not None:
-        loss = loss + hidden.auxiliary_loss
+        loss = model(source, target, columns).float().square().mean()
     loss.backward()
     for hook in hooks:
         hook.remove()

@@ -65,7 +65,6 @@ def test_a_cache_grows_and_keeps_what_it_had() -> None:
     [
         (["model.heads=3"], "model.heads=3: must divide model.dim=16"),
         (["model.tie=all"], "needs segmenter.shared_vocabulary=true"),
-        (["decode.target_length=predicted"], "needs model.length_head=true"),
         (["encoding=rotary", "model.heads=16"], "encoding.rotary: sinusoids need an even width"),
         (["trainer.max_epochs=null"], "give one of them"),
     ],

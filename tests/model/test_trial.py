@@ -20,8 +20,8 @@ from tests.composing import every_encoding
 MODELS = [
     ["model.encoder_layers=1", "model.decoder_layers=1"],
     ["model.drop_residual=[2,3]", "model.encoder_layers=3"],
-    ["model.share_layers=true", "model.halting=true"],
-    ["model.length_head=true", "model.norm=post", "model.tie=target"],
+    ["model.share_layers=true"],
+    ["model.norm=post", "model.tie=target"],
     ["encoding=axial", "encoding.axial.first=100", "model.dim=512", "model.heads=8"],
     ["encoding=complex_order", "model.feedforward=complex"],
     ["encoding=per_language", "encoding.per_language.languages=1"],

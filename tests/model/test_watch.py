@@ -25,8 +25,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
 
 MODELS = [
     ["encoding=[lstm,relative]"],
-    ["encoding=universal", "model.share_layers=true", "model.halting=true"],
-    ["encoding=ldpe", "model.length_head=true"],
+    ["encoding=universal", "model.share_layers=true"],
+    ["encoding=ldpe"],
     ["encoding=relative", "model.norm=post"],
 ]
 
@@ -217,29 +217,3 @@ def test_layers_are_not_seen_twice_in_training(tiny: Make, ids: Ids) -> None:
     outside.backward()  # after the watcher has gone
     assert [look.site for look in looks] == 2 * ORDER
     assert model.encoder.recompute and model.decoder.recompute
-
-
-def test_halted_tokens_are_told_apart(tiny: Make, ids: Ids) -> None:
-    model = tiny("model.halting=true", "model.encoder_layers=4", "model.decoder_layers=3")
-    source, target = pair(ids)
-    for stack, bias in ((model.encoder, -0.5), (model.decoder, 0.3)):
-        assert stack.halting is not None
-        stack.halting.threshold = 0.7
-        torch.nn.init.constant_(stack.halting.unit.bias, bias)
-    looks = seen(model, source, target)
-    ponder = model.encode(source)[2]
-    encoder = [look.running for look in looks if look.site == "encoder"]
-    assert all(running is not None for running in encoder)
-    passes = torch.stack([r for r in encoder if r is not None]).sum(0)
-    assert encoder[0] is not None and encoder[0].all()
-    assert ponder is not None
-    assert 1 < float(passes.float().mean()) < 4  # some halt, and some do not at once
-    assert ((passes <= ponder) & (ponder < passes + 1)).all()  # steps, plus a remainder
-    for layer in range(3):
-        own, cross = (
-            next(k.running for k in looks if (k.site, k.layer) == (site, layer))
-            for site in ("decoder", "cross")
-        )
-        assert own is not None and cross is not None and torch.equal(own, cross)
-        assert own.shape == target.shape
-    assert seen(tiny(), source, target)[0].running is None

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
 
 from nmt.model import example
 from nmt.model.transformer import Transformer
@@ -42,7 +41,7 @@ def given(model: Transformer, rows: int = 2, source: int = 7, target: int = 6) -
 @pytest.mark.parametrize("option", options_of("encoding"))
 def test_a_pass_is_one_graph(option: str, tiny: Make) -> None:
     model = tiny(f"encoding={option}", *SIZE).train()
-    found = torch._dynamo.explain(lambda *a: model.hidden(*a).states)(*given(model))
+    found = torch._dynamo.explain(model.hidden)(*given(model))
     assert (found.graph_break_count > 0) == (option in BROKEN), found.break_reasons
 
 
@@ -54,14 +53,11 @@ def test_few_graphs_serve_many_shapes(option: str, tiny: Make) -> None:
     model = tiny(f"encoding={option}", *SIZE).train()
     counting = CompileCounterWithBackend("aot_eager")
 
-    def states(*inputs: Any) -> Tensor:
-        return model.hidden(*inputs).states
-
-    compiled = torch.compile(states, backend=counting, fullgraph=True, dynamic=True)
+    compiled = torch.compile(model.hidden, backend=counting, fullgraph=True, dynamic=True)
     for shape in SHAPES:
         inputs = given(model, *shape)
         found = []
-        for run in (states, compiled):
+        for run in (model.hidden, compiled):
             model.zero_grad()
             run(*inputs).square().sum().backward()
             found.append([p.grad.clone() for p in model.parameters() if p.grad is not None])

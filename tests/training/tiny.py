@@ -81,8 +81,8 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
             "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "norm": "pre",
             "tie": "all", "feedforward": "real", "activation": "relu", "share_layers": False,
-            "halting": False, "halting_threshold": 0.99, "ponder_cost": 0.01, "drop_residual": [],
-            "length_head": False, "source_eos": True, "target_bos": True,
+            "drop_residual": [],
+            "source_eos": True, "target_bos": True,
         },
         "encoding": {"absolute": {}},
         "optim": {

@@ -55,28 +55,23 @@ class BatchSums:
         self.keys = {"encoder": pieces, "decoder": target_keys, "cross": pieces}
         self.distances: dict[str, list[tuple[Tensor, Tensor, Tensor]]] = {s: [] for s in SITES}
         self._all = torch.zeros((), device=source.device)  # [batch, target, source], of all layers
-        self._passes = torch.zeros((), device=source.device)  # [batch, target] that a step took
+        self._layers = 0
 
     @property
     def coverage(self) -> Tensor:
-        """[batch, source], mean over the passes that each step took."""
-        return (self._all / self._passes[..., None]).sum(1)
+        """[batch, source], mean over layers."""
+        return (self._all / self._layers).sum(1)
 
     def add(self, record: AttentionRecord) -> None:
         """Add up what one layer did."""
         p = record.probabilities.unflatten(0, (-1, self.streams)).float().mean(1)
-        running = p.new_ones(len(p), p.shape[2])  # [batch, query]
-        if record.running is not None:
-            running = record.running.to(p.dtype)
         queries, keys = self.queries[record.site], self.keys[record.site]
         p = p[:, :, -queries.shape[1] :, -keys.shape[1] :]  # without pieces for languages
-        running = running[:, -queries.shape[1] :]
-        p = p * running[:, None, :, None]  # [batch, heads, query, key]
         p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
         self.distances[record.site].append(_distances(p))
         if record.site == "cross":
-            mean = p.mean(1)  # [batch, query, key]
-            self._all, self._passes = self._all + mean, self._passes + running
+            self._all = self._all + p.mean(1)  # [batch, query, key]
+            self._layers += 1
 
 
 def _distances(p: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -5,8 +5,8 @@ token stands and which step this is:
 
     x_t <- x_t + PE(t) + PE(l)
 
-with Vaswani's sinusoids PE, on the residual path too. The shared layer is model.share_layers,
-adaptive halting model.halting.
+with Vaswani's sinusoids PE, on the residual path too. The shared layer is model.share_layers;
+the paper's adaptive halting is left out.
 """
 
 import torch
