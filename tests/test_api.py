@@ -156,11 +156,9 @@ def test_the_best_of_n_is_the_translation(tiny: Any, settings_of: Any) -> None:
     assert all([t.score for t in ts] == sorted((t.score for t in ts), reverse=True) for ts in found)
 
 
-def test_a_model_of_the_embedded_corpus_parses_its_sentences_itself(
-    tiny: Any, settings_of: Any
-) -> None:
+def test_columns_that_an_encoding_reads_have_to_be_given(tiny: Any, settings_of: Any) -> None:
     trained = small(tiny, settings_of, "encoding=spr_relative")
-    with pytest.raises(nmt.UserError, match="no sentence of the embedded grammar"):
+    with pytest.raises(nmt.UserError, match="column heads: this model reads it"):
         nmt.translate(trained, ["a b"])
     assert len(nmt.translate(trained, ["a b"], {"heads": ["0 1"]})) == 1
     assert nmt.score(trained, ["a b"], ["c"], {"heads": ["0 1"]})[0].length == 2

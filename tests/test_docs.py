@@ -15,8 +15,8 @@ import pytest
 
 import nmt
 import nmt.api.models
-from nmt.data import toy
 from nmt.overrides.options import options_of
+from tests.data.toy_parser import translate
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
 
 PAGE = "docs/python.md"
@@ -74,7 +74,7 @@ def test_german_examples_are_sentences_of_the_embedded_grammar() -> None:
 def translation_of(sentence: str) -> str | None:
     """The right one; None for what is no sentence of the grammar."""
     try:
-        return toy.translate(sentence)
+        return translate(sentence)
     except ValueError:
         return None
 

@@ -19,6 +19,7 @@ from omegaconf import OmegaConf
 from nmt import modeldir, schema
 from nmt.cli.train import command as train
 from nmt.config import KINDS, Decode, Settings, freeze, schema_of
+from nmt.data.corpus import read_text
 from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
@@ -99,8 +100,7 @@ def understood(words: list[str]) -> tuple[Settings, str]:
 
     Values that no other value or name is made of are put in afterwards, and checked as ever.
     """
-    files = "data=files" in words
-    groups = ("segmenter", "model", "optim", "trainer", *(() if files else ("data",)))
+    groups = ("segmenter", "model", "optim", "trainer")
     late = [w for w in words if w.split(".")[0] in groups and not w.startswith("data.name=")]
     settings, run, *_ = composed(tuple(w for w in words if w not in late))
     changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(late))
@@ -428,8 +428,7 @@ def test_keys_of_the_toy_test_set(place: Path) -> None:
     def lengths(*words: str) -> list[int]:
         many = [w for w in TOY if "test" not in w] + ["data.test_pairs=60"]
         asked, _ = understood([*many, f"data.cache={place / 'cache'}", *words])
-        text = prepare(asked.data, asked.segmenter).path / "text" / "test.de"
-        return [line.count(" ") for line in text.read_text(encoding="utf-8").strip().split("\n")]
+        return [line.count(" ") for line in read_text(Path(corpus_test_files(asked)[0]))]
 
     plain = lengths()
     assert len(lengths("data.test_pairs=45")) == 45 != len(plain)

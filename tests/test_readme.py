@@ -19,13 +19,12 @@ from nmt.cli import (
     translate,
 )
 from nmt.cli.help import overrides_of
-from nmt.config import freeze
 from nmt.overrides.compose import composed
 from nmt.overrides.options import FAMILIES, family_of
 from nmt.overrides.sweep import sweep_of
-from nmt.storage import manifest
 from scripts.bench import __main__ as bench
 from tests.composing import settings_of
+from tests.overrides.test_parent import run_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 from tests.plug_ins import PAGE as ADDING
 
@@ -74,9 +73,7 @@ def test_each_command_is_understood(
     elif name in ("nmt-train", "nmt-prepare"):
         if start := re.search(r"(?:init_from|parent)=(\S+)", command):
             monkeypatch.chdir(tmp_path)
-            config = manifest.dump(freeze(settings_of()))
-            (tmp_path / start[1]).parent.mkdir(parents=True, exist_ok=True)
-            manifest.write(tmp_path / start[1], [("config.json", config)])
+            run_of(tmp_path / start[1], settings_of())
         options = train.parse_arguments(arguments)
         overrides = overrides_of(options, options.multirun)
         sweep = sweep_of(overrides, options.multirun)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.toy import columns, pairs
+from nmt.data.toy import draw
 from tests.exchange.m2m100_models import make
 from tests.pages import PAGES, ROOT, commands
 
@@ -87,13 +87,13 @@ def write_texts(place: Path) -> None:
     """All files that the pages take for granted, from the embedded grammar."""
 
     def write(stem: str, count: int, seed: str, heads: bool = False) -> None:
-        found = pairs(count, 4, 14, seed)
+        found = draw(count, 4, 14, seed)
         (place / stem).parent.mkdir(parents=True, exist_ok=True)
         for side, ending in enumerate(("de", "en")):
             text = "".join(f"{pair[side]}\n" for pair in found)
             (place / f"{stem}.{ending}").write_text(text, encoding="utf-8")
         if heads:
-            lines = "".join(f"{columns(source)['heads']}\n" for source, _ in found)
+            lines = "".join(f"{drawn.columns()['heads']}\n" for drawn in found)
             (place / f"{stem}.heads").write_text(lines, encoding="utf-8")
 
     for root, dev, test in (

@@ -57,14 +57,14 @@ def translate(
     `model` may be a list of models with equal vocabularies, which translate together by the mean of
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
-    the integers of each line that encodings of trees need; a model of the embedded corpus
-    parses its sentences itself. `target_prefixes` are the beginnings that the translations must
-    have, one for each line, empty where it is free. `workers` are processes that search, with one
-    thread each; None: as many as torch has threads where that pays for the text, and where nothing
-    speaks against a fork (another thread of Python, a GPU). `engine="auto"` is CTranslate2 where it
-    can, see docs/translate.md: it is opened anew for each call. `progress` is called with the
-    number of lines that are done, for each line when its window is. Raises UserError for a key or
-    value that does not fit (exit code 2), and for text that cannot be translated (65).
+    the integers of each line that encodings of trees need. `target_prefixes` are the beginnings
+    that the translations must have, one for each line, empty where it is free. `workers` are
+    processes that search, with one thread each; None: as many as torch has threads where that pays
+    for the text, and where nothing speaks against a fork (another thread of Python, a GPU).
+    `engine="auto"` is CTranslate2 where it can, see docs/translate.md: it is opened anew for each
+    call. `progress` is called with the number of lines that are done, for each line when its window
+    is. Raises UserError for a key or value that does not fit (exit code 2), and for text that
+    cannot be translated (65).
 
     >>> model = nmt.load("runs/toy/relative-seed1")
     >>> nmt.translate(model, ["Die Frau liest einen Brief."], beam_size=1)
@@ -86,8 +86,7 @@ def translate_stream(
 
     So a text may be larger than the memory, or never end; with `window=1` and one worker each line
     is answered before the next is read. Takes and raises what `translate` does, but for columns,
-    prefixes and `progress`: models that need columns are refused, but those of the embedded
-    grammar, which tells them.
+    prefixes and `progress`: models that need columns are refused.
 
     >>> with open("large.de") as file:
     ...     for line in nmt.translate_stream(model, file, workers=None):

@@ -193,6 +193,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
 
     One evaluation for each corpus. Its files are named where the runs do not name them all.
     """
+    from nmt import build
     from nmt.config import freeze
     from nmt.experiments.columns import columns_of_test
     from nmt.experiments.testsets import corpus_test_files, unnamed_files
@@ -207,8 +208,11 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
         settings, runs = experiments[0].settings, [str(one_run.run) for one_run in experiments]
         evaluate = ["nmt-evaluate", *runs]
         if len(trained) == 1 or unnamed_files(settings):
-            source, target = corpus_test_files(settings, experiments[0].run)
-            files = [f"{name}={path}" for name, path in columns_of_test(settings).items()]
+            source, target = corpus_test_files(settings)
+            small = [build.shrunken(each.settings) for each in experiments]
+            read = {name for each in small for name in build.transformer(each, 8, 8).columns}
+            named = columns_of_test(settings).items()
+            files = [f"{name}={path}" for name, path in named if name in read]
             columns = ["--columns", ",".join(files)] if files else []
             if len(trained) == 1:
                 commands.append(["nmt-translate", *runs, source, *columns])

@@ -49,7 +49,7 @@ The output for each line:
 Several models are an ensemble: each piece is chosen by the mean of their probabilities. They need
 equal segmenters and vocabularies; the search settings are those of the first.
 Some models read integers for each word, such as dependency heads: --columns heads=FILE,order=FILE,
-line N of each file for line N of INPUT. Models of the embedded corpus compute them from the text.
+line N of each file for line N of INPUT.
 Line N of --target-prefix FILE is the beginning of translation N, in whole words.
 SCORE is the log-probability divided by the length penalty; of a sample, the log-probability under
 the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected chrF2, from 0 to

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.data import HEADS as HEADS
-from nmt.config.data import LABELS as LABELS
-from nmt.config.data import TOY_COLUMNS as TOY_COLUMNS
+from nmt.config.data import RECIPE as RECIPE
 from nmt.config.data import WORDS as WORDS
 from nmt.config.data import Column as Column
 from nmt.config.data import Corpus as Corpus
 from nmt.config.data import Data as Data
-from nmt.config.data import Files as Files
 from nmt.config.data import Toy as Toy
 from nmt.config.data import columns_of as columns_of
 from nmt.config.data import symbols_of as symbols_of
@@ -251,7 +249,7 @@ class Settings:
 
 
 KINDS: dict[str, dict[str, type]] = {
-    "data": {"files": Files, "toy": Toy},
+    "data": {"files": Data, "toy": Toy},
     "segmenter": {
         "bpe": BpeLearning,
         "unigram": UnigramLearning,

@@ -1,7 +1,7 @@
 """Settings of the text: corpora, and columns of integers parallel to them."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 from unicodedata import is_normalized
 
@@ -25,8 +25,61 @@ def _check_symbols(where: str, symbols: Any) -> None:
 
 
 @dataclass
+class Column:
+    """Integers for the source text, in files parallel to it (which may be compressed)."""
+
+    per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
+    train: str = knob("file parallel to the training text")
+    dev: str = knob("file parallel to the development text")
+    test: str | None = knob("file parallel to the test text; only named in the closing hint")
+
+
+HEADS = "heads"  # the column of dependency heads
+WORDS = "words"  # the column that every text has: which word a piece belongs to
+CORPUS_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
+
+
+def _check_columns(where: str, values: Any) -> None:
+    """Check a mapping of names to columns."""
+    for name, value in values.items():
+        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
+            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
+        if name == WORDS:
+            raise UserError(f"{where}.{name}: made of all text; choose another name")
+        if value["per"] != "word" and name == HEADS:
+            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
+
+
+@dataclass
+class Corpus:
+    """One of several corpora: files that are in one directory, unless named otherwise."""
+
+    root: str | None = knob("directory of its files; null: NAME in data.root", absent=None)
+    train_source: str | None = knob("training text in it; null: train.LANGUAGE", absent=None)
+    train_target: str | None = knob("the same, target side", absent=None)
+    dev_source: str | None = knob("development text in it; null: none", absent=None)
+    dev_target: str | None = knob("the same, target side", absent=None)
+    weight: float = knob(
+        "how often each of its pairs occurs in an epoch, on average", least=1e-6, absent=1.0
+    )
+    tag: str | None = knob(
+        "word put before each of its sources, as >>de<< or <BT>", check=_check_symbols, absent=None
+    )
+
+
+def _check_corpora(where: str, values: Any) -> None:
+    """Check a mapping of names to corpora."""
+    for name, value in values.items():
+        if not isinstance(name, str) or not CORPUS_NAME.fullmatch(name):
+            raise UserError(f"{where}.{name}: a corpus is named by letters, digits and _")
+        if (value.get("dev_source") is None) != (value.get("dev_target") is None):
+            raise UserError(f"{where}.{name}: give dev_source and dev_target, or neither")
+
+
+@dataclass
 class Data:
-    """Which corpus, and what is kept of it."""
+    """A parallel corpus in pairs of text files, one sentence per line, and what is kept of it."""
 
     kind: str = knob("where the text comes from", choices=("files", "toy"))
     name: str = knob("names the run directory and the prepared corpus")
@@ -79,71 +132,10 @@ class Data:
     protected: str | None = knob(
         "file of patterns: what they match is translated as it is; null: none", absent=None
     )
-    cache: str = knob("directory of the prepared corpora")
+    cache: str = knob("directory of the prepared corpora, and of the text of data=toy")
     workers: int | None = knob(
         "processes that prepare text; null: one per thread", least=1, most=1024
     )
-
-
-@dataclass
-class Column:
-    """Integers for the source text, in files parallel to it (which may be compressed)."""
-
-    per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
-    train: str = knob("file parallel to the training text")
-    dev: str = knob("file parallel to the development text")
-    test: str | None = knob("file parallel to the test text; only named in the closing hint")
-
-
-HEADS = "heads"  # the column of dependency heads
-WORDS = "words"  # the column that every text has: which word a piece belongs to
-LABELS = "labels"  # the column of the labels of the edges to them
-TOY_COLUMNS = dict.fromkeys((HEADS, LABELS, "order", "depth"), "word") | {"language": "sentence"}
-CORPUS_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
-COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
-
-
-def _check_columns(where: str, values: Any) -> None:
-    """Check a mapping of names to columns."""
-    for name, value in values.items():
-        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
-        if name == WORDS:
-            raise UserError(f"{where}.{name}: made of all text; choose another name")
-        if value["per"] != "word" and name == HEADS:
-            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
-
-
-@dataclass
-class Corpus:
-    """One of several corpora: files that are in one directory, unless named otherwise."""
-
-    root: str | None = knob("directory of its files; null: NAME in data.root", absent=None)
-    train_source: str | None = knob("training text in it; null: train.LANGUAGE", absent=None)
-    train_target: str | None = knob("the same, target side", absent=None)
-    dev_source: str | None = knob("development text in it; null: none", absent=None)
-    dev_target: str | None = knob("the same, target side", absent=None)
-    weight: float = knob(
-        "how often each of its pairs occurs in an epoch, on average", least=1e-6, absent=1.0
-    )
-    tag: str | None = knob(
-        "word put before each of its sources, as >>de<< or <BT>", check=_check_symbols, absent=None
-    )
-
-
-def _check_corpora(where: str, values: Any) -> None:
-    """Check a mapping of names to corpora."""
-    for name, value in values.items():
-        if not isinstance(name, str) or not CORPUS_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a corpus is named by letters, digits and _")
-        if (value.get("dev_source") is None) != (value.get("dev_target") is None):
-            raise UserError(f"{where}.{name}: give dev_source and dev_target, or neither")
-
-
-@dataclass
-class Files(Data):
-    """A parallel corpus in pairs of text files, one sentence per line; or columns of tables."""
-
     root: str | None = knob(
         "directory that the file names below refer to; null: each is named", absent=None
     )
@@ -163,7 +155,6 @@ class Files(Data):
     columns: dict[str, Column] = knob(
         "integers parallel to the source; add them with +", of=Column, check=_check_columns
     )
-
     corpora: dict[str, Corpus] = knob(
         "several corpora, in the place of train_source and train_target; add them with +",
         of=Corpus,
@@ -190,7 +181,10 @@ class Files(Data):
 
 @dataclass
 class Toy(Data):
-    """The embedded German-English grammar; lengths are counted in words of the source."""
+    """Text of the embedded German-English grammar, which nmt.data.toy.recipe writes into root.
+
+    Lengths are counted in words of the source.
+    """
 
     train_pairs: int = knob("training pairs", least=1)
     train_shortest: int = knob("words of the shortest training sentence", least=3, most=1000)
@@ -202,10 +196,13 @@ class Toy(Data):
     corpus_seed: int = knob("draws the sentences", least=0)
 
 
+# keys that say which sentences are drawn
+RECIPE = tuple(f.name for f in fields(Toy)[len(fields(Data)) :])
+
+
 def tags_of(data: Data) -> list[str]:
     """The words that stand before the sources of some corpora."""
-    tags = [c.tag for c in data.corpora.values() if c.tag] if isinstance(data, Files) else []
-    return sorted(set(tags))
+    return sorted({corpus.tag for corpus in data.corpora.values() if corpus.tag})
 
 
 def symbols_of(data: Data) -> tuple[str, ...]:
@@ -218,8 +215,5 @@ def columns_of(data: Data) -> dict[str, str]:
 
     Where one has an integer per word, there is also WORDS.
     """
-    if isinstance(data, Files):
-        columns = {name: column.per for name, column in data.columns.items()}
-    else:
-        columns = dict(TOY_COLUMNS)
+    columns = {name: column.per for name, column in data.columns.items()}
     return columns | ({WORDS: "word"} if "word" in columns.values() else {})

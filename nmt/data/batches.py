@@ -279,7 +279,7 @@ def training_batches(settings: config.Settings, prepared: "Prepared", ranks: int
     budget, count = options.batch_tokens, options.batch_count
     joining = joining_of(data)
     corpora = prepared.train.corpora
-    weights = [data.corpora[n].weight for n in corpora.names] if corpora else []  # type: ignore[attr-defined]
+    weights = [data.corpora[n].weight for n in corpora.names] if corpora else []
     return Batches(
         prepared.train, budget, count, seed, joining, sampled, options.accumulate, weights
     )

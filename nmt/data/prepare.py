@@ -29,7 +29,8 @@ FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
+    {*config.RECIPE}  # the text is what they made of it
+    | {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
@@ -62,9 +63,7 @@ def prepare(
     _check_sides(data, sides)
     texts = scan.scan_files(data)
     digest = fingerprint(data, segmenter, sides, texts)
-    # an older directory of the same text, which its runs are tied to, lacks the column of labels
-    place = cache.fingerprint([digest, config.LABELS]) if isinstance(data, config.Toy) else digest
-    final = Path(data.cache) / f"{data.name}-{place[:12]}"
+    final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
     def make(directory: Path) -> None:
         from nmt.data.preparation.steps import Preparation  # here: most find their corpus prepared
@@ -73,9 +72,9 @@ def prepare(
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
         write_json(directory / REPORT, counted | {"versions": versions})
-        write_json(directory / FACTS, _facts(data, digest, counted))
+        write_json(directory / FACTS, _facts(digest, counted))
 
-    if not cache.ensure(final, make):
+    if not cache.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
     return load(final)
 
@@ -134,7 +133,6 @@ def fingerprint(
                 for key, value in asdict(segmenter).items()
                 if key not in config.SEGMENTER_PATHS  # `sides` has what is in these files
             },
-            "toy": _toy_sample() if isinstance(data, config.Toy) else None,
             "files": {
                 split: [file.sha256 for p in parts for file in (p.source, p.target)]
                 for split, parts in texts.items()
@@ -163,25 +161,10 @@ def load(path: Path, verify: bool = True) -> Prepared:
     return Prepared(path, train, dev, source, target, facts, report)
 
 
-def _toy_sample() -> str:
-    """Return sentences of the grammar and their columns: another grammar is another corpus.
-
-    But not the labels of edges, which runs of 0.2 did not have.
-    """
-    from nmt.data.toy import columns, pairs
-
-    sample = [(pair, columns(pair[0])) for pair in pairs(40, 4, 30, seed=0)]
-    return repr([(p, {k: v for k, v in c.items() if k != config.LABELS}) for p, c in sample])
-
-
-def _facts(data: config.Data, fingerprint: str, counted: dict[str, Any]) -> dict[str, Any]:
+def _facts(fingerprint: str, counted: dict[str, Any]) -> dict[str, Any]:
     """Return the facts of the corpus that training and evaluation use."""
     train, dev = counted["train"], counted["dev"]
     facts: dict[str, Any] = {"fingerprint": fingerprint}
-    if isinstance(data, config.Toy):
-        names = {"source": data.source_language, "target": data.target_language}
-        names |= {name: name for name in config.TOY_COLUMNS}
-        facts |= {f"test_{key}": f"text/test.{name}" for key, name in names.items()}
     facts |= {f"train_{measure}": count for measure, count in train["kept"].items()}
     facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
     facts |= {f"{side}_vocabulary": counted["vocabulary"][side] for side in SIDES}

@@ -86,13 +86,11 @@ def split_report(
 
 def log_corpus(data: config.Data) -> None:
     """Log which text a corpus is."""
-    if isinstance(data, config.Files) and data.corpora:
+    if data.corpora:
         tagged = (f"{n} {c.tag}" if c.tag else n for n, c in sorted(data.corpora.items()))
         log.info("corpus: %s (%s)", data.name, ", ".join(tagged))
-    elif isinstance(data, config.Files):
-        log.info("corpus: %s (%s, %s)", data.name, data.train_source, data.train_target)
     else:
-        log.info("corpus: %s, the embedded grammar", data.name)
+        log.info("corpus: %s (%s, %s)", data.name, data.train_source, data.train_target)
 
 
 def log_remarks(report: Mapping[str, Any]) -> None:

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
-from nmt.config import TOY_COLUMNS, WORDS, Settings, Toy, columns_of
-from nmt.data.columns import ColumnLine, check_ranges, expand, missing
+from nmt.config import WORDS, Settings, columns_of
+from nmt.data.columns import check_ranges, expand, missing
 from nmt.data.protection import ProtectedLine
 from nmt.data.side import Side
 from nmt.data.vocab import EOS
@@ -119,24 +119,18 @@ class SourceReader:
     ) -> Iterator[ParallelLine]:
         """Read a text in step with its columns and with `targets`, see `parallel_lines`.
 
-        What a model of the embedded grammar reads and is not given, the grammar says. Raises
-        UserError: (65) for streams that are not parallel, and for lines that are none of its
-        sentences; (2) for a column that is missing, or that the model does not know.
+        Raises UserError: (65) for streams that are not parallel; (2) for a column that is missing,
+        or that the model does not know.
         """
         types = self.column_types(columns)
-        derived = missing(self.requirements.columns, columns)
-        for line in parallel_lines(text, columns, types, targets, target_name, first):
-            if derived:
-                line.columns.update(_by_grammar(line, derived))
-            yield line
+        yield from parallel_lines(text, columns, types, targets, target_name, first)
 
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
 
         Raises UserError for a column that is missing, or that the model does not know.
         """
-        is_toy = isinstance(self.settings.data, Toy)
-        absent = [] if is_toy else missing(self.requirements.columns, columns)
+        absent = missing(self.requirements.columns, columns)
         absent += missing({LENGTH} if self.given_lengths else set(), columns)
         if absent:
             raise UserError(
@@ -188,23 +182,3 @@ class SourceReader:
 def cut(ids: list[int], most: int | None) -> list[int]:
     """The first ids of a text, at most so many with EOS; None: all."""
     return ids if most is None or len(ids) <= most else [*ids[: most - 1], EOS]
-
-
-def _by_grammar(line: ParallelLine, names: Sequence[str]) -> dict[str, ColumnLine]:
-    """The columns of a sentence of the embedded grammar; UserError (65) for a line that is none."""
-    from nmt.data.toy import columns  # few models need it
-
-    values = {name: "" if TOY_COLUMNS[name] == "word" else "0" for name in names}
-    if line.text.strip():
-        try:
-            values = columns(line.text)
-        except ValueError:
-            raise UserError(
-                f"line {line.number}: no sentence of the embedded grammar, so its {names[0]} must "
-                f"be given; add --columns {names[0]}=FILE",
-                Exit.DATA,
-            ) from None
-    return {
-        name: ColumnLine(TOY_COLUMNS[name], values[name], f"column {name}, line {line.number}")
-        for name in names
-    }

@@ -1,6 +1,6 @@
 """Columns of integers parallel to a text, and their files."""
 
-from nmt.config import Files, Settings
+from nmt.config import Settings
 from nmt.errors import UserError
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes
@@ -8,10 +8,7 @@ COLUMNS = "NAME=FILE,..."  # what --columns takes
 
 def columns_of_test(settings: Settings) -> dict[str, str]:
     """The columns of the corpus's own test set, by name; a placeholder where none is named."""
-    data = settings.data
-    if not isinstance(data, Files):
-        return {}
-    return {name: column.test or f"TEST.{name}" for name, column in data.columns.items()}
+    return {name: c.test or f"TEST.{name}" for name, c in settings.data.columns.items()}
 
 
 def parse_columns(argument: str) -> dict[str, str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from nmt import modelfiles
 from nmt.compare.report import Report
 from nmt.compare.scores import of_language
-from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, Files, tags_of
+from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, tags_of
 from nmt.data.languages import languages_of
 from nmt.data.marian import language_codes
 from nmt.errors import UserError
@@ -35,7 +35,7 @@ def check(experiment: Experiment) -> None:
     That is 2 for one language twice, 65 or 66 for files that cannot be read.
     """
     data = experiment.settings.data
-    if not isinstance(data, Files) or unnamed_files(experiment.settings):
+    if unnamed_files(experiment.settings):
         return
     if data.source_language == data.target_language:
         raise UserError(f"data.target_language={data.target_language}: also the source's; name two")
@@ -58,7 +58,7 @@ def report(experiment: Experiment) -> Report | None:
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    test = single_test(*map(Path, corpus_test_files(settings, run)))
+    test = single_test(*map(Path, corpus_test_files(settings)))
     languages = (settings.data.source_language, settings.data.target_language)
     codes = language_codes(modelfiles.sides(run)[0].vocabulary)
     tags = {*codes, *tags_of(settings.data)}

@@ -23,7 +23,7 @@ from nmt.compare.report import (
 )
 from nmt.compare.scores import DEFAULTS, of_language
 from nmt.compare.scoring import JoinedParts, TranslatedTest
-from nmt.config import Files, Toy, freeze
+from nmt.config import freeze
 from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.corpus import file_of, packed, read_parallel, read_text
@@ -152,13 +152,13 @@ def _columns(
 ) -> Mapping[str, Path]:
     """The files of integers that a model reads; UserError where it wants others."""
     data, columns = model.settings.data, dict(options.columns)
-    if not columns and isinstance(data, Files) and data.columns and sources is not None:
+    if not columns and data.columns and sources is not None:
         known = packed(Path(data.test_source)) if data.test_source else None
         if known and file_of(known).is_file() and read_text(known) == sources:
             columns = {name: Path(path) for name, path in columns_of_test(model.settings).items()}
     forced = model.settings.decode.length == "forced"  # else as long as the references
     absent = missing(facts.columns - ({LENGTH} if forced else set()), columns)
-    if absent and not isinstance(data, Toy):  # of its sentences the grammar tells
+    if absent:
         raise UserError(
             f"{model.place}: reads the column {', '.join(absent)}, which its config names for its "
             f"own test set only; add --columns {absent[0]}=FILE"

@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from nmt import corpus
 from nmt.compare.text.tab_separated import TRAINING
-from nmt.config import Files, Settings, Toy
+from nmt.config import Settings
 from nmt.data import joined
 from nmt.data.corpus import packed, read_parallel, read_text
+from nmt.data.toy.recipe import ensure_text
 from nmt.decode.parts import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.experiments.systems import System
@@ -61,19 +62,13 @@ def parse_test(argument: str) -> ParallelFiles:
     return ParallelFiles(name, f"{source.name} and {reference.name}", source, reference)
 
 
-def corpus_test_files(settings: Settings, run: Path | None = None) -> tuple[str, str]:
-    """The files of a corpus's own test set, source and target; placeholders where none is named.
-
-    Those of the embedded corpus lie in its prepared directory, which is made if it is missing.
-    """
+def corpus_test_files(settings: Settings) -> tuple[str, str]:
+    """The files of a corpus's own test set, source and target; placeholders where none is named."""
     data = settings.data
-    if isinstance(data, Files):
-        source = data.test_source or f"TEST.{data.source_language}"
-        target = data.test_target or f"TEST.{data.target_language}"
-        return str(packed(Path(source))), str(packed(Path(target)))
-    prepared = corpus.prepare(settings, run)
-    source, target = (prepared.facts[f"test_{side}"] for side in ("source", "target"))
-    return str(prepared.path / source), str(prepared.path / target)
+    ensure_text(data)
+    source = data.test_source or f"TEST.{data.source_language}"
+    target = data.test_target or f"TEST.{data.target_language}"
+    return str(packed(Path(source))), str(packed(Path(target)))
 
 
 def test_of_runs(systems: Sequence[System]) -> ParallelFiles:
@@ -97,7 +92,7 @@ def test_of_runs(systems: Sequence[System]) -> ParallelFiles:
                         f"{model.place}: its config has no {', '.join(unnamed)}; "
                         "add --reference REF --source SRC"
                     )
-                source, reference = map(Path, corpus_test_files(model.settings, model.run))
+                source, reference = map(Path, corpus_test_files(model.settings))
                 about = f"The test text of the corpus {model.settings.data.name}."
                 tests[key] = ParallelFiles(TEST, about, source, reference)
     first, *others = tests.values()
@@ -112,8 +107,6 @@ def test_of_runs(systems: Sequence[System]) -> ParallelFiles:
 def unnamed_files(settings: Settings) -> list[str]:
     """The keys of files of the test set that a config leaves open; none: it names all."""
     data = settings.data
-    if not isinstance(data, Files):
-        return []
     paths = {"data.test_source": data.test_source, "data.test_target": data.test_target}
     paths |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
     return [key for key, path in paths.items() if not path]
@@ -182,6 +175,7 @@ def table_tests(
 
 def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
     data = settings.data
+    ensure_text(data)
     paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
     for path in paths:
         if not path.is_file():
@@ -192,38 +186,15 @@ def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) 
 
 def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
     """The corpus's own test text, or the same joined in pairs."""
-    source, reference = map(Path, corpus_test_files(experiment.settings, experiment.run))
+    source, reference = map(Path, corpus_test_files(experiment.settings))
     references = read_text(reference)
     sources = read_parallel(source, references, reference)
     if kind != JOINED:
         about = f"The test text of the corpus, {len(sources):,} pairs."
         return ParallelFiles(name, about, source, reference)
     data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
-    if isinstance(data, Toy):
-        limit = data.train_longest
-        lines = join_toy(sources, references, limit)
-        about = (
-            f"The test sentences of up to {limit} words, each two consecutive ones joined into one "
-            "by a comma and 'und', which the grammar has: a full stop within a line would be "
-            "unknown to models of this corpus."
-        )
-    else:
-        lines = joined.join(sources, references)
-        about = "The lines of the test text, each two consecutive ones joined by a space."
+    lines = joined.join(sources, references)
+    about = "The lines of the test text, each two consecutive ones joined by a space."
     record = joined.described([source, reference], 2, how=about)
     paths = joined.write(directory, name, data.source_language, data.target_language, lines, record)
     return ParallelFiles(name, about, *paths)
-
-
-def join_toy(
-    sources: Sequence[str], references: Sequence[str], limit: int, k: int = 2
-) -> joined.Joined:
-    """Join each k sentences of the embedded grammar, none longer than `limit` words.
-
-    What comes out is a sentence of the grammar again, and its reference the right one (tested).
-    """
-    from nmt.data.toy import together, words
-
-    short = [pair for pair in zip(sources, references, strict=True) if len(words(pair[0])) <= limit]
-    linked = [part for i in range(0, len(short), k) for part in together(*short[i : i + k])]
-    return joined.join([s for s, _ in linked], [r for _, r in linked], k)

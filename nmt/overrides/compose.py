@@ -17,7 +17,7 @@ from hydra.errors import HydraException, MissingConfigException
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import KINDS, Files, Settings, conf_dir, thaw
+from nmt.config import KINDS, Settings, conf_dir, thaw
 from nmt.errors import UserError
 from nmt.overrides.arguments import lines_of, parse
 from nmt.overrides.keys import ROOT, RUN, SETTINGS, check, check_keys
@@ -288,7 +288,7 @@ def _default_name(
     label = "+".join(re.findall(r"\w+", label)) or "none"
     data = settings.data
     corpus = data.name
-    if isinstance(data, Files) and data.name == data.kind and (data.root or not data.corpora):
+    if data.name == "files" and (data.root or not data.corpora):
         root = Path(data.train_source).parent if data.root is None else Path(data.root)
         corpus = re.sub(r"[^\w.-]+", "_", root.resolve().name) or data.name
     place = f"{corpus}/{label}"

@@ -9,7 +9,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig, OmegaConf, open_dict
 from omegaconf.errors import OmegaConfBaseException
 
-from nmt.config import PATHS, Data, Settings, Toy, thaw
+from nmt.config import PATHS, RECIPE, Data, Settings, thaw
 from nmt.errors import Exit, UserError
 from nmt.overrides.arguments import read
 from nmt.overrides.options import (
@@ -67,7 +67,7 @@ def parent_of(path: Path, overrides: Sequence[Override] = ()) -> Parent:
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is not None and (trained / CONFIG).is_file():
         return Parent(path, settings, _recorded(path, trained / CONFIG).data)
-    return Parent(path, settings, settings.data if isinstance(settings.data, Toy) else None)
+    return Parent(path, settings, None)
 
 
 def _begun_from(path: Path, overrides: Sequence[Override]) -> Parent | None:
@@ -151,7 +151,7 @@ def set_corpus(
             f"data={kind} data.root=DIR data.name={parent.data.name}"
         )
     keys = {o.key_or_group.split(".")[1] for o in overrides if o.key_or_group.startswith("data.")}
-    if "root" in keys:
+    if keys & {"root", *RECIPE}:  # RECIPE: the default root depends on them
         keys |= {"name", "columns", "corpora", *PATHS}
     if keys & {"dev_source", "dev_target"}:
         keys.add("dev_lines")

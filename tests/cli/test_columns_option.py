@@ -9,8 +9,6 @@ import pytest
 
 from nmt import config, modelfiles
 from nmt.cli import evaluate, translate
-from nmt.data.toy import columns
-from nmt.decode.sources import SourceReader
 from nmt.errors import UserError
 from nmt.experiments import columns as options
 from nmt.modeldir import Trained
@@ -99,25 +97,9 @@ def test_wrong_words(word: str) -> None:
         translate.parse_arguments(["x", "--columns", "heads=-"])
 
 
-def test_the_embedded_grammar_says_its_columns_itself(model: Any) -> None:
-    toy, lines = experiment_of([]).settings, ["Er schläft.", "", "Heute lacht der Mann."]
-    sides = Trained(toy, model_of(model), model.source, model.target, {})
-    reader = SourceReader(sides, model_of(model))
-
-    def found(lines: list[str], **given: list[str]) -> list[dict[str, str]]:
-        read = reader.lines(lines, given, None, "translations")
-        return [{name: column.text for name, column in line.columns.items()} for line in read]
-
-    heads = [columns(line)["heads"] if line else "" for line in lines]
-    assert found(lines) == [{"heads": h, "language": "0"} for h in heads]
-    given = found(lines, language=["9", "8", "7"])
-    assert given == [{"heads": h, "language": n} for h, n in zip(heads, "987", strict=True)]
-    with pytest.raises(UserError, match="line 2: no sentence of the embedded grammar, so its head"):
-        found(["Er schläft.", "ein Satz"])
-
-
 def test_the_next_command_names_the_files() -> None:
-    assert options.columns_of_test(experiment_of([]).settings) == {}
+    toy = experiment_of(["data.root=x"]).settings
+    assert options.columns_of_test(toy)["heads"] == "x/test.heads"
     assert options.columns_of_test(settings()) == {}
     unnamed = {"heads": "TEST.heads", "tag": "TEST.tag"}
     assert options.columns_of_test(settings("heads", "tag")) == unnamed
@@ -130,7 +112,6 @@ def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     word = "+data.columns.tag={per: word,train: x/a,dev: /y/b,test: x/c}"
     here = experiment_of(["data=files", "data.root=x", word]).settings
     cut = modelfiles.portable(here)
-    assert isinstance(cut.data, config.Files)
     assert cut.data.columns == {"tag": config.Column("word", "a", "b", "c")}
     assert differences(config.freeze(here), config.freeze(cut)) == []
     more = ["data.root=/h/x", "segmenter=spm", "segmenter.source_model=/h/de.model"]

@@ -50,7 +50,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Trained:
     root = tmp_path_factory.mktemp("damaged")
     four = Trained(root / "run", [*TINY, f"data.cache={root / 'cache'}"], "", [])
     assert four.train(root / "other", 6) == 0 and four.train(root, 4) == 0
-    (text,) = (root / "cache").glob("*/text")
+    (text,) = (root / "cache" / "toy").glob("de-en*[0-9]")
     test = ["--test", f"toy={text / 'test.de'},{text / 'test.en'}", "--device", "cpu"]
     test += ["--jobs", "1", "--samples", "40"]
     assert evaluate.main([str(four.run), *test]) == 0  # keeps the translations

@@ -9,7 +9,6 @@ import pytest
 
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import parse_arguments
-from nmt.config import Files
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import composed, experiment_of
 from nmt.overrides.sweep import sweep_of
@@ -111,7 +110,6 @@ def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: P
         sweep = sweep_of(parse(words))
         assert sweep is not None and sweep.table and len(sweep.jobs) == len(job.lock.runs) == 2
         data = composed(sweep.jobs[0]).settings.data
-        assert isinstance(data, Files)
         assert data.train_source == f"{tmp_path}/train.{job.lock.source}"
 
 

@@ -32,7 +32,7 @@ def learnt(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[str], Path, P
     words += ["encoding=relative", "tau=4", "optim.lr=0.01"]
     words += ["trainer.max_epochs=30", "trainer.checkpoints_per_epoch=1"]
     assert train(words) == 0
-    (corpus,) = (p for p in (root / "cache").iterdir() if p.is_dir())
+    (corpus,) = (root / "cache" / "toy").glob("de-en*[0-9]")
     return words, root / "a b", corpus
 
 
@@ -41,7 +41,7 @@ def test_sentences_of_the_training_text_are_translated(
 ) -> None:
     _, run, corpus = learnt
     last = sorted((run / "checkpoints").iterdir())[-1]  # the best on dev came long before
-    source, target = corpus / "text" / "train.de", corpus / "text" / "train.en"
+    source, target = corpus / "train.de", corpus / "train.en"
     assert translate([str(last), str(source), "--threads", "1"]) == 0
     out = capsys.readouterr().out.split("\n")
     wanted = target.read_text(encoding="utf-8").split("\n")
@@ -53,8 +53,8 @@ def test_scores_of_the_training_text(
     learnt: tuple[list[str], Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     _, run, corpus = learnt
-    files = ["--source", str(corpus / "text" / "train.de")]
-    files += ["--reference", str(corpus / "text" / "train.en"), "--samples", "50"]
+    files = ["--source", str(corpus / "train.de")]
+    files += ["--reference", str(corpus / "train.en"), "--samples", "50"]
     words = [f"it={run}", *files, "--json", str(tmp_path / "s.json"), "--bounds", "6"]
     assert evaluate(words) == 0
     assert "over 6" in capsys.readouterr().out

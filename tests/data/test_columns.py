@@ -163,7 +163,7 @@ LINES = {"heads": [f"{i % 2 and 2} {i % 2 == 0:d}" for i in range(12)]}
 LINES |= {"tag": [f"{i} {-i}" for i in range(12)], "language": [str(i) for i in range(12)]}
 
 
-def beside(tmp_path: Path, **changed: list[str]) -> config.Files:
+def beside(tmp_path: Path, **changed: list[str]) -> config.Data:
     """A corpus with three columns; changed ones stand beside the training text."""
     named = {}
     dev = {"heads": ["2 0", "0 " + "1 " * 29, "", "0 1"], "language": ["8", "8", "8", "9"]}
@@ -296,7 +296,8 @@ def test_columns_in_a_config() -> None:
     assert config.columns_of(data) == {"heads": "word", "words": "word"}
     assert config.columns_of(words("sentence", "domain").data) == {"domain": "sentence"}
     toy = config.columns_of(experiment_of([]).settings.data)
-    assert toy == {**config.TOY_COLUMNS, "words": "word"}
+    per_word = dict.fromkeys(("heads", "labels", "order", "depth", "words"), "word")
+    assert toy == per_word | {"language": "sentence"}
     assert config.columns_of(replace(data, columns={})) == {}
     assert "data.columns.NAME.per          integers of a line" in help_page(MANUAL, "data")
 

@@ -24,7 +24,7 @@ TOPIC = {"topic": {"per": "sentence", "train": "train.topic", "dev": "dev.topic"
 TAGS = {"fr": ">>fr<<", "it": ">>it<<"}
 
 
-def settings(folder: Path, weights: tuple[float, float] = (1, 3), **more: Any) -> config.Files:
+def settings(folder: Path, weights: tuple[float, float] = (1, 3), **more: Any) -> config.Data:
     """Two corpora of one source language; their dev files are their first lines."""
     corpora = {}
     for (name, size), weight in zip(SIZES.items(), weights, strict=True):
@@ -181,7 +181,7 @@ def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
 def test_what_is_no_corpus_is_refused(values: Any, message: str, tmp_path: Path) -> None:
     plain = vars(test_prepare.corpus(tmp_path)) | values
     with pytest.raises(UserError, match=message):
-        read(config.Files, plain, "data")
+        read(config.Data, plain, "data")
 
 
 def test_a_missing_file_says_which_key(tmp_path: Path) -> None:

@@ -45,7 +45,7 @@ def text(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> config.Files:
+def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> config.Data:
     """Write a corpus and give the config that names it."""
     paths = dict[str, str]()
     for split, pairs in (("train", train), ("dev", DEV)):
@@ -54,7 +54,6 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
             path.write_bytes(text([pair[side] for pair in pairs]))
             paths[f"{split}_{name}"] = str(path)
     data = settings_of("data=files", "data.root=x").data
-    assert isinstance(data, config.Files)
     small = {"name": "tiny", "max_length": 20, "max_line_bytes": 500, "workers": 1}
     places = {"root": str(tmp_path), "cache": str(tmp_path / "cache")}
     return replace(data, **{**small, **places, **paths, **more})
@@ -209,7 +208,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "max_line_bytes": 499,
         "user_symbols": ["hund"],
     }
-    named = {field.name for field in fields(config.Files)}
+    named = {field.name for field in fields(config.Toy)}
     assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
     for key, value in others.items():
         assert prepare(replace(data, **{key: value}), BPE).path != first
@@ -394,22 +393,6 @@ def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.cache=") as caught:
         prepare(corpus(tmp_path, cache=str(tmp_path / "file" / "cache")), BPE)
     assert caught.value.code == Exit.CANT_CREATE
-
-
-def test_toy_is_made_once_and_keeps_its_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    common = {key: getattr(corpus(tmp_path), key) for key in (f.name for f in fields(config.Data))}
-    common |= {"kind": "toy", "name": "toy", "max_length": 100}
-    common |= {"train_pairs": 60, "train_shortest": 4, "train_longest": 12, "dev_pairs": 9}
-    common |= {"test_pairs": 9, "test_shortest": 4, "test_longest": 20, "corpus_seed": 1}
-    data = config.Toy(**common)
-    prepared = prepare(data, BPE)
-    assert len(prepared.train) == 60 and len(prepared.dev) == 9
-    lines = (prepared.path / prepared.facts["test_source"]).read_bytes().split(b"\n")
-    assert len(lines) == 10 and prepared.facts["test_source"].startswith("text/")
-    monkeypatch.setattr("nmt.data.toy.write_toy", lambda *_: pytest.fail("made again"))
-    assert prepare(data, BPE).path == prepared.path
 
 
 def test_odd_lines_stay_one_line_each(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ import hashlib
 import re
 import time
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -11,16 +12,16 @@ from typing import Any
 
 import pytest
 import sacrebleu
-from omegaconf import OmegaConf
 from sacremoses import MosesTokenizer
 
 from nmt import config
+from nmt.config import columns_of
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.joined import join
 from nmt.data.preparation.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs, translate, words, write_toy
+from nmt.data.toy import pairs, words
 from nmt.data.toy.grammar import Clause, Phrase, german
 from nmt.data.toy.lexicon import (
     COMPLEMENT,
@@ -31,8 +32,10 @@ from nmt.data.toy.lexicon import (
     adjective,
     article,
 )
-from nmt.data.toy.parser import parse
+from nmt.data.toy.recipe import RECORD, write
 from nmt.errors import UserError
+from tests.composing import settings_of
+from tests.data.toy_parser import parse, translate
 
 
 @cache
@@ -49,10 +52,14 @@ def short() -> list[tuple[str, str]]:
 
 def corpus(**changes: Any) -> config.Toy:
     """The corpus of conf/data/toy.yaml, smaller."""
-    path = config.conf_dir() / "data" / "toy.yaml"
-    values: Any = OmegaConf.to_container(OmegaConf.load(path))
-    small = {"train_pairs": 600, "dev_pairs": 60, "test_pairs": 90}
-    return config.Toy(**(values | small | changes))
+    data = settings_of("data=toy").data
+    assert isinstance(data, config.Toy)
+    return replace(data, **{"train_pairs": 600, "dev_pairs": 60, "test_pairs": 90} | changes)
+
+
+def read_all(directory: Path) -> dict[str, bytes]:
+    """The content of each file, by its name."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
 
 
 def test_same_arguments_same_pairs() -> None:
@@ -257,28 +264,25 @@ def test_order_matters() -> None:
 @pytest.mark.slow
 def test_the_training_text_covers_the_words(tmp_path: Path) -> None:
     data = corpus(train_pairs=3000, test_pairs=300)
-    paths = write_toy(data, tmp_path)
-    text = {name: path.read_bytes().decode() for name, path in paths.items()}
+    write(data, tmp_path)
+    text = {name: content.decode() for name, content in read_all(tmp_path).items()}
     lines = {name: t.removesuffix("\n").split("\n") for name, t in text.items()}
-    assert paths["test_source"].name == "test.de"
-    assert set(paths) == {
-        f"{p}_{s}"
-        for p in ("train", "dev", "test")
-        for s in ("source", "target", *config.TOY_COLUMNS)
-    }
-    assert [len(lines[f"{p}_source"]) for p in ("train", "dev", "test")] == [3000, 60, 300]
-    for source, target in zip(lines["test_source"], lines["test_target"], strict=True):
+    endings = ("de", "en", *columns_of(data).keys() - {"words"})
+    of_parts = {f"{part}.{e}" for part in ("train", "dev", "test") for e in endings}
+    assert set(lines) == of_parts | {"concat_seq.de", "concat_seq.en", "concat_seq.json", RECORD}
+    assert [len(lines[f"{p}.de"]) for p in ("train", "dev", "test")] == [3000, 60, 300]
+    for source, target in zip(lines["test.de"], lines["test.en"], strict=True):
         assert translate(source) == target
-    for side in ("source", "target"):
-        known = {w for line in lines[f"train_{side}"] for w in words(line)}
-        assert {w for line in lines[f"test_{side}"] for w in words(line)} <= known
-    assert not re.search(r"[\r\t]|  | $", text["train_source"], re.MULTILINE)
+    for side in ("de", "en"):
+        known = {w for line in lines[f"train.{side}"] for w in words(line)}
+        assert {w for line in lines[f"test.{side}"] for w in words(line)} <= known
+    assert not re.search(r"[\r\t]|  | $", text["train.de"], re.MULTILINE)
 
 
 def test_parts_are_disjoint(tmp_path: Path) -> None:
     short = {"train_shortest": 4, "train_longest": 5, "test_shortest": 4, "test_longest": 5}
-    paths = write_toy(corpus(train_pairs=600, dev_pairs=200, test_pairs=200, **short), tmp_path)
-    parts = [set(read_text(paths[f"{p}_source"])) for p in ("train", "dev", "test")]
+    write(corpus(train_pairs=600, dev_pairs=200, test_pairs=200, **short), tmp_path)
+    parts = [set(read_text(tmp_path / f"{p}.de")) for p in ("train", "dev", "test")]
     assert all(not one & other for one, other in combinations(parts, 2))
     drawn = [pairs(n, 4, 5, f"{p} 1") for p, n in (("train", 600), ("dev", 200), ("test", 200))]
     alone = [{source for source, _ in each} for each in drawn]
@@ -288,8 +292,8 @@ def test_parts_are_disjoint(tmp_path: Path) -> None:
 def test_writes_the_same_bytes_again(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
-    first, again = (write_toy(corpus(), tmp_path / name) for name in "ab")
-    assert all(first[name].read_bytes() == again[name].read_bytes() for name in first)
+        write(corpus(), tmp_path / name)
+    assert read_all(tmp_path / "a") == read_all(tmp_path / "b")
 
 
 def test_too_many_short_sentences_are_refused() -> None:
@@ -305,7 +309,7 @@ def test_too_many_short_sentences_are_refused() -> None:
 def test_other_languages_are_refused(source: str, target: str, tmp_path: Path) -> None:
     other = corpus(source_language=source, target_language=target)
     with pytest.raises(UserError, match="the embedded grammar translates German to English"):
-        write_toy(other, tmp_path)
+        write(other, tmp_path)
     assert not [*tmp_path.iterdir()]
 
 

@@ -4,18 +4,18 @@ import hashlib
 from collections import Counter
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
-from omegaconf import OmegaConf
 
-from nmt import config
-from nmt.data.toy import columns, pairs, words, write_toy
+from nmt.data.corpus import read_text
+from nmt.data.toy import draw, pairs, words
 from nmt.data.toy.draw import sentence
 from nmt.data.toy.grammar import german
-from nmt.data.toy.parser import parse
+from nmt.data.toy.recipe import ensure_text
 from nmt.data.toy.tree import LABELS
 from nmt.data.toy.tree import columns as of_tree
+from tests.composing import settings_of
+from tests.data.toy_parser import columns, parse
 
 
 @cache
@@ -130,21 +130,20 @@ def test_the_parser_finds_the_tree_that_was_drawn() -> None:
 
 def test_columns_are_pinned() -> None:
     """The same on every machine and Python, as the sentences are."""
-    found = [columns(source) for source, _ in pairs(300, 3, 120, seed=1)]
+    found = [drawn.columns() for drawn in draw(300, 3, 120, seed=1)]
     labels = repr([one.pop("labels") for one in found])
     for part, digest in ((repr(found), "ce92f2bfb73b1d56"), (labels, "c0239669dc7e6e13")):
         assert hashlib.sha256(part.encode()).hexdigest().startswith(digest)
 
 
 def test_files_stand_beside_each_source(tmp_path: Path) -> None:
-    path = config.conf_dir() / "data" / "toy.yaml"
-    values: Any = OmegaConf.to_container(OmegaConf.load(path))
-    small = {"train_pairs": 60, "dev_pairs": 10, "test_pairs": 12}
-    paths = write_toy(config.Toy(**(values | small)), tmp_path)
+    small = ["data.train_pairs=60", "data.dev_pairs=10", "data.test_pairs=12"]
+    data = settings_of(*small, f"data.root={tmp_path / 'text'}").data
+    ensure_text(data)
+    assert list(data.columns) == ["heads", "labels", "order", "depth", "language"]
     for part in ("train", "dev", "test"):
-        source = paths[f"{part}_source"].read_text(encoding="utf-8").strip().split("\n")
-        for name in config.TOY_COLUMNS:
-            text = paths[f"{part}_{name}"].read_text(encoding="utf-8").removesuffix("\n")
-            assert text.split("\n") == [columns(one)[name] for one in source]
-    assert paths["test_heads"].name == "test.heads"
+        source = read_text(Path(getattr(data, f"{part}_source")))
+        for name, column in data.columns.items():
+            lines = read_text(Path(getattr(column, part)))
+            assert lines == [columns(one)[name] for one in source]
     assert all(len(words(one)) > 3 for one in source)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config import Corpus, Files
+from nmt.config import Corpus
 from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
@@ -187,7 +187,6 @@ def test_translations_of_chinese_have_no_space_between(monkeypatch: pytest.Monke
 def test_the_tags_of_the_corpora_are_known() -> None:
     model = copying()
     files = settings_of("data=files", "data.root=x").data
-    assert isinstance(files, Files)
     corpus = Corpus(None, "a", "b", "c", "d", 1.0, "<de>")
     tagged = replace(files, corpora={"de": corpus})
     model = model._replace(settings=replace(model.settings, data=tagged))

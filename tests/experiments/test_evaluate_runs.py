@@ -70,7 +70,7 @@ class Made:
             status.write_bytes(
                 re.sub(rb'"state": "\w+"', b'"state": "%s"' % wrong, status.read_bytes())
             )
-        (text,) = (root / "cache").glob("*/text")
+        (text,) = (root / "cache" / "toy").glob("de-en*[0-9]")
         self.source, self.reference = text / "test.de", text / "test.en"
 
     def runs(self, *names: str) -> list[str]:
@@ -313,7 +313,7 @@ def test_reports_say_what_became_of_sources_that_are_too_long(made: Made) -> Non
         system = models.with_search_settings(run, {"max_source": 15, **decode})
         if columns:
             assert system.facts
-            system = system._replace(facts=system.facts._replace(columns=frozenset(["topic"])))
+            system = system._replace(facts=system.facts._replace(columns=frozenset(["heads"])))
         pair = [system, system._replace(label="again"), System("f", [], made.reference)]
         (read,) = reading.read(files, pair, [], EvaluationOptions(lengths=lengths))
         return reading._notes_of_long_sources(read, pair)

@@ -48,7 +48,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     assert train(command) == 0
     out, err = capsys.readouterr()
     child = modeldir.load(tmp_path / "child")
-    assert err.startswith("corpus: toy, the embedded grammar\n")
+    assert err.startswith("corpus: toy (")
     assert "joined: " in err and "started from" in err
     assert list(child.settings.encoding) == ["relative"]
     assert child.settings.model == parent.settings.model

@@ -15,13 +15,15 @@ from nmt.compare import published
 from nmt.config import with_decode
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
-from nmt.experiments import facts, tables, testsets
+from nmt.data.toy.recipe import join_sentences
+from nmt.experiments import facts, tables
 from nmt.experiments.plan import PlannedRun
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import System
 from nmt.overrides.arguments import parse
 from nmt.overrides.compose import experiment_of
 from nmt.overrides.sweep import Sweep, sweep_of
+from tests.data.toy_parser import translate
 from tests.fast import fast_first
 from tests.in_process import noting, refuse_commands, start_by
 
@@ -272,12 +274,11 @@ def test_missing_test_sets_name_the_command_that_makes_them(
 @pytest.mark.parametrize(("k", "most"), [(2, 41), (5, 104)])
 def test_joined_sentences_of_the_grammar_are_its_sentences(k: int, most: int) -> None:
     text = toy.pairs(60, 4, 30, seed=3)
-    sources, references = zip(*text, strict=True)
-    made = testsets.join_toy(sources, references, 20, k)
+    made = join_sentences(text, 20, k)
     short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
     assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // k)
     for source, reference in zip(made.sources, made.references, strict=True):
-        assert toy.translate(source) == reference
+        assert translate(source) == reference
     longest = max(len(toy.words(source)) for source in made.sources)
     assert most * 0.6 < longest <= most
     assert [len(parts) for parts, _ in made.parts[:-1]] == [k] * (len(made.parts) - 1)
@@ -308,7 +309,8 @@ def test_a_miniature_table_and_the_next_one(
     start_by(monkeypatch, refuse_commands)
     assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
     assert "concat_seq, " in capsys.readouterr().out
-    texts = where / "tests" / "concat_seq.de", where / "tests" / "concat_seq.en"
+    (root,) = (tmp_path / "c" / "toy").glob("de-en*[0-9]")
+    texts = root / "concat_seq.de", root / "concat_seq.en"
     parts = joined.parts_of(*texts)
     assert parts is not None and len(parts) == len(read_text(texts[0])) > 5
 

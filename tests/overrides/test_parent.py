@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nmt.config import Files, Settings, Toy, freeze
+from nmt.config import Settings, Toy, freeze
 from nmt.errors import Exit, UserError
 from nmt.modelfiles import portable
 from nmt.overrides.arguments import parse
@@ -22,9 +22,7 @@ OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "parent"
-    settings = experiment_of([*SHAPE, *OTHERS]).settings
-    manifest.write(path, [("config.json", manifest.dump(freeze(settings)))])
-    return path
+    return run_of(path, experiment_of([*SHAPE, *OTHERS]).settings)
 
 
 def child(parent: Path, *overrides: str) -> Settings:
@@ -61,7 +59,6 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", theirs)
     for place in (run, run / "checkpoints" / "step-00000001"):
         data = child(place, "encoding=relative").data
-        assert isinstance(data, Files) and isinstance(theirs.data, Files)
         assert (data.train_source, data.test_source, data.target_language) == (
             "/corpus/train.fr",
             "/elsewhere/test.fr",
@@ -69,13 +66,12 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
         )
         assert (data.join, data.bpe_dropout, data.max_length) == (1, 0, 100), "a run's own"
     moved = child(run, "data.root=/moved", "data.dev_source=/d").data
-    assert isinstance(moved, Files)
     assert (moved.train_source, moved.dev_source) == ("/moved/train.fr", "/d")
     assert moved.test_source is None
     held = experiment_of(["data=files", "data.root=/corpus", "data.dev_lines=9"]).settings
     dev = ["data.dev_source=/d", "data.dev_target=/e"]
     ours = child(run_of(tmp_path / "held", held), *dev).data
-    assert isinstance(ours, Files) and (ours.dev_source, ours.dev_lines) == ("/d", None)
+    assert (ours.dev_source, ours.dev_lines) == ("/d", None)
     assert isinstance(child(run, "data=toy").data, Toy)
     lengthened = experiment_of(["experiment=lengthen", f"parent={run}"]).settings.data
     assert (lengthened.join, lengthened.name, lengthened.source_language) == (2, "files", "fr")
@@ -85,7 +81,6 @@ def test_training_files_replace_the_corpora_of_the_parent(tmp_path: Path) -> Non
     corpora = ["data=files", "data.root=/c", "+data.corpora.a.weight=2", "+data.corpora.b.weight=1"]
     run = run_of(tmp_path / "run", experiment_of(corpora).settings)
     kept, new = child(run).data, child(run, "data.train_source=x", "data.train_target=y").data
-    assert isinstance(kept, Files) and isinstance(new, Files)
     assert list(kept.corpora) == ["a", "b"] and kept.dev_source == "/c/dev.de"
     assert (new.corpora, new.train_source, new.dev_source) == ({}, "x", "/c/dev.de")
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.config import Files
 from nmt.experiments.testsets import corpus_test_files
 from nmt.overrides.compose import experiment_of
 from scripts import scan
@@ -66,7 +65,6 @@ def test_the_experiment_reads_what_the_script_writes(tmp_path: Path) -> None:
     made(tmp_path, LINES, LINES[:1])
     settings = experiment_of(["experiment=scan", f"data.root={tmp_path / 'out'}"]).settings
     data = settings.data
-    assert isinstance(data, Files)
     named = [data.train_source, data.train_target, data.dev_source, data.dev_target]
     named += corpus_test_files(settings)
     assert sorted(Path(str(name)).name for name in named) == sorted(

@@ -64,14 +64,14 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
     plain: dict[str, Any] = {
         "seed": 3,
         "data": {
-            "kind": "toy", "name": "tiny", "source_language": "de", "target_language": "en",
+            "kind": "files", "name": "tiny", "source_language": "de", "target_language": "en",
             "max_length": 20, "normalize": "nfc", "invalid_utf8": "fail", "max_line_bytes": 1000,
             "cache": "/home/somebody/cache", "workers": None,
             "join": 1, "join_share": 0.5, "join_length": None, "join_within": None,
             "bpe_dropout": 0.0, "subword_alpha": None, "subword_nbest": None,
             "user_symbols": [], "protected": None,
-            "train_pairs": 64, "train_shortest": 3, "train_longest": 9, "dev_pairs": 16,
-            "test_pairs": 16, "test_shortest": 3, "test_longest": 9, "corpus_seed": 1,
+            "root": None, "train_source": "a", "train_target": "b", "dev_source": "c",
+            "dev_target": "d", "test_source": None, "test_target": None, "columns": {},
         },
         "segmenter": {
             "kind": "bpe", "tokenizer": "none", "merges": 0, "min_frequency": 1,

@@ -40,12 +40,12 @@ def damage(final: Path) -> str | None:
     return None
 
 
-def ensure(final: Path, make: Callable[[Path], None]) -> bool:
+def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
     One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
-    one is renamed `corrupt.NAME`. Raises UserError: 73 if nothing can be written there; 74 if the
-    disk is full or fails.
+    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for
+    errors. Raises UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
     """
     if (problem := damage(final)) is None:
         return False
@@ -57,8 +57,7 @@ def ensure(final: Path, make: Callable[[Path], None]) -> bool:
             _make_anew(final, problem, make)
     except OSError as error:
         raise UserError(
-            f"data.cache={final.parent}: cannot be written ({error.strerror}), but {problem}; "
-            "choose another",
+            f"{setting}: cannot be written ({error.strerror}), but {problem}; choose another",
             Exit.CANT_CREATE,
         ) from None
     return True
@@ -66,13 +65,13 @@ def ensure(final: Path, make: Callable[[Path], None]) -> bool:
 
 def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
     """Make a directory whose lock is held, in the place of one that is damaged, if there is one."""
-    if final.exists():
+    if damaged := any(final.glob("*")):
         log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", problem, final.name)
     try:
         _sweep(final)
         with manifest.directory(final) as directory:
             make(directory)
-            if final.exists():
+            if damaged:
                 renamed = final.with_name(f"corrupt.{final.name}")
                 if renamed.exists():  # damaged again
                     atomic.discard(renamed)

@@ -11,6 +11,7 @@ from typing import NamedTuple, TypeAlias
 from nmt import config
 from nmt.data.corpus import opened, raw_lines, side_file
 from nmt.data.store import SIDES
+from nmt.data.toy.recipe import ensure_text
 from nmt.errors import Exit, UserError
 
 SPLITS = ("train", "dev")
@@ -138,9 +139,8 @@ def _as_lines(rows: Iterable[Row]) -> tuple[list[bytes], ...]:
 
 
 def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
-    """Scan the training and development files, where there are any; one text for each corpus."""
-    if not isinstance(data, config.Files):
-        return {}
+    """Scan the training and development files; one text for each corpus."""
+    ensure_text(data)
     texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}
     for name, corpus in sorted(data.corpora.items()):
         root = Path(data.root or "", name) if corpus.root is None else Path(corpus.root)

@@ -14,7 +14,7 @@ from nmt import config
 from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
-from nmt.data.preparation.scan import SPLITS, ParallelText, scan
+from nmt.data.preparation.scan import SPLITS, ParallelText
 from nmt.data.progress import shown
 from nmt.data.protection import tokenizers_of
 from nmt.data.report import KEPT, most_dropped, no_tally, split_report
@@ -58,8 +58,6 @@ class Preparation:
         """Fill a directory; returns a report of each split, and the sizes of the vocabularies."""
         started = time.monotonic()
         self.directory = directory
-        if isinstance(self.data, config.Toy):
-            self._write_toy(self.data)
         tokenizers = self._tokenizers()
         sizes = [size for text in self.texts["train"] for size in text.sizes()]
         few = sum(sizes) < FEW_LINES
@@ -86,17 +84,6 @@ class Preparation:
         """
         count = self.workers if split == "train" else 1
         return executor(count, "data.workers", f"set data.workers below {count}", [function])
-
-    def _write_toy(self, data: config.Toy) -> None:
-        """Write the text of the embedded grammar into the directory."""
-        from nmt.data.toy import write_toy  # here, since other corpora do not need it
-
-        (self.directory / "text").mkdir()
-        paths = write_toy(data, self.directory / "text")
-        for split in SPLITS:
-            columns = {name: scan(paths[f"{split}_{name}"]) for name in config.TOY_COLUMNS}
-            source, target = (scan(paths[f"{split}_{side}"]) for side in SIDES)
-            self.texts[split] = [ParallelText(source, target, columns)]
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""

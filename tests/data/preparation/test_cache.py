@@ -16,14 +16,14 @@ from tests.training.damage import DAMAGES, Damage, flipped_bit, missing
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[config.Files, Prepared]:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[config.Data, Prepared]:
     data = corpus(tmp_path_factory.mktemp("sound"))
     return data, prepare(data, BPE)
 
 
 def copied(
-    sound: tuple[config.Files, Prepared], tmp_path: Path
-) -> tuple[config.Files, Prepared, Path]:
+    sound: tuple[config.Data, Prepared], tmp_path: Path
+) -> tuple[config.Data, Prepared, Path]:
     """The settings of a copy, the corpus that it is a copy of, and its directory."""
     data, good = sound
     shutil.copytree(good.path.parent, tmp_path / "cache")
@@ -35,7 +35,7 @@ def copied(
 def test_each_kind_of_damage_is_mended(
     damage: Damage,
     name: str,
-    sound: tuple[config.Files, Prepared],
+    sound: tuple[config.Data, Prepared],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -56,7 +56,7 @@ def test_each_kind_of_damage_is_mended(
 
 
 def test_damage_that_cannot_be_mended_is_refused(
-    sound: tuple[config.Files, Prepared], tmp_path: Path
+    sound: tuple[config.Data, Prepared], tmp_path: Path
 ) -> None:
     """The text is there, but nothing can be written."""
     data, good, path = copied(sound, tmp_path)
@@ -72,7 +72,7 @@ def test_damage_that_cannot_be_mended_is_refused(
 
 
 def test_a_process_hashes_a_corpus_once(
-    sound: tuple[config.Files, Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sound: tuple[config.Data, Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, _, path = copied(sound, tmp_path)
     hashed: list[Path] = []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from backports import zstd
 
-from nmt.config import Files
+from nmt.config import Data
 from nmt.data.corpus import side_file
 from nmt.data.prepare import fingerprint, prepare
 from nmt.data.report import log_remarks
@@ -17,13 +17,12 @@ from nmt.errors import Exit, UserError
 from tests.composing import settings_of
 
 
-def corpus(root: Path, lines: int = 40, **changes: Any) -> Files:
+def corpus(root: Path, lines: int = 40, **changes: Any) -> Data:
     """Each pair twice, 20 apart, and no development text."""
     (root / "train.de").write_bytes(b"".join(b"ein Haus %d\r\n" % (i % 20) for i in range(lines)))
     (root / "train.en").write_bytes(b"".join(b"a house %d\n" % (i % 20) for i in range(lines)))
     given = ("data=files", f"data.root={root}", f"data.cache={root}/cache", "data.dev_lines=4")
     data = settings_of(*given).data
-    assert isinstance(data, Files)
     return replace(data, **changes)
 
 

@@ -1,14 +1,16 @@
-"""Parses the embedded grammar's German into trees, which shows that it determines the English."""
+"""Parses the embedded grammar's German into trees: it determines the English and the columns."""
 
 from collections import defaultdict
 from itertools import product
 
+from nmt.data.toy import tree, words
 from nmt.data.toy.grammar import (
     Adverbial,
     Clause,
     LinkedClause,
     Phrase,
     Prepositional,
+    english,
     german,
     german_phrase,
 )
@@ -64,6 +66,17 @@ for _verb, _many in product(VERBS, (False, True)):
         _end = _verb.participle if _key == _verb.perfect else _verb.infinitive
         _APART[_auxiliary[_many], _end] = (_verb, _key, _many)
         _LAST[_end, _auxiliary[_many]] = (_verb, _key, _many)
+
+
+def translate(source: str) -> str:
+    """Return the one translation of a sentence; ValueError if it is not of the grammar."""
+    return " ".join(english(parse(words(source)))).replace(" ,", ",").replace(" .", ".")
+
+
+def columns(source: str) -> dict[str, str]:
+    """Return the columns of a sentence, each as a line; ValueError as `translate`."""
+    columns = tree.columns(parse(words(source)))
+    return {name: " ".join(map(str, values)) for name, values in columns.items()}
 
 
 def parse(tokens: list[str]) -> list[LinkedClause]:
