@@ -1,6 +1,8 @@
 """--columns: files beside a text, in the words of commands and in what they say next."""
 
 import io
+import shlex
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -8,12 +10,13 @@ from typing import Any
 import pytest
 
 from nmt import config, modelfiles
-from nmt.cli import evaluate, translate
+from nmt.cli import evaluate, train, translate
 from nmt.errors import UserError
 from nmt.experiments import columns as options
 from nmt.modeldir import Trained
 from nmt.overrides.compose import experiment_of
 from nmt.training.run_config import differences
+from tests.conftest import TINY
 from tests.decode.copying import model_of
 from tests.decode.test_sources import beside, settings, translator
 from tests.pretended import pretend
@@ -124,3 +127,24 @@ def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     assert differences(config.freeze(here), config.freeze(sentence.settings)) == [
         "data.columns.tag.per: word -> sentence"
     ]
+
+
+def test_a_model_that_reads_heads_is_evaluated_on_its_own_test_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its config names the columns of that; of other text they have to be given."""
+    monkeypatch.chdir(tmp_path)
+    words = ["encoding=graformer", *TINY, "segmenter.merges=30", "trainer.max_steps=1", "name=it"]
+    words += ["data.train_pairs=30", "data.train_longest=8", "data.dev_pairs=6"]
+    words += ["data.test_pairs=6", "data.test_longest=8", "data.root=text", "trainer.device=cpu"]
+    assert train.main([*words, "trainer.tensorboard=false", "decode.max_length_ratio=1"]) == 0
+    hint = "nmt-translate runs/it text/test.de --columns heads=text/test.heads\n"
+    assert hint in capsys.readouterr().err
+    shutil.rmtree("text")  # and written again
+    assert evaluate.main(["runs/it", "--samples", "40", "--device", "cpu"]) == 0
+    assert "test, 6 pairs" in capsys.readouterr().out
+    assert translate.main(["runs/it", "text/test.de", "-o", "out"]) == 2
+    assert "column heads: this model reads it" in capsys.readouterr().err
+    assert not Path("out").exists()
+    assert translate.main([*shlex.split(hint)[1:], "-o", "out"]) == 0
+    assert len(Path("out").read_bytes().split(b"\n")) == 7

@@ -85,6 +85,17 @@ def test_training_files_replace_the_corpora_of_the_parent(tmp_path: Path) -> Non
     assert (new.corpora, new.train_source, new.dev_source) == ({}, "x", "/c/dev.de")
 
 
+def test_a_child_of_the_embedded_corpus_reads_the_parents_files(tmp_path: Path) -> None:
+    run = run_of(tmp_path / "run", experiment_of(["data.root=/t", "data.train_pairs=50"]).settings)
+    ours = child(run).data
+    assert isinstance(ours, Toy) and (ours.root, ours.train_pairs) == ("/t", 50)
+    assert ours.columns["heads"].dev == "/t/dev.heads"
+    longer = child(run, "data.train_longest=60").data  # of which it has none
+    assert longer.root is not None and "train50x4-60" in longer.root
+    assert longer.columns["heads"].dev == f"{longer.root}/dev.heads"
+    assert child(run, "data.root=/u").data.train_source == "/u/train.de"
+
+
 def test_another_option_may_choose_the_corpus(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", experiment_of(FILES).settings)
     (tmp_path / "mine" / "experiment").mkdir(parents=True)
