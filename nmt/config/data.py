@@ -31,7 +31,7 @@ class Column:
     per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
     train: str = knob("file parallel to the training text")
     dev: str = knob("file parallel to the development text")
-    test: str | None = knob("file parallel to the test text; only named in the closing hint")
+    test: str | None = knob("file parallel to the test text")
 
 
 HEADS = "heads"  # the column of dependency heads
@@ -150,8 +150,8 @@ class Data:
         least=1,
         absent=None,
     )
-    test_source: str | None = knob("test text, source side; only named in the closing hint")
-    test_target: str | None = knob("test text, target side; only named in the closing hint")
+    test_source: str | None = knob("test text, source side; nmt-evaluate reads it")
+    test_target: str | None = knob("test text, target side; nmt-evaluate reads it")
     columns: dict[str, Column] = knob(
         "integers parallel to the source; add them with +", of=Column, check=_check_columns
     )
