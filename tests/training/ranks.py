@@ -22,7 +22,7 @@ torch.compile = lambda function, **more: compiler(function, backend="aot_eager",
 root, changes = Path(sys.argv[1]), json.loads(sys.argv[2])
 with joined() as world:
     settings = tiny.settings(**changes)
-    own_text = settings.data.kind == "files"
+    own_text = Path(settings.data.train_source).exists() or settings.data.corpora
     data = corpus.prepare(settings) if own_text else tiny.prepared(root / f"data-{os.getpid()}")
     with open_run(root / "run", settings, world) as opened:
         tiny.fit(data, opened)
