@@ -70,7 +70,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["größe=1"], 2, "größe=1: not readable as key=value"),
     ("train", ["=1"], 2, "=1: not readable as key=value"),
     ("train", ["x==1"], 2, "x==1: "),
-    ("train", ["data.train_source=x"], 2, "the chosen data has no train_source; give data=files"),
+    ("train", ["data.train_source=x"], 66, "x: no such file"),
     ("train", ["data.train_sorce=x"], 2, "did you mean data.train_source?"),
     (
         "train",
@@ -87,7 +87,7 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", [f"name={LONG}"], 73, "File name too long"),
     ("train", ["data=files", "data.root=\udcff"], 2, r"data.root=\xff: not UTF-8"),
     ("evaluate", ["\udcff", "--reference", "x"], 2, r"\xff: not UTF-8"),
-    ("train", ["data.root=\x1b[2J"], 2, r"data.root='\x1b[2J': the chosen data has"),
+    ("train", ["data.rooot=\x1b[2J"], 2, r"data.rooot=\x1b[2J: not readable"),
     (
         "translate",
         ["m", "--beam-size", "3"],

@@ -241,7 +241,7 @@ def test_columns_stand_beside_the_source(
     assert code == 0 and first == pytest.approx(third, abs=1e-5), err
     assert abs(second - first) > 1e-3
     code, _, err = nmt_score(sources, targets)
-    assert code == 65 and "add --columns heads=FILE" in err
+    assert code == 2 and "give --columns heads=FILE" in err
 
 
 @pytest.mark.parametrize(

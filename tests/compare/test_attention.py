@@ -215,7 +215,7 @@ def test_what_does_not_fit_is_refused(trained: Make) -> None:
         attention_statistics(trained("encoding=absolute"), ["a", "b"], ["c"])
     assert e.value.code == Exit.DATA
     some = trained("encoding=xl_pe")
-    with pytest.raises(UserError, match="no sentence of the embedded grammar, so its order"):
+    with pytest.raises(UserError, match="column order: this model reads it"):
         attention_statistics(some, ["a"], ["c"])
     with pytest.raises(UserError, match="column order, line 2"):
         attention_statistics(some, ["a", "b"], ["c", "d"], {"order": ["0", "1 0"]})

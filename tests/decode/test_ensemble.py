@@ -115,7 +115,7 @@ def test_members_read_the_columns_that_they_know(
     heads = {"heads": ["0 1", "", "0", "2 0 2 2"]}
     found, other = (list(some.translate(LINES, 1, given)) for given in (heads, OTHER))
     assert found != other
-    with pytest.raises(UserError, match="no sentence of the embedded grammar, so its heads"):
+    with pytest.raises(UserError, match="column heads: this model reads it"):
         some.texts(LINES)
     files = settings_of("data=files", "data.root=x")
     with pytest.raises(UserError, match=r"^columns heads: no model of the ensemble had all"):

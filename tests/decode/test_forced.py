@@ -65,5 +65,5 @@ def test_what_cannot_be_scored_is_refused(
 
 def test_columns_that_are_missing_are_named(real: Callable[..., Trained]) -> None:
     known: Any = real("encoding=spr_relative")
-    with pytest.raises(UserError, match="no sentence of the embedded grammar, so its heads"):
+    with pytest.raises(UserError, match="column heads: this model reads it"):
         list(forced.score(known, ["w1"], ["w2"]))

@@ -399,6 +399,7 @@ def measure_costs(checkout: Checkout, work: Path) -> Values:
             name = f"costs-{what}-{steps}"
             arguments: tuple[str | Path, ...] = (
                 *(*_training(name, steps, log=1000), "encoding=relative", BPE),
+                "trainer.checkpoints_per_epoch=1",  # none between the updates
             )
         else:
             columns = ("--columns", f"length=lengths-{steps}", "--workers", "1")

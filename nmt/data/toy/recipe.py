@@ -45,10 +45,10 @@ def _is_written(root: Path, record: dict[str, Any]) -> bool:
                 manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
                 there = manifest.read(root / RECORD)
             except UserError as error:
-                hint = "remove the directory to have it written again, or name another data.root"
+                ours = (root / RECORD).exists()  # else it may be somebody's text
+                hint = "remove it to have it written again" if ours else "for your text: data=files"
                 raise UserError(f"{error}; {hint}", error.code) from None
-            if other := [key for key in record if there.get(key) != record[key]]:
-                key = other[0]
+            if key := next((key for key in record if there.get(key) != record[key]), None):
                 raise UserError(
                     f"data.root={root}: was written with {key}={there.get(key)}, which is "
                     f"{record[key]} now; name another directory"
