@@ -17,6 +17,7 @@ from torch import Tensor
 import nmt
 from nmt import modeldir
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.toy import pairs
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
 from nmt.storage import atomic
@@ -98,10 +99,17 @@ def test_text_is_segmented_at_random_again_as_it_was(
 ) -> None:
     for name in ("batches.BLOCK", "batches.LEAST", "subword_sampling.BLOCK"):
         monkeypatch.setattr(f"nmt.data.{name}", block)
-    changes = {
+    changes: dict[str, Any] = {
         "data__cache": str(tmp_path), "segmenter__merges": 40, "data__workers": workers,
         "data__bpe_dropout": 0.3, "trainer__max_epochs": 2, "trainer__accumulate": 2,
     }  # fmt: skip
+    for part, count in (("train", 64), ("dev", 16)):
+        drawn = pairs(count, 3, 9, part)
+        for i, side in enumerate(("source", "target")):
+            lines = [pair[i] for pair in drawn]
+            file = tmp_path / f"{part}.{side}"
+            file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            changes[f"data__{file.stem}_{side}"] = str(file)
     chosen = tiny.settings(**changes)
     data = prepare(chosen.data, chosen.segmenter)
     tiny.train(tmp_path / "whole", data, **changes)

@@ -74,9 +74,10 @@ def test_exactly_the_documented_keys_may_differ(metric: str) -> None:
             changed = {**plain, group: {**plain[group], key: "another"}}
             free = {f"{group}.{key}", group} & allowed or config.is_path(f"{group}.{key}")
             free = free and f"{group}.{key}" not in fixed
-            assert differences(plain, changed) == (
-                [] if free else [f"{group}.{key}: {shown(plain[group][key])} -> another"]
-            )
+            value = plain[group][key]
+            was = "absent" if value == {} else shown(value)
+            expected = [] if free else [f"{group}.{key}: {was} -> another"]
+            assert differences(plain, changed) == expected
     assert allowed == {  # as README and --help say
         *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
         *("trainer.keep_checkpoints", "trainer.tensorboard", "trainer.gradient_checkpointing"),

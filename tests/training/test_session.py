@@ -86,11 +86,12 @@ def test_a_parent_that_will_not_do_is_refused_before_any_text_is_prepared(
 ) -> None:
     spoil(parent)
     places = [f"runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", "trainer.device=cpu"]
-    assert train([*f"{key}={parent}".split(), *places, *arguments]) == code
+    assert train([*f"{key}={parent}".split(), "data=toy", *places, *arguments]) == code
     *before, line = capsys.readouterr().err.rstrip("\n").split("\n")
     assert line.startswith("nmt: ") and told in line and len(line) < 400
     assert all(each.startswith("corpus: ") for each in before)
-    assert not (tmp_path / "runs").exists() and not (tmp_path / "cache").exists()
+    assert not (tmp_path / "runs").exists()
+    assert not [*tmp_path.glob("cache/toy-*")]  # lengthen looks at the test text, in cache/toy/
 
 
 def test_what_ends_a_run_at_once_ends_several_before_the_first(
@@ -99,7 +100,10 @@ def test_what_ends_a_run_at_once_ends_several_before_the_first(
     places = [f"runs={tmp_path / 'runs'}", f"data.cache={tmp_path / 'cache'}", "trainer.device=cpu"]
     files = ["data=files", "data.root=x", "data.test_source=gone", "data.test_target=gone"]
     for arguments, told in (
-        ([f"trainer.init_from={parent}", "model.dim=32"], "has 16, and its weights fit no other"),
+        (
+            [f"trainer.init_from={parent}", "data=toy", "model.dim=32"],
+            "has 16, and its weights fit no other",
+        ),
         (["trainer.callback=misspelt:f"], "trainer.callback=misspelt:f: No module named"),
         (["experiment=lengthen", f"parent={parent}", *files], "gone: no such file"),
     ):
