@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from nmt.config import Decode, Settings, integers
+from nmt.config.settings import Decode, Settings, integers
 from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 from nmt.encodings.registry import create

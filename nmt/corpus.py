@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from nmt import modelfiles
-from nmt.config import BpeFiles, SentencePieceFiles, Settings, freeze
+from nmt.config.settings import Settings, freeze
 from nmt.data import prepare as data
 from nmt.data.prepare import Prepared
 from nmt.data.segmenter_files import sides_of_files
@@ -43,7 +43,7 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
     saved = run if run is not None and checkpoints(run / "checkpoints") else None
     if parent is not None:
         return modelfiles.sides(saved or parent)
-    if not isinstance(choice, SentencePieceFiles | BpeFiles):
+    if choice.kind not in ("spm", "codes"):
         return None
     try:
         return sides_of_files(settings.data, choice)

@@ -18,7 +18,8 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt import build, config, modelfiles
+from nmt import build, modelfiles
+from nmt.config.settings import Settings, freeze, integers
 from nmt.data.side import Side
 from nmt.errors import Exit, UserError
 from nmt.machine.device import pick
@@ -33,7 +34,7 @@ SMALL = 2**26  # numbers in tables of encodings that are allocated before shapes
 class Trained(NamedTuple):
     """A model with all that is needed to translate lines of text."""
 
-    settings: config.Settings
+    settings: Settings
     model: Transformer  # in evaluation mode
     source: Side
     target: Side
@@ -96,7 +97,7 @@ def _load(checkpoint: Path, device: str | torch.device) -> Trained:
     return Trained(settings, model, source, target, facts, sealed.digest, checkpoint)
 
 
-def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
+def _is_small(settings: Settings, tensors: dict[str, Tensor]) -> bool:
     """Whether a model takes little more memory than its tensors, by a cheap bound from above.
 
     Where it is in doubt, shapes are compared on the meta device, which takes a second or two.
@@ -104,7 +105,7 @@ def _is_small(settings: config.Settings, tensors: dict[str, Tensor]) -> bool:
     model = settings.model
     layers = model.encoder_layers + model.decoder_layers
     body = layers * (8 * model.dim + 2 * model.feedforward_dim) * model.dim
-    options = sorted(abs(n) for _, n in config.integers(settings.encoding, "encoding"))
+    options = sorted(abs(n) for _, n in integers(settings.encoding, "encoding"))
     rows = 2 * math.prod(options[-2:]) + 1  # of a table; the largest ones grow with two options
     held = sum(tensor.numel() for tensor in tensors.values())
     return body <= 2 * held and layers * rows * model.dim <= SMALL
@@ -162,7 +163,7 @@ def write_tensors(
 
 
 def parts(
-    settings: config.Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
+    settings: Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
     yield from _descriptions(settings, source, target, facts)
@@ -170,10 +171,10 @@ def parts(
 
 
 def _descriptions(
-    settings: config.Settings, source: Side, target: Side, facts: dict[str, Any]
+    settings: Settings, source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """All files but the weights."""
-    yield CONFIG, manifest.dump(config.freeze(modelfiles.portable(settings)))
+    yield CONFIG, manifest.dump(freeze(modelfiles.portable(settings)))
     yield modelfiles.SOURCE, manifest.dump(source.to_json())
     yield modelfiles.TARGET, manifest.dump(target.to_json())
     yield modelfiles.FACTS, manifest.dump(facts)

@@ -5,10 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nmt import config
+from nmt.config.check import LARGEST
+from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.data.side import Side
 from nmt.errors import Exit, UserError, visible
-from nmt.schema import LARGEST
 from nmt.storage import modelpath
 from nmt.storage.manifest import VerifiedDirectory
 
@@ -39,7 +39,7 @@ def sides(path: str | Path) -> tuple[Side, Side]:
     return reading(Path(path), lambda checkpoint: sides_of(modelpath.open_model(checkpoint)))
 
 
-def settings(path: str | Path) -> config.Settings:
+def settings(path: str | Path) -> Settings:
     """Read the settings of a model alone; raises what `load` does."""
     return reading(Path(path), lambda checkpoint: settings_of(modelpath.open_model(checkpoint)))
 
@@ -54,9 +54,9 @@ def weights_sha256(path: str | Path) -> str:
     return reading(Path(path), lambda place: modelpath.open_model(place).sha256(WEIGHTS))
 
 
-def portable(settings: config.Settings) -> config.Settings:
+def portable(settings: Settings) -> Settings:
     """Return settings whose paths are reduced to file names, for another machine."""
-    return config.thaw(_without_directories(config.freeze(settings)))
+    return thaw(_without_directories(freeze(settings)))
 
 
 def _without_directories(value: Any, key: str = "") -> Any:
@@ -65,14 +65,14 @@ def _without_directories(value: Any, key: str = "") -> Any:
             name: _without_directories(inner, f"{key}.{name}" if key else name)
             for name, inner in value.items()
         }
-    return Path(value).name if value and config.is_path(key) else value
+    return Path(value).name if value and is_path(key) else value
 
 
-def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> config.Settings:
+def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> Settings:
     """The settings of an opened model directory, in the file of this name."""
     plain = sealed.json(name)
     with in_file(sealed.path / name):
-        return config.thaw(plain)
+        return thaw(plain)
 
 
 def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:

@@ -5,7 +5,8 @@ import logging
 import torch
 
 from nmt.build import check_languages, largest_size, meta_model, shrunken, transformer
-from nmt.config import Settings, columns_of, integers
+from nmt.config.data import columns_of
+from nmt.config.settings import Settings, integers
 from nmt.data.subword_sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
@@ -39,7 +40,7 @@ def check(settings: Settings, training: bool = True) -> None:
     layers = settings.model.encoder_layers
     if wrong := [n for n in settings.model.drop_residual if not 1 <= n <= layers]:
         raise UserError(f"model.drop_residual={wrong}: the encoder has layers 1 to {layers}")
-    if settings.model.tie == "all" and not settings.segmenter.shared_vocabulary:
+    if settings.model.tie == "all" and not settings.segmenter.shared:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
     _check_lengths(settings, model)
     _check_step(settings)

@@ -13,13 +13,13 @@ from typing import Any
 import torch
 
 from nmt.api import arguments
-from nmt.config import Settings
+from nmt.config.catalog import config_dir_override
+from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.inspect.conformance import Result, failures, run_checks, small_settings, subject
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.machine.device import pick, set_up
-from nmt.overrides.options import config_dir_override
 
 __all__ = ["Result", "check_encoding"]
 

@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 from omegaconf import OmegaConf
 
-from nmt import schema
-from nmt.config import Model, Settings
+from nmt.config import check as schema
+from nmt.config.catalog import FAMILIES, entries_of, family_of, options_of, values_of
+from nmt.config.compose import experiment_of
+from nmt.config.settings import Model, Settings
 from nmt.encodings.lookup import find
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import FAMILIES, entries_of, family_of, options_of, values_of
 
 BY_COLUMNS = FAMILIES[-2]
 SHARED: list[Path] = []  # the directory, once conftest.py knows it

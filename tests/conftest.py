@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.machine import machine
 from nmt.model import example
 from nmt.model.transformer import Transformer

@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
+from nmt import sweep as run
 from nmt.cli import train
-from nmt.experiments import processes, run
+from nmt.experiments import processes
 from nmt.experiments.processes import LoggedCommand
 
 RunAll = Callable[..., dict[str, int]]

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt import build, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
 
 GB = 2**30

@@ -2,8 +2,8 @@
 
 import pytest
 
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import options_of
+from nmt.config.catalog import options_of
+from nmt.config.compose import experiment_of
 from tests.composing import settings_of
 from tests.conftest import TINY
 

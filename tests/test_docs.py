@@ -15,7 +15,7 @@ import pytest
 
 import nmt
 import nmt.api.models
-from nmt.overrides.options import options_of
+from nmt.config.catalog import options_of
 from tests.data.toy_parser import translate
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
 

@@ -46,7 +46,7 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
     ),
     "the name of code": (
         *("config.json", setting("model", "_target_", value="torch.hub.load")),
-        "model._target_: no such key in model",
+        "model._target_: no such key",
     ),
     "a window beyond all bounds": ("config.json", setting("decode", "window", value=1e30), ""),
     "a ratio beyond all bounds": (

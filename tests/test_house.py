@@ -13,7 +13,8 @@ from tests.pages import ROOT, rooms
 
 FILES = sorted((ROOT / "nmt").rglob("*.py")) + sorted((ROOT / "scripts").rglob("*.py"))
 ROOMS = rooms()  # room -> rooms that it may import, as docs/architecture.md says
-BASE = {"config", "schema", "errors", "foreign", "figure"}
+BASE = {"config", "errors", "foreign", "figure"}
+SWEEP = {"sweep", "tables", "lengthen"}  # files of one room
 
 
 @cache
@@ -52,6 +53,8 @@ def room_of(module: str) -> str:
         return "scripts"
     if len(parts) == 1 or parts[1] in BASE:
         return "base"
+    if parts[1] in SWEEP:
+        return "sweep"
     return parts[1] if parts[1] in ROOMS else "top"
 
 
@@ -106,7 +109,7 @@ def test_files_can_be_read_in_one_sitting() -> None:
         assert text_of(path).count("\n") <= (150 if short else 400), module_of(path)
 
 
-LINES = 40832  # of Python in nmt/: a change may lower this number, never raise it
+LINES = 40222  # of Python in nmt/: a change may lower this number, never raise it
 
 
 def test_the_package_does_not_grow() -> None:

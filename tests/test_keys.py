@@ -7,7 +7,7 @@ import json
 import logging
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -16,17 +16,18 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from nmt import modeldir, schema
+from nmt import modeldir
 from nmt.cli.train import command as train
-from nmt.config import KINDS, Decode, Settings, freeze, schema_of
+from nmt.config import check as schema
+from nmt.config.catalog import options_of
+from nmt.config.compose import Experiment, experiment_of
+from nmt.config.settings import GROUPS, Decode, Settings, freeze
 from nmt.data.corpus import read_text
 from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.experiments.testsets import corpus_test_files
 from nmt.model.state import State
-from nmt.overrides.compose import Experiment, experiment_of
-from nmt.overrides.options import options_of
 from nmt.training.run import open_run
 from nmt.training.trainer import fit
 from tests import composing
@@ -106,7 +107,7 @@ def understood(words: list[str]) -> tuple[Settings, str]:
     changed: Any = OmegaConf.to_container(OmegaConf.from_dotlist(late))
     for group, values in changed.items():
         plain = {**vars(getattr(settings, group)), **values}
-        settings = replace(settings, **{group: schema.read(schema_of(group, plain), plain, group)})
+        settings = replace(settings, **{group: schema.read(GROUPS[group], plain, group)})
     return settings, str(run.relative_to("runs"))
 
 
@@ -318,10 +319,7 @@ def test_no_key_is_forgotten() -> None:
     flipped = {line.split("=")[0] for line, _, _ in TRAINING}
     flipped |= {f"decode.{key}" for key in DECODING} | set(ELSEWHERE)
     declared = {
-        f"{group}.{name}"
-        for group, kinds in KINDS.items()
-        for schema in kinds.values()
-        for name in (f.name for f in fields(schema))
+        f"{group}.{name}" for group, declared in GROUPS.items() for name in schema.keys_of(declared)
     }
     assert declared - flipped == set(), "flip these keys, too"
     assert {k for k in flipped if "." in k} - declared == set(), "these keys are gone"
@@ -452,7 +450,7 @@ def test_keys_of_the_surroundings(
     assert corpus_test_files(experiment_of(words).settings) == (f"{tmp_path}/a.de.gz", "b.en")
 
 
-OPTIONS = {group: options_of(group) for group in KINDS}
+OPTIONS = {group: options_of(group) for group in GROUPS}
 
 
 @pytest.mark.parametrize("number", range(max(map(len, OPTIONS.values()))))
@@ -467,6 +465,6 @@ def test_files_give_each_key_a_value(number: int) -> None:
     }  # what has no default
     words += [word for option in chosen.values() for word in named.get(option, [])]
     plain = freeze(composing.settings_of(*words))
-    for group in KINDS:
+    for group in GROUPS:
         assert all(value != "???" for value in plain[group].values()), words
         assert len(plain[group]) >= 4, words

@@ -14,7 +14,9 @@ import safetensors.torch
 import torch
 from safetensors import SafetensorError
 
-from nmt import build, config, modeldir, modelfiles
+from nmt import build, modeldir, modelfiles
+from nmt.config.data import RECIPE
+from nmt.config.settings import Settings, freeze
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modelfiles import WEIGHTS
@@ -44,7 +46,7 @@ def model(original: Path, tmp_path: Path) -> Path:
 FACTS = {"step": 1, "longest_source": 9}
 
 
-def written(path: Path, data: Prepared, settings: config.Settings) -> Path:
+def written(path: Path, data: Prepared, settings: Settings) -> Path:
     torch.manual_seed(7)
     sizes = len(data.source.vocabulary), len(data.target.vocabulary)
     net = build.transformer(settings, *sizes)
@@ -94,7 +96,7 @@ def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_p
     assert all(torch.equal(found[name], expected[name]) for name in expected)
     assert not trained.model.training and trained.facts == FACTS
     assert trained.source.to_json() == data.source.to_json()
-    assert config.freeze(trained.settings)["model"] == config.freeze(settings)["model"]
+    assert freeze(trained.settings)["model"] == freeze(settings)["model"]
     shared = trained.model.output.weight is trained.model.target_embedding.weight
     assert shared == (tie != "none")
 
@@ -104,7 +106,7 @@ def test_only_a_config_beyond_its_tensors_costs_a_second_look(
 ) -> None:
     """Shapes on the meta device import torch's compiler: no translation should wait for that."""
 
-    def meta_model(settings: config.Settings, *sizes: int) -> None:
+    def meta_model(settings: Settings, *sizes: int) -> None:
         raise UserError("looked at twice")
 
     monkeypatch.setattr(build, "meta_model", meta_model)
@@ -162,7 +164,7 @@ def test_who_may_read_a_model_may_read_its_weights(original: Path, tmp_path: Pat
 
 def test_no_path_of_a_machine_is_inside(data: Prepared, tmp_path: Path) -> None:
     plain = {
-        **config.freeze(tiny.settings())["data"],
+        **freeze(tiny.settings())["data"],
         "kind": "files",
         "root": "/home/me/corpus",
         "cache": "/scratch/me",
@@ -178,7 +180,7 @@ def test_no_path_of_a_machine_is_inside(data: Prepared, tmp_path: Path) -> None:
             }
         },
     }
-    kept = {key: value for key, value in plain.items() if key not in config.RECIPE}
+    kept = {key: value for key, value in plain.items() if key not in RECIPE}
     settings = tiny.settings(data=kept, trainer__init_from="/home/me/parent")
     path = written(tmp_path / "model", data, settings)
     for file in path.iterdir():
@@ -249,7 +251,7 @@ def test_a_pickle_is_never_run(model: Path, tmp_path: Path) -> None:
         (b"\xff", "no valid JSON"),
         (b"[]", "expected a JSON object"),
         (b"{" + b" " * (1 << 20) + b"}", "at most 1048576 are accepted"),
-        (b"{}", "seed: missing from the config"),
+        (b"{}", "data: has no value"),
     ],
 )
 def test_a_config_is_data_and_bounded(content: bytes, said: str, model: Path) -> None:

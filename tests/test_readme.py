@@ -19,14 +19,14 @@ from nmt.cli import (
     translate,
 )
 from nmt.cli.help import overrides_of
-from nmt.overrides.compose import composed
-from nmt.overrides.options import FAMILIES, family_of
-from nmt.overrides.sweep import sweep_of
+from nmt.config.catalog import FAMILIES, family_of
+from nmt.parent import composed
+from nmt.sweep import sweep_of
 from scripts.bench import __main__ as bench
 from tests.composing import settings_of
-from tests.overrides.test_parent import run_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
 from tests.plug_ins import PAGE as ADDING
+from tests.test_parent import run_of
 
 UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do not fit
     "nmt-evaluate": evaluate.parse_arguments,
@@ -75,7 +75,7 @@ def test_each_command_is_understood(
             monkeypatch.chdir(tmp_path)
             run_of(tmp_path / start[1], settings_of())
         options = train.parse_arguments(arguments)
-        overrides = overrides_of(options, options.multirun)
+        overrides = overrides_of(options)
         sweep = sweep_of(overrides, options.multirun)
         composed(overrides if sweep is None else sweep.jobs[0])
     elif name == ".":

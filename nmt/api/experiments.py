@@ -5,20 +5,18 @@ from operator import index
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import corpus
+from nmt import corpus, parent
 from nmt.api import arguments
 from nmt.compare.report import Report as Report
-from nmt.config import Settings
+from nmt.config import catalog
+from nmt.config.compose import Experiment as Experiment
+from nmt.config.settings import Settings
 from nmt.data.prepare import Prepared as Prepared
 from nmt.experiments import testsets
 from nmt.experiments.evaluate import evaluate as evaluate_systems
 from nmt.experiments.options import DEFAULTS
 from nmt.experiments.options import EvaluationOptions as EvaluationOptions
 from nmt.experiments.systems import systems_at
-from nmt.overrides import options
-from nmt.overrides.compose import Experiment as Experiment
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.near import refuse_duplicates
 from nmt.training import session
 from nmt.training.run import Outcome as Outcome
 
@@ -64,15 +62,13 @@ def compose(overrides: Sequence[str] = (), config_dir: str | Path | None = None)
     """The experiment that these overrides mean to nmt-train: its settings and its directory.
 
     `config_dir` is a folder of your own options, as `--config-dir`. Nothing is read but conf/.
-    Raises UserError for an override that does not fit, with what is near, for a key that is
-    given twice, and for a sweep.
+    Raises UserError for an override that does not fit, with what is near, and for a sweep.
 
     >>> nmt.compose(["encoding=relative", "tau=8"]).run
     PosixPath('runs/toy/relative-tau8-seed1')
     """
-    folder = options.config_dir_override(None if config_dir is None else str(config_dir))
-    refuse_duplicates(typed := arguments.lines("overrides", overrides))
-    return experiment_of([*folder, *typed])
+    folder = catalog.config_dir_override(None if config_dir is None else str(config_dir))
+    return parent.experiment_of([*folder, *arguments.lines("overrides", overrides)])
 
 
 def train(experiment: Experiment) -> Outcome:
@@ -101,10 +97,10 @@ def prepare(settings: Settings) -> Prepared:
 def list_encodings(config_dir: str | Path | None = None) -> list[EncodingFacts]:
     """All options of `encoding=`, by family, and those of a folder of your own."""
     folders = () if config_dir is None else (Path(config_dir),)
-    options.config_dir_override(*map(str, folders))  # refuses what is no directory
-    options.check(folders)
+    catalog.config_dir_override(*map(str, folders))  # refuses what is no directory
+    catalog.check_folders(folders)
     return [
-        EncodingFacts(name, family, options.summary("encoding", name, folders))
-        for family, names in options.families(folders).items()
+        EncodingFacts(name, family, catalog.summary("encoding", name, folders))
+        for family, names in catalog.families(folders).items()
         for name in names
     ]

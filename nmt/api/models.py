@@ -13,8 +13,8 @@ import torch
 from nmt import build, modeldir
 from nmt.api import arguments
 from nmt.api.arguments import Columns
-from nmt.config import Settings as Settings
-from nmt.config import with_decode
+from nmt.config.settings import Settings as Settings
+from nmt.config.settings import with_decode
 from nmt.decode import forced
 from nmt.decode.alignment import Alignment as Alignment
 from nmt.decode.forced import GivenTranslation as GivenTranslation

@@ -1,14 +1,13 @@
 """Options shared by commands that run a model, and decode.KEY=VALUE, the search settings."""
 
 from collections.abc import Sequence
-from dataclasses import fields
+from typing import Any, Literal, get_args, get_origin
 
 from nmt.cli.parser import PROCESSES, Parser
-from nmt.config import Decode
+from nmt.config import check
+from nmt.config.settings import Decode
 from nmt.errors import UserError
 from nmt.experiments.columns import COLUMNS, parse_columns
-from nmt.overrides.near import keys_of, nearest, refuse_duplicates
-from nmt.schema import choices_of
 
 
 def add_running(parser: Parser) -> None:
@@ -38,24 +37,26 @@ def add_translating(parser: Parser) -> None:
 def search_settings_help() -> str:
     """The keys of decode, a line of --help each."""
     lines = []
-    for key in fields(Decode):
-        choices = f": {', '.join(choices_of(key))}" if choices_of(key) else ""
-        lines.append(f"  decode.{key.name:18} {key.metadata['doc']}{choices}")
+    for name, declared in check.keys_of(Decode).items():
+        kinds = get_args(declared.kind) if get_origin(declared.kind) is Literal else ()
+        choices = f": {', '.join(map(check.yaml, kinds))}" if kinds else ""
+        doc = Decode.__dataclass_fields__[name].metadata["doc"]
+        lines.append(f"  decode.{name:18} {doc}{choices}")
     return "\n".join(lines)
 
 
-def decode_overrides(settings: Sequence[str]) -> dict[str, str | None]:
-    """`decode.alpha=1` -> {"alpha": "1"}, null -> None; UserError for another key, or one twice."""
-    refuse_duplicates(settings)
-    changes: dict[str, str | None] = {}
+def decode_overrides(settings: Sequence[str]) -> dict[str, Any]:
+    """`decode.alpha=1` -> {"alpha": 1.0}, null -> None; UserError for another key."""
+    keys, changes = check.keys_of(Decode), dict[str, Any]()
     for setting in settings:
-        name, _, value = setting.partition("=")
+        name, _, text = setting.partition("=")
         group, _, key = name.partition(".")
         if group != "decode" or not key:
             raise UserError(
                 f"{setting}: a trained model is fixed; only decode.<key>=<value> may change"
             )
-        if name not in (known := keys_of([group])):
-            raise UserError(f"{setting}: no such key{nearest(name, known)}")
-        changes[key] = None if value == "null" else value
+        if key not in keys:
+            known = [f"decode.{known}" for known in keys]
+            raise UserError(f"{name}: no such key{check.near(name, known)}")
+        changes[key] = check.parse(keys[key].kind, text)
     return changes

@@ -7,10 +7,9 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.config import KINDS
+from nmt.config.settings import GROUPS
 from nmt.errors import UserError
 from nmt.experiments import outputs
-from nmt.overrides.near import nearest, refuse_duplicates
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -64,8 +63,8 @@ def command(argv: list[str]) -> None:
 
         sys.stdout.write(encoding_list(folders))
     else:
+        from nmt.config.compose import experiment_of
         from nmt.inspect import card, plot
-        from nmt.overrides.compose import experiment_of
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
         if options.plot:
@@ -76,7 +75,7 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Options, the names of encodings and overrides; raises UserError for what cannot be."""
-    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG, groups=("model",))
+    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
     add("--table", action="store_true", help="Table 1 of Dufter et al. (2022), as Markdown")
@@ -86,19 +85,18 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.overrides.options import config_dir_override, folders_of, options_of
+    from nmt.config.catalog import config_dir_override, folders_in, path_of
+    from nmt.config.hydra_conf import parse
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]
     options.names = [a for a in options.arguments if a not in overrides]
     options.name = options.names[0] if options.names else None
     _refuse(options, overrides)
     options.overrides = [*config_dir_override(options.config_dir), *overrides]
-    options.folders = folders_of(options.overrides)
-    known = options_of("encoding", options.folders)
+    options.folders = folders_in(parse(config_dir_override(options.config_dir)))
     for name in options.names:
         for part in name.strip("[]").split(",") if options.check else [name]:
-            if part.strip() not in known:
-                raise UserError(f"{part}: no such encoding{nearest(part, known)}")
+            path_of("encoding", part.strip(), options.folders)
     return options
 
 
@@ -109,7 +107,6 @@ def _print(text: str) -> None:
 
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for what has no meaning, alone or together."""
-    refuse_duplicates(overrides)
     named, others = options.name is not None, " ".join(options.names[1:])
     modes = [f"--{mode}" for mode in ("table", "check", "plot") if getattr(options, mode)]
     for wrong, message in (
@@ -136,7 +133,7 @@ def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
         key = override.lstrip("+~").partition("=")[0]
         if key == "encoding":
             raise UserError(f"{override}: name it without encoding=: nmt-encodings NAME")
-        idle = {*KINDS, "experiment", "runs", "name", "hydra"} - set(READ)
+        idle = {*GROUPS, "experiment", "runs", "name", "hydra"} - set(READ)
         if key.split(".")[0] in idle:
             raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
         if options.run:

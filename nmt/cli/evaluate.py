@@ -146,7 +146,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """
     parser = Parser(
         prog="nmt-evaluate",
-        groups=("decode",),
         usage=USAGE,
         description="Score and compare runs, models and files of translations, by source length.",
         epilog=EPILOG + search_settings_help(),

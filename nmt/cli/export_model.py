@@ -21,13 +21,13 @@ USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [O
 ABOUT = """
 Write a model for another engine, and verify it.
 
---to ctranslate2 (nmt[ct2]): a directory that ctranslate2.Translator reads, with the segmenters.
---to marian (nmt[oracles]): a directory that MarianMTModel and MarianTokenizer of transformers read,
+--to ctranslate2 (extra ct2): a directory that ctranslate2.Translator reads, with the segmenters.
+--to marian (extra oracles): what MarianMTModel and MarianTokenizer of transformers read,
 for models with model.norm=post, encoding=absolute and SentencePiece, including imported ones.
---to marian-npz (nmt[ct2]): a directory of Marian itself, for models imported from one, or alike.
---to m2m100 (nmt[oracles]): a directory that M2M100ForConditionalGeneration and the tokenizer of
+--to marian-npz (extra ct2): a directory of Marian itself, for models imported from one, or alike.
+--to m2m100 (extra oracles): a directory that M2M100ForConditionalGeneration and the tokenizer of
 M2M100 or NLLB read, for models of that form: those imported.
---to argos (nmt[ct2]): a package DIR.argosmodel that Argos Translate and LibreTranslate install, for
+--to argos (extra ct2): a package DIR.argosmodel for Argos Translate and LibreTranslate, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
 README.md in the directory is a model card, with scores by length (of --scores, or of
@@ -53,7 +53,7 @@ def command(argv: list[str]) -> None:
     """Read, write, compare."""
     options = parse_arguments(argv)
     from nmt import build, modeldir
-    from nmt.config import with_decode
+    from nmt.config.settings import with_decode
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
@@ -78,7 +78,7 @@ def command(argv: list[str]) -> None:
 
 def _own_scores(model: str) -> "list[CardScores]":
     """Those that experiment=lengthen left in a run."""
-    from nmt.experiments import lengthen
+    from nmt import lengthen
 
     file = Path(model) / lengthen.DIRECTORY / lengthen.REPORT
     return [_scores(f"{lengthen.CHILD}={file}")] if file.is_file() else []
@@ -106,7 +106,7 @@ def _scores(argument: str) -> "CardScores":
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-export", groups=("decode",), usage=USAGE, description=ABOUT)
+    parser = Parser(prog="nmt-export", usage=USAGE, description=ABOUT)
     add = parser.add_argument
     add("model", metavar="MODEL", help="run or model directory")
     add("directory", type=Path, metavar="DIR", help="directory to be made; must not exist")

@@ -7,36 +7,34 @@ everything.
 import argparse
 import json
 import sys
+from collections.abc import Iterable, Iterator
 from textwrap import shorten
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from hydra.core.override_parser.types import Override
 
 from nmt.cli.parser import Parser
-from nmt.config import KINDS, conf_dir
-from nmt.errors import UserError
-from nmt.overrides.arguments import parse
-from nmt.overrides.near import nearest, refuse_duplicates
-from nmt.overrides.options import (
-    GROUPS,
+from nmt.config import check
+from nmt.config.catalog import (
+    ABOUT,
     Folders,
+    chain_of,
     chosen_by,
     commented,
     config_dir_override,
     default_options,
-    described,
-    encoding_keys,
-    folders_of,
-    meanings_of,
+    folders_in,
     options_of,
+    path_of,
     summary,
     values_of,
 )
-from nmt.overrides.tables import TableReport, TableScale
-from nmt.schema import choices_of, flat
+from nmt.config.hydra_conf import parse
+from nmt.config.settings import GROUPS, Place, Settings
+from nmt.errors import UserError
 
 EVERYTHING = "all"
-_KEYS = "Keys (KEY=VALUE; in brackets the default of the default option):"
+_KEYS = "Keys (KEY=VALUE; in brackets the default):"
 _OF_EVERY_ENTRY = [
     "  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;",
     "  encoding.NAME.layers, .heads     that it serves, numbers from 0, if not all;",
@@ -50,30 +48,28 @@ class Manual(NamedTuple):
     name: str
     usage: str  # how to call it, and a few examples
     more: str = ""  # further examples
-    groups: tuple[str, ...] = tuple(GROUPS)  # those that matter to it
+    groups: tuple[str, ...] = tuple(ABOUT)  # those that matter to it
 
 
 def parser_of(manual: Manual) -> Parser:
     """The parser of a command of overrides, with --help [TOPIC] and --config-dir DIR."""
-    parser = Parser(prog=manual.name, groups=KINDS, add_help=False)
+    parser = Parser(prog=manual.name, add_help=False)
     parser.add_argument("-h", "--help", nargs="?", const="", metavar="TOPIC")
     parser.add_argument("-cd", "--config-dir", action="append", default=[], metavar="DIR")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
     return parser
 
 
-def overrides_of(options: argparse.Namespace, sweep: bool = False) -> list[Override]:
-    """The overrides that were typed; raises UserError for what is none, or names a key twice."""
-    overrides = parse([*options.overrides, *config_dir_override(*options.config_dir)], sweep)
-    refuse_duplicates(options.overrides)
-    return overrides
+def overrides_of(options: argparse.Namespace) -> list[Override]:
+    """The overrides that were typed; raises UserError for what is none."""
+    return parse([*options.overrides, *config_dir_override(*options.config_dir)])
 
 
 def show_help(manual: Manual, options: argparse.Namespace) -> bool:
     """Show the page that --help asks for, if it does; UserError for a topic that is not there."""
     if options.help is None:
         return False
-    folders = folders_of(config_dir_override(*options.config_dir))
+    folders = folders_in(parse(config_dir_override(*options.config_dir)))
     sys.stdout.write(help_page(manual, options.help, folders))
     return True
 
@@ -86,12 +82,11 @@ def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
         return whole_manual(manual, folders)
     group, equals, option = topic.partition("=")
     if group not in manual.groups:
-        known = [*manual.groups, EVERYTHING]
-        raise UserError(f"--help {topic}: no such group{nearest(group, known)}")
+        near = check.near(group, [*manual.groups, EVERYTHING])
+        raise UserError(f"--help {topic}: no such group{near}")
     if not equals:
         return _as_text(_group_page(group, folders))
-    if option not in (options := options_of(group, folders)):
-        raise UserError(f"--help {topic}: no such option{nearest(option, options)}")
+    path_of(group, option, folders)
     return _as_text(_option_page(group, option, folders))
 
 
@@ -101,7 +96,7 @@ def first_page(manual: Manual, folders: Folders = ()) -> str:
     lines = [manual.usage.strip(), "", "Groups (GROUP=OPTION): the default, and how many there are"]
     for group in manual.groups:
         count = len(options_of(group, folders))
-        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {GROUPS[group]}")
+        lines.append(f"  {group:<11} {defaults.get(group) or '-':<14} {count:>3}  {ABOUT[group]}")
     lines += ["Keys of no group (KEY=VALUE), in brackets their defaults:", *_root_keys(11)]
     ways = {
         "GROUP": "options and keys of a group, as --help trainer",
@@ -129,33 +124,40 @@ def _as_text(lines: list[str]) -> str:
 
 def _group_page(group: str, folders: Folders) -> list[str]:
     """A group's options and keys."""
-    lines = [f"{group}: {GROUPS[group]}", "", f"Options ({group}=OPTION; * is the default):"]
+    lines = [f"{group}: {ABOUT[group]}", "", f"Options ({group}=OPTION; * is the default):"]
     lines += _options(group, folders)
     if keys := _keys_of(group, folders):
-        lines += ["", _KEYS, *keys[1:]]
+        lines += ["", _KEYS, *keys]
     if group == "encoding":
         lines += ["", "nmt-encodings NAME shows how one works."]
     return lines
 
 
 def _option_page(group: str, option: str, folders: Folders) -> list[str]:
-    """The keys that an option sets."""
+    """The keys that an option sets, and those of its group."""
     lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
-    chosen = [f"{g}={o}" for g, o in chosen_by(group, option, folders) if g != group]
+    chosen = [
+        f"{g}={o}"
+        for part in chain_of(group, option, folders)
+        for g, o in chosen_by(group, part, folders)
+        if g != group
+    ]
     lines += [f"Chooses {' '.join(chosen)}", ""] if chosen else []
     lines.append("Keys (KEY=VALUE; in brackets their values with this option):")
     values = values_of(group, option, folders)
-    if group not in KINDS:
-        meanings = meanings_of(group, option, folders)
-        for key, value in ((k, v) for k, v in flat(values) if not k.startswith("hydra.")):
-            text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-            above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
-            meaning = next((meanings[k] for k in above if k in meanings), "")
-            lines += _rows([(key, shorten(text, 60, placeholder="..."), meaning)], 38)
-        return [*lines, *_OF_EVERY_ENTRY] if group == "encoding" else lines
-    if schema := KINDS[group].get(str(values.get("kind", ""))):
-        lines += _keys(group, schema, values)
-    return lines
+    if group in GROUPS:
+        return [*lines, *_keys(group, GROUPS[group], values)]
+    meanings = {
+        key: meaning
+        for part in chain_of(group, option, folders)
+        for key, _, meaning in commented(group, part, folders)
+    }
+    for key, value in ((k, v) for k, v in check.flat(values) if not k.startswith("hydra.")):
+        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
+        meaning = next((meanings[k] for k in above if k in meanings), "")
+        lines += _rows([(key, shorten(text, 60, placeholder="..."), meaning)], 38)
+    return [*lines, *_OF_EVERY_ENTRY] if group == "encoding" else lines
 
 
 def _options(group: str, folders: Folders) -> list[str]:
@@ -167,38 +169,54 @@ def _options(group: str, folders: Folders) -> list[str]:
 
 
 def _keys_of(group: str, folders: Folders) -> list[str]:
-    """The keys of a group, behind an empty line; none of one that only chooses."""
-    lines = []
-    for schema in KINDS.get(group, {}).values():
-        doc = (schema.__doc__ or "").split("\n")[0]
-        lines += ["", f"  {group}.* {schema.__name__.lower()}: {doc}", *_keys(group, schema)]
-    if group in ("scale", "experiment"):
-        above = "  Of the paper's tables (experiment=table1 ... table4), with examples:"
-        lines += ["", above, *_keys("experiment", TableReport), *_keys("scale", TableScale)]
+    """The keys of a group; none of one that only chooses."""
+    if group in GROUPS:
+        doc = (GROUPS[group].__doc__ or "").split("\n")[0]
+        return [f"  {group}.*: {doc}", *_keys(group, GROUPS[group], {})]
     if group == "encoding":
-        lines += ["", "  encoding.*"]
-        for option in options_of("encoding", folders):
-            lines += _rows(encoding_keys(option, folders), 38)
-        lines += _OF_EVERY_ENTRY
-    return lines
+        rows = [row for o in options_of(group, folders) for row in commented(group, o, folders)]
+        return ["  encoding.*", *_rows(rows, 38), *_OF_EVERY_ENTRY]
+    shown = {"scale": ["small"], "experiment": ["table2", "parts/table"]}.get(group, [])
+    rows = [row for o in shown for row in commented(group, o)]
+    return _rows((row for row in rows if row[0].split(".")[0] not in GROUPS), 30)
 
 
 def _root_keys(width: int) -> list[str]:
-    """The keys that stand in train.yaml itself."""
-    return _rows(commented(conf_dir() / "train.yaml"), width)
+    """The keys of no group."""
+    seed = Settings.__dataclass_fields__["seed"]
+    rows = [("seed", "1", seed.metadata["doc"])]
+    for name, declared in Place.__dataclass_fields__.items():
+        rows.append((name, check.yaml(declared.default), declared.metadata["doc"]))
+    return _rows(rows, width)
 
 
-def _rows(keys: list[tuple[str, str, str]], width: int) -> list[str]:
+def _rows(keys: Iterable[tuple[str, str, str]], width: int) -> list[str]:
     """A line for each key, default and meaning, which may be empty."""
     return [
         f"  {key:<{width}} {f'{meaning} [{default}]'.strip()}" for key, default, meaning in keys
     ]
 
 
-def _keys(group: str, schema: type, values: dict[str, Any] | None = None) -> list[str]:
-    """A line for each key of a schema."""
-    rows = []
-    for key, spec, default in described(group, schema, values):
-        choices = f" ({' | '.join(choices_of(spec))})" if choices_of(spec) else ""
-        rows.append((key, "-" if default is None else default, f"{spec.metadata['doc']}{choices}"))
-    return _rows(rows, 30)
+def _keys(group: str, schema: type, values: dict[str, Any]) -> list[str]:
+    """A line for each key of a schema that counts with these values, or with any."""
+    idle = check.idle_keys(schema, values["kind"]) if "kind" in values else set()
+    return _rows(
+        (row for row in _described(group, schema, values) if row[0].split(".")[1] not in idle), 30
+    )
+
+
+def _described(above: str, schema: Any, values: dict[str, Any]) -> Iterator[tuple[str, str, str]]:
+    """Dotted key, value and meaning of each key of a schema, and of those below it as NAME."""
+    for name, declared in check.keys_of(schema).items():
+        spec, key = schema.__dataclass_fields__[name], f"{above}.{name}"
+        kind = (
+            get_args(declared.kind)[0] if type(None) in get_args(declared.kind) else declared.kind
+        )
+        choices = " | ".join(map(check.yaml, get_args(kind))) if get_origin(kind) is Literal else ""
+        only = f"kind={'|'.join(spec.metadata['only'])}: " if spec.metadata["only"] else ""
+        meaning = f"{only}{spec.metadata['doc']}{f' ({choices})' if choices else ''}"
+        value = values.get(name, declared.default)
+        text = value if isinstance(value, str) else json.dumps(value)
+        yield key, "-" if text == check.OPEN else text, meaning
+        if get_origin(kind) is dict:
+            yield from _described(f"{key}.NAME", get_args(kind)[1], {})

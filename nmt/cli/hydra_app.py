@@ -14,12 +14,10 @@ from hydra.core.plugins import Plugins
 from hydra.types import HydraContext
 from omegaconf import DictConfig
 
-from nmt.config import conf_dir
+from nmt.config.catalog import conf_dir
+from nmt.config.hydra_conf import ENTRY, ROOT, compose, parse, reading_conf
 from nmt.errors import where_raised
-from nmt.experiments.plan import PlannedRun
-from nmt.overrides.arguments import read
-from nmt.overrides.compose import checked_config, reading_conf
-from nmt.overrides.keys import ROOT
+from nmt.sweep import PlannedRun
 
 log = logging.getLogger(__name__)
 
@@ -30,7 +28,8 @@ def run(arguments: Sequence[str]) -> None:
     """Let Hydra do what the flags say: show a config, or complete a line."""
     start = hydra.main(version_base="1.3", config_path=str(conf_dir().resolve()), config_name=ROOT)
     typed = sys.argv
-    sys.argv = [typed[0], *arguments]  # where `hydra.main`, the only public way in, reads them
+    added = [f"++{a}" if ENTRY.match(a) else a for a in arguments]  # no file need have these keys
+    sys.argv = [typed[0], *added]  # where `hydra.main`, the only public way in, reads them
     try:
         start(lambda cfg: None)()
     finally:
@@ -42,9 +41,9 @@ def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
 
     A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
     """
-    overrides = read(runs[0].experiment.overrides)
-    cfg = checked_config(overrides)
+    overrides = parse(runs[0].experiment.overrides)
     with reading_conf(overrides):
+        cfg = compose(overrides)
         context = HydraContext(GlobalHydra.instance().config_loader(), Callbacks(cfg))
         job = partial(_train, train, list(runs))
         launcher = Plugins.instance().instantiate_launcher(context, job, cfg)

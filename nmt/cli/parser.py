@@ -2,7 +2,8 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
 from itertools import takewhile
 from typing import Any, NoReturn
 
@@ -14,23 +15,20 @@ from nmt.experiments.options import LEAST_SAMPLES
 class Parser(argparse.ArgumentParser):
     """Reads options; raises UserError for wrong ones, SystemExit(0) after --help and --version."""
 
-    def __init__(self, *args: Any, groups: Iterable[str] = (), **settings: Any) -> None:
-        """`groups` are those whose KEY=VALUE the command reads, for hints at the right key."""
+    def __init__(self, *args: Any, **settings: Any) -> None:
         ours = {"formatter_class": argparse.RawDescriptionHelpFormatter, "allow_abbrev": False}
         super().__init__(*args, **{**settings, **ours})
-        self.groups = tuple(groups)
         self.add_argument("--version", action="version", version=f"nmt {__version__}")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
         """Refuse an option that is not there before arguments are missed or counted."""
         options = [option for action in self._actions for option in action.option_strings]
-        places = [action for action in self._actions if not action.option_strings]
         for argument in takewhile(lambda a: a != "--", args):
             if _is_option(argument) and not _is_known(argument, options):
-                from nmt.overrides.near import absent_option
-
-                names = [str(p.metavar) for p in places if "=" not in str(p.metavar)]
-                raise UserError(absent_option(argument, options, names, self.groups))
+                option = argument.partition("=")[0]
+                close = get_close_matches(option, options, 1)
+                hint = f"did you mean {close[0]}?" if close else "see --help"
+                raise UserError(f"{option}: no such option; {hint}")
         return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:

@@ -31,10 +31,12 @@ def command(argv: list[str]) -> None:
     if help.show_help(MANUAL, options):
         return
     from nmt import corpus
+    from nmt.config.hydra_conf import lines_of
     from nmt.data.report import describe
-    from nmt.overrides.compose import composed
+    from nmt.parent import experiment_of
 
-    prepared = corpus.prepare(composed(help.overrides_of(options)).settings)
+    overrides = lines_of(help.overrides_of(options))
+    prepared = corpus.prepare(experiment_of(overrides).settings)
     sys.stdout.write(f"{describe(prepared.report)}\n{prepared.path}\n")
 
 

@@ -17,9 +17,8 @@ if TYPE_CHECKING:
 
     from hydra.core.override_parser.types import Override
 
-    from nmt.experiments.run import Launcher
-    from nmt.overrides.compose import Experiment
-    from nmt.overrides.sweep import Sweep
+    from nmt.config.compose import Experiment
+    from nmt.sweep import Launcher, Sweep
     from nmt.training.distributed import World
 
 log = logging.getLogger(__name__)
@@ -64,12 +63,13 @@ def command(argv: list[str]) -> None:
     options = parse_arguments(argv)
     if help.show_help(MANUAL, options):
         return
-    from nmt.overrides.compose import composed
-    from nmt.overrides.sweep import sweep_of
+    from nmt.config.hydra_conf import lines_of
+    from nmt.parent import experiment_of
+    from nmt.sweep import sweep_of
     from nmt.training.distributed import joined
 
     with joined() as world:
-        overrides = help.overrides_of(options, options.multirun)
+        overrides = help.overrides_of(options)
         sweep = sweep_of(overrides, options.multirun)
         if options.flags and world.size > 1:
             raise UserError(
@@ -78,7 +78,7 @@ def command(argv: list[str]) -> None:
         if options.flags:
             show(options, sweep.jobs if sweep and options.cfg else [overrides])
         elif sweep is None:
-            train(composed(overrides), world)
+            train(experiment_of(lines_of(overrides)), world)
         elif world.size > 1:
             raise UserError(f"{sweep}: many runs; start torchrun once for each")
         else:
@@ -111,16 +111,19 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> None:
     """Show the config of each run, or let Hydra do what its flags say."""
+    from omegaconf import OmegaConf
+
     from nmt.cli import hydra_app
-    from nmt.overrides.arguments import lines_of
-    from nmt.overrides.compose import checked_config, shown
+    from nmt.config.hydra_conf import lines_of, translating_errors
+    from nmt.parent import composed
 
     texts = []
     for overrides in runs:
         if options.cfg == "job":
-            texts.append(shown([*overrides], options.resolve))
+            with translating_errors(overrides):
+                texts.append(OmegaConf.to_yaml(composed(overrides), resolve=options.resolve))
         elif not options.shell_completion:
-            checked_config([*overrides])
+            composed(overrides)
     for number, overrides in enumerate(runs):
         if len(runs) > 1:
             sys.stdout.write("---\n")  # parts the documents of a YAML stream
@@ -132,25 +135,23 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
 
 def train(experiment: "Experiment", world: "World") -> None:
     """Train one run, print its directory, and say what to type next."""
+    from nmt import lengthen
     from nmt.training import session
 
-    if experiment.parent is not None:
-        from nmt.experiments import lengthen
-
-        lengthen.check(experiment)
+    lengthen.check(experiment)
     outcome = session.train(experiment.settings, experiment.run, world)
     if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")
-        if experiment.parent is not None:
+        if lengthen.parent_of(experiment) is not None:
             compare_with_parent(experiment)
         next_commands([experiment])
 
 
 def compare_with_parent(experiment: "Experiment") -> None:
     """Show what a child of experiment=lengthen gains and loses compared with its parent."""
+    from nmt import lengthen
     from nmt.compare import text
-    from nmt.experiments import lengthen
 
     if report := lengthen.report(experiment):
         sys.stdout.write(text.render(report))
@@ -161,9 +162,8 @@ def compare_with_parent(experiment: "Experiment") -> None:
 def train_sweep(sweep: "Sweep", command: str) -> None:
     """Train several runs, those that are not finished; then say which, or show their table."""
     from nmt.compare import text
-    from nmt.experiments.plan import failure_error, plan_runs, prepare_corpora
-    from nmt.experiments.run import train_all
-    from nmt.experiments.tables import make_table, plan_table
+    from nmt.sweep import failure_error, plan_runs, prepare_corpora, train_all
+    from nmt.tables import make_table, plan_table
 
     launch: Launcher | None = None
     if sweep.launcher != "basic":
@@ -194,7 +194,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     One evaluation for each corpus. Its files are named where the runs do not name them all.
     """
     from nmt import build
-    from nmt.config import freeze
+    from nmt.config.settings import freeze
     from nmt.experiments.columns import columns_of_test
     from nmt.experiments.testsets import corpus_test_files, unnamed_files
     from nmt.storage import manifest

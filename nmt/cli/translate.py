@@ -27,7 +27,7 @@ from nmt.cli.streams import (
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.config import Decode
+    from nmt.config.settings import Decode
     from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
     from nmt.experiments.engines import LoadedModels
@@ -57,7 +57,7 @@ the unchanged model (temperature 1, all tokens); with decode.mbr=N, the expected
 With -o, lines are written to OUTPUT.part, which is renamed at the end. After an interruption the
 same command continues from there, with identical output. OUTPUT.part.json records its state.
 
-MODEL may also be a directory that nmt-export wrote for CTranslate2 (nmt[ct2]). CTranslate2 then
+MODEL may also be a directory that nmt-export wrote for CTranslate2 (extra ct2). CTranslate2 then
 translates; it has no sampling, --alignment, --target-prefix, or limits on an output but its length.
 --engine ctranslate2 exports the model so, once, compares the two as nmt-export does, and keeps the
 export beside the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on
@@ -81,7 +81,7 @@ def command(argv: list[str]) -> None:
         arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
-            from nmt.config import with_decode
+            from nmt.config.settings import with_decode
             from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
@@ -124,7 +124,7 @@ def _output(
     options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
 ) -> AbstractContextManager[OutputStream]:
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
-    number_format = decode.precision
+    number_format: str = decode.precision
     if number_format != "float32" and loaded.models and loaded.device == "cpu":
         from nmt.machine.machine import this_machine
 
@@ -154,7 +154,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """
     parser = Parser(
         prog="nmt-translate",
-        groups=("decode",),
         usage=USAGE,
         description="Translate lines of text by a trained model.",
         epilog=EPILOG + search_settings_help(),

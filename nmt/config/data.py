@@ -1,172 +1,183 @@
-"""Settings of the text: corpora, and columns of integers parallel to them."""
+"""Settings of the text: corpora, columns of integers parallel to them, and how words are cut."""
 
 import re
-from dataclasses import dataclass, fields
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Literal
 from unicodedata import is_normalized
 
+from nmt.config.check import OPEN, Between, Name, NonNegativeInt, PositiveInt, Share, key
 from nmt.errors import UserError
-from nmt.schema import knob
+
+HEADS = "heads"  # the column of dependency heads
+WORDS = "words"  # the column that every text has: which word a piece belongs to
+CORPUS_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
+COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
+Words = Annotated[int, Between(3, 1000)]  # of a sentence of data=toy
+
+LEARNED = ("bpe", "unigram")  # kinds of segmenters
+BPE, SPM, CODES, TOY = ("bpe",), ("spm",), ("codes",), ("toy",)
 
 
-def _check_symbols(where: str, symbols: Any) -> None:
-    """Raise UserError for one, or for one of a list, that not every segmenter could leave whole."""
-    for symbol in symbols if isinstance(symbols, list) else [symbols]:
-        if isinstance(symbol, str) and (
-            not (symbol.isprintable() and symbol.split() == [symbol])
-            or not is_normalized("NFKC", symbol)
-            or "\u2581" in symbol
-            or symbol.endswith("@@")  # as all pieces but the last of a word do
-        ):
-            raise UserError(
-                f"{where}={symbol}: expected characters without spaces, normalised by NFKC, "
-                "without \u2581 and with no @@ at the end, such as <name>"
-            )
+@dataclass
+class Segmentation:
+    """How words become pieces; the kind says which keys count.
+
+    bpe: byte pair encoding (Sennrich et al. 2016), learned as subword-nmt does, on both sides.
+    unigram: a unigram language model (Kudo 2018), learned by SentencePiece. spm, codes: files of
+    SentencePiece or subword-nmt. imported: that of an imported model.
+    """
+
+    kind: Literal["bpe", "unigram", "spm", "codes", "imported"] = key(
+        "bpe", "bpe, unigram: learned; spm, codes: files that exist; imported: of such a model"
+    )
+    tokenizer: Literal["moses", "none"] = key("moses", "what runs before segmentation")
+    merges: NonNegativeInt = key(50000, "merge operations", BPE)
+    min_frequency: NonNegativeInt = key(
+        2, "bpe: a rarer pair is not merged; codes: pieces with a lower count are cut", BPE + CODES
+    )
+    vocabulary_size: Annotated[int, Between(8)] = key(
+        32000, "pieces; fewer are made where the text gives fewer", ("unigram",)
+    )
+    character_coverage: Annotated[float, Between(0.98, 1)] = key(
+        0.9995, "share of characters that get a piece", ("unigram",)
+    )
+    training_lines: NonNegativeInt = key(0, "lines sampled to learn from; 0: all", ("unigram",))
+    shared_vocabulary: bool = key(
+        False, "one vocabulary for both sides (needed by model.tie=all)", (*LEARNED, "imported")
+    )
+    source_model: str = key(OPEN, "SentencePiece model of the source, or of both sides", SPM, True)
+    target_model: str | None = key(None, "that of the target; null: source_model", SPM, True)
+    codes: str = key(OPEN, "merges that subword-nmt learned, one per line", CODES, True)
+    source_vocabulary: str = key(
+        OPEN,
+        "pieces of the source, or of both sides, one per line; a count may follow",
+        CODES,
+        True,
+    )
+    target_vocabulary: str | None = key(None, "those of the target; null: source's", CODES, True)
+
+    @property
+    def shared(self) -> bool:
+        """Whether both sides have one vocabulary."""
+        if self.kind in ("spm", "codes"):
+            return self.target_model is None and self.target_vocabulary is None
+        return self.shared_vocabulary
 
 
 @dataclass
 class Column:
     """Integers for the source text, in files parallel to it (which may be compressed)."""
 
-    per: str = knob("integers of a line: one for each word, or one", choices=("word", "sentence"))
-    train: str = knob("file parallel to the training text")
-    dev: str = knob("file parallel to the development text")
-    test: str | None = knob("file parallel to the test text")
-
-
-HEADS = "heads"  # the column of dependency heads
-WORDS = "words"  # the column that every text has: which word a piece belongs to
-CORPUS_NAME = re.compile(r"[A-Za-z]\w*", re.ASCII)
-COLUMN_NAME = re.compile("[a-z][a-z0-9_]*")  # it is part of file names and of error messages
-
-
-def _check_columns(where: str, values: Any) -> None:
-    """Check a mapping of names to columns."""
-    for name, value in values.items():
-        if not isinstance(name, str) or not COLUMN_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a column is named by small letters, digits and _")
-        if name == WORDS:
-            raise UserError(f"{where}.{name}: made of all text; choose another name")
-        if value["per"] != "word" and name == HEADS:
-            raise UserError(f"{where}.{name}.per={value['per']}: each word has a head; say word")
+    per: Literal["word", "sentence"] = key(OPEN, "integers of a line: one for each word, or one")
+    train: str = key(OPEN, "file parallel to the training text", path=True)
+    dev: str = key(OPEN, "file parallel to the development text", path=True)
+    test: str | None = key(None, "file parallel to the test text", path=True)
 
 
 @dataclass
 class Corpus:
     """One of several corpora: files that are in one directory, unless named otherwise."""
 
-    root: str | None = knob("directory of its files; null: NAME in data.root", absent=None)
-    train_source: str | None = knob("training text in it; null: train.LANGUAGE", absent=None)
-    train_target: str | None = knob("the same, target side", absent=None)
-    dev_source: str | None = knob("development text in it; null: none", absent=None)
-    dev_target: str | None = knob("the same, target side", absent=None)
-    weight: float = knob(
-        "how often each of its pairs occurs in an epoch, on average", least=1e-6, absent=1.0
+    root: str | None = key(None, "directory of its files; null: NAME in data.root", path=True)
+    train_source: str | None = key(None, "training text in it; null: train.LANGUAGE", path=True)
+    train_target: str | None = key(None, "the same, target side", path=True)
+    dev_source: str | None = key(None, "development text in it; null: none", path=True)
+    dev_target: str | None = key(None, "the same, target side", path=True)
+    weight: Annotated[float, Between(1e-6, 1000)] = key(
+        1.0, "how often each of its pairs occurs in an epoch, on average"
     )
-    tag: str | None = knob(
-        "word put before each of its sources, as >>de<< or <BT>", check=_check_symbols, absent=None
-    )
-
-
-def _check_corpora(where: str, values: Any) -> None:
-    """Check a mapping of names to corpora."""
-    for name, value in values.items():
-        if not isinstance(name, str) or not CORPUS_NAME.fullmatch(name):
-            raise UserError(f"{where}.{name}: a corpus is named by letters, digits and _")
-        if (value.get("dev_source") is None) != (value.get("dev_target") is None):
-            raise UserError(f"{where}.{name}: give dev_source and dev_target, or neither")
+    tag: str | None = key(None, "word put before each of its sources, as >>de<< or <BT>")
 
 
 @dataclass
 class Data:
-    """A parallel corpus in pairs of text files, one sentence per line, and what is kept of it."""
+    """A parallel corpus in pairs of text files, one sentence per line, and what is kept of it.
 
-    kind: str = knob("where the text comes from", choices=("files", "toy"))
-    name: str = knob("names the run directory and the prepared corpus")
-    source_language: str = knob("language code of the source, for Moses")
-    target_language: str = knob("language code of the target, for Moses")
-    max_length: int = knob("drop a training pair if a side has more pieces, eos apart", least=1)
-    max_ratio: float | None = knob(
-        "drop a training pair if a side has more than so many times the pieces of the other; null: "
-        "keep it",
-        least=1,
-        most=1000,
-        absent=None,
+    data=toy writes its files itself (nmt.data.toy.recipe); its lengths are words of the source.
+    """
+
+    kind: Literal["files", "toy"] = key("files", "where the text comes from")
+    name: Name = key("files", "names the run directory and the prepared corpus")
+    source_language: str = key("de", "language code of the source, for Moses")
+    target_language: str = key("en", "language code of the target, for Moses")
+    max_length: PositiveInt = key(
+        100, "drop a training pair if a side has more pieces, eos apart (Rosendahl et al. 2019)"
     )
-    normalize: str = knob("Unicode normal form of all text", choices=("nfc", "nfkc", "none"))
-    invalid_utf8: str = knob("a line that is no UTF-8: stop, or drop", choices=("fail", "drop"))
-    max_line_bytes: int = knob("drop a training or development pair if a line has more", least=1)
-    join: int = knob("consecutive lines of a training example at most", least=1, most=64, absent=1)
-    join_share: float = knob(
-        "share of the examples that are to have several lines", least=0, most=1, absent=0.5
+    max_ratio: Annotated[float, Between(1, 1000)] | None = key(
+        None, "drop a training pair if one side has so many times the other's pieces; null: keep it"
     )
-    join_length: int | None = knob(
-        "pieces of a side of such an example at most; null: max_length", least=2, absent=None
+    normalize: Literal["nfc", "nfkc", "none"] = key("nfc", "Unicode normal form of all text")
+    invalid_utf8: Literal["fail", "drop"] = key("fail", "a line that is no UTF-8: stop, or drop")
+    max_line_bytes: PositiveInt = key(
+        65536, "drop a training or development pair if a line has more"
     )
-    join_within: str | None = knob(
-        "column with an integer per line: only lines of the same one are joined", absent=None
+    join: Annotated[int, Between(1, 64)] = key(
+        1, "consecutive lines of a training example at most; an empty line is a border"
     )
-    bpe_dropout: float = knob(
-        "segmenter=bpe: probability of leaving out a merge in training (Provilkov et al. 2020)",
-        least=0,
-        most=0.9,  # of all merges none is left: letters, which translation never sees
-        absent=0.0,
+    join_share: Share = key(0.5, "share of the examples that are to have several lines")
+    join_length: Annotated[int, Between(2)] | None = key(
+        None, "pieces of a side of such an example at most; null: max_length"
     )
-    subword_alpha: float | None = knob(
-        "segmenter=unigram: training segmentations are drawn by p^alpha (Kudo 2018); null: none",
-        least=0,
-        most=100,
-        absent=None,
+    join_within: str | None = key(
+        None, "column with an integer per line: only lines of the same one are joined"
     )
-    subword_nbest: int | None = knob(
-        "draw from so many best segmentations of a line; null: from all",
-        least=2,
-        most=512,
-        absent=None,
+    bpe_dropout: Annotated[float, Between(0, 0.9)] = key(  # of all merges none is left: letters
+        0.0, "segmenter=bpe: leave out merges with this probability (Provilkov et al. 2020)"
     )
-    user_symbols: list[str] = knob(
-        "words that are one piece in every segmenter, and are never split",
-        check=_check_symbols,
-        absent=[],
+    subword_alpha: Annotated[float, Between(0, 100)] | None = key(
+        None, "segmenter=unigram: segmentations are drawn by p^alpha (Kudo 2018); null: none"
     )
-    protected: str | None = knob(
-        "file of patterns: what they match is translated as it is; null: none", absent=None
+    subword_nbest: Annotated[int, Between(2, 512)] | None = key(
+        None, "draw from so many best segmentations of a line; null: from all"
     )
-    cache: str = knob("directory of the prepared corpora, and of the text of data=toy")
-    workers: int | None = knob(
-        "processes that prepare text; null: one per thread", least=1, most=1024
+    user_symbols: list[str] = key(
+        [], "words that are one piece in every segmenter, and are never split, as ['{name}', <BT>]"
     )
-    root: str | None = knob(
-        "directory that the file names below refer to; null: each is named", absent=None
+    protected: str | None = key(
+        None,
+        "file of patterns, as conf/data/protected.txt: what they match is translated as it is",
+        path=True,
     )
-    train_source: str = knob("training text, source side")
-    train_target: str = knob("training text, target side")
-    dev_source: str | None = knob(
-        "text that decides on learning rate and best checkpoint, source side"
+    cache: str = key(
+        "data/prepared", "directory of the prepared corpora, and of the text of data=toy", path=True
     )
-    dev_target: str | None = knob("the same, target side")
-    dev_lines: int | None = knob(
-        "pairs of the training text that take its place, and are not trained on",
-        least=1,
-        absent=None,
+    workers: Annotated[int, Between(1, 1024)] | None = key(
+        None, "processes that prepare text; null: one per thread"
     )
-    test_source: str | None = knob("test text, source side; nmt-evaluate reads it")
-    test_target: str | None = knob("test text, target side; nmt-evaluate reads it")
-    columns: dict[str, Column] = knob(
-        "integers parallel to the source; add them with +", of=Column, check=_check_columns
+    root: str | None = key(None, "directory of the files below; null: each is named", path=True)
+    train_source: str = key(OPEN, "training text, source side", path=True)
+    train_target: str = key(OPEN, "training text, target side", path=True)
+    dev_source: str | None = key(
+        None, "text that decides on learning rate and best checkpoint, source side", path=True
     )
-    corpora: dict[str, Corpus] = knob(
-        "several corpora, in the place of train_source and train_target; add them with +",
-        of=Corpus,
-        check=_check_corpora,
-        absent={},
+    dev_target: str | None = key(None, "the same, target side", path=True)
+    dev_lines: PositiveInt | None = key(
+        None, "pairs of the training text that take its place, and are not trained on"
     )
+    test_source: str | None = key(None, "test text, source side; nmt-evaluate reads it", path=True)
+    test_target: str | None = key(None, "the same, target side", path=True)
+    columns: dict[str, Column] = key({}, "integers parallel to the source; add them with +")
+    corpora: dict[str, Corpus] = key(
+        {}, "several corpora, in the place of train_source and train_target; add them with +"
+    )
+    train_pairs: PositiveInt = key(20000, "training pairs", TOY)
+    train_shortest: Words = key(4, "words of the shortest training sentence", TOY)
+    train_longest: Words = key(30, "words of the longest training sentence", TOY)
+    dev_pairs: PositiveInt = key(300, "pairs of the development set, of training lengths", TOY)
+    test_pairs: PositiveInt = key(1000, "pairs of the test set, spread over its lengths", TOY)
+    test_shortest: Words = key(4, "words of the shortest test sentence", TOY)
+    test_longest: Words = key(60, "words of the longest test sentence", TOY)
+    corpus_seed: NonNegativeInt = key(1, "draws the sentences", TOY)
 
     def __post_init__(self) -> None:
-        given = [key for key in ("dev_lines", "columns", "corpora") if getattr(self, key)]
+        given = [name for name in ("dev_lines", "columns", "corpora") if getattr(self, name)]
         if len(given) > 1:
             first, second, *_ = given
             raise UserError(f"data.{first}: not with data.{second}; leave one of the two out")
+        _check_columns(self.columns)
+        _check_corpora(self.corpora)
+        _check_symbols("data.user_symbols", self.user_symbols)
         has_dev = self.dev_lines or any(corpus.dev_source for corpus in self.corpora.values())
         if None in (self.dev_source, self.dev_target) and not has_dev:
             raise UserError(f"data.dev_source, data.dev_target: null; name both{self.other_dev}")
@@ -179,25 +190,44 @@ class Data:
         return ", or hold out lines of the training text: data.dev_lines=N"
 
 
-@dataclass
-class Toy(Data):
-    """Text of the embedded German-English grammar, which nmt.data.toy.recipe writes into root.
-
-    Lengths are counted in words of the source.
-    """
-
-    train_pairs: int = knob("training pairs", least=1)
-    train_shortest: int = knob("words of the shortest training sentence", least=3, most=1000)
-    train_longest: int = knob("words of the longest training sentence", least=3, most=1000)
-    dev_pairs: int = knob("pairs of the development set, of training lengths", least=1)
-    test_pairs: int = knob("pairs of the test set, spread evenly over its lengths", least=1)
-    test_shortest: int = knob("words of the shortest test sentence", least=3, most=1000)
-    test_longest: int = knob("words of the longest test sentence", least=3, most=1000)
-    corpus_seed: int = knob("draws the sentences", least=0)
+# keys that say which sentences data=toy draws
+RECIPE = tuple(name for name, f in Data.__dataclass_fields__.items() if f.metadata["only"] == TOY)
 
 
-# keys that say which sentences are drawn
-RECIPE = tuple(f.name for f in fields(Toy)[len(fields(Data)) :])
+def _check_columns(columns: dict[str, Column]) -> None:
+    for name, column in columns.items():
+        where = f"data.columns.{name}"
+        if not COLUMN_NAME.fullmatch(name):
+            raise UserError(f"{where}: a column is named by small letters, digits and _")
+        if name == WORDS:
+            raise UserError(f"{where}: made of all text; choose another name")
+        if column.per != "word" and name == HEADS:
+            raise UserError(f"{where}.per={column.per}: each word has a head; say word")
+
+
+def _check_corpora(corpora: dict[str, Corpus]) -> None:
+    for name, corpus in corpora.items():
+        where = f"data.corpora.{name}"
+        if not CORPUS_NAME.fullmatch(name):
+            raise UserError(f"{where}: a corpus is named by letters, digits and _")
+        if (corpus.dev_source is None) != (corpus.dev_target is None):
+            raise UserError(f"{where}: give dev_source and dev_target, or neither")
+        _check_symbols(f"{where}.tag", [] if corpus.tag is None else [corpus.tag])
+
+
+def _check_symbols(where: str, symbols: Iterable[str]) -> None:
+    """Raise UserError for one that not every segmenter could leave whole."""
+    for symbol in symbols:
+        if (
+            not (symbol.isprintable() and symbol.split() == [symbol])
+            or not is_normalized("NFKC", symbol)
+            or "\u2581" in symbol
+            or symbol.endswith("@@")  # as all pieces but the last of a word do
+        ):
+            raise UserError(
+                f"{where}={symbol}: expected characters without spaces, normalised by NFKC, "
+                "without \u2581 and with no @@ at the end, such as <name>"
+            )
 
 
 def tags_of(data: Data) -> list[str]:
@@ -215,5 +245,5 @@ def columns_of(data: Data) -> dict[str, str]:
 
     Where one has an integer per word, there is also WORDS.
     """
-    columns = {name: column.per for name, column in data.columns.items()}
+    columns: dict[str, str] = {name: column.per for name, column in data.columns.items()}
     return columns | ({WORDS: "word"} if "word" in columns.values() else {})

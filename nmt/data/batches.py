@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmt import config
+from nmt.config.settings import Settings
 from nmt.data.examples import (
     Examples,
     Joining,
@@ -268,7 +268,7 @@ class Batches:
         return batch_starts(np.sort(counted)[::-1] + 1, self._budget)
 
 
-def training_batches(settings: config.Settings, prepared: "Prepared", ranks: int) -> Batches:
+def training_batches(settings: Settings, prepared: "Prepared", ranks: int) -> Batches:
     """Return the batches of a training as its settings want them; `ranks` share the cores.
 
     Raises UserError for a segmenter that cannot sample as they want.

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import NamedTuple
 
-from nmt.config import HEADS, WORDS
+from nmt.config.data import HEADS, WORDS
 from nmt.data.normalise import normalise
 from nmt.data.segmenter import Segmenter, pieces_of
 from nmt.errors import Exit, UserError

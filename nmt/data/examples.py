@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import config
+from nmt.config.data import Data
 from nmt.data.store import SIDES, Pairs
 from nmt.errors import UserError
 
@@ -28,7 +28,7 @@ class Joining(NamedTuple):
     within: str | None  # column with an integer per line: only lines of equal ones; None: any
 
 
-def joining_of(data: config.Data) -> Joining | None:
+def joining_of(data: Data) -> Joining | None:
     """Return the settings of joining; None if every line is an example of its own."""
     if data.join == 1 or not data.join_share:
         return None

@@ -3,7 +3,7 @@
 import re
 from difflib import get_close_matches
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.vocab import SPECIALS, Vocabulary
 from nmt.errors import UserError
 

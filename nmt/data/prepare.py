@@ -5,11 +5,12 @@ files and every setting that matters, so that an existing directory is the right
 """
 
 import importlib.metadata
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
-from nmt import config
+from nmt.config.check import plain
+from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
+from nmt.config.settings import is_path
 from nmt.data.marian import language_codes
 from nmt.data.preparation import cache, scan
 from nmt.data.preparation.scan import ParallelText
@@ -22,14 +23,11 @@ from nmt.data.vocab import UNK
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 
-if TYPE_CHECKING:
-    from nmt.data.preparation.steps import SegmenterSettings
-
 FORMAT = 5  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
-    {*config.RECIPE}  # the text is what they made of it
+    {*RECIPE}  # the text is what they made of it
     | {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
@@ -51,9 +49,7 @@ class Prepared(NamedTuple):
     report: dict[str, Any]  # pairs that were kept or dropped; `nmt.data.report` shows it
 
 
-def prepare(
-    data: config.Data, segmenter: "SegmenterSettings", sides: Sides | None = None
-) -> Prepared:
+def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> Prepared:
     """Prepare a corpus, unless it is prepared already.
 
     With `sides`, of a trained model or of files, no segmenter is learned: text gets their ids, and
@@ -79,7 +75,7 @@ def prepare(
     return load(final)
 
 
-def _check_sides(data: config.Data, sides: Sides | None) -> None:
+def _check_sides(data: Data, sides: Sides | None) -> None:
     """Raise UserError (2) for what the segmenters that there are lack: symbols, ways to sample."""
     if sides is not None:
         samplers(data, sides)
@@ -90,7 +86,7 @@ def _check_sides(data: config.Data, sides: Sides | None) -> None:
                 f"data.protected={data.protected}: has other patterns than the model that training "
                 "starts from, which keeps its own; leave it out, or mend the file"
             )
-        for symbol in config.symbols_of(data):
+        for symbol in symbols_of(data):
             if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
                 key = "user_symbols" if symbol in data.user_symbols else "corpora, tag"
                 raise UserError(
@@ -100,8 +96,8 @@ def _check_sides(data: config.Data, sides: Sides | None) -> None:
 
 
 def fingerprint(
-    data: config.Data,
-    segmenter: "SegmenterSettings",
+    data: Data,
+    segmenter: Segmentation,
     sides: Sides | None = None,
     texts: dict[str, list[ParallelText]] | None = None,
 ) -> str:
@@ -113,7 +109,7 @@ def fingerprint(
     """
     if texts is None:
         texts = scan.scan_files(data)
-    per = config.columns_of(data)
+    per = columns_of(data)
     corpora = {
         split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
     }
@@ -125,13 +121,13 @@ def fingerprint(
             "format": FORMAT,
             "data": {
                 key: value
-                for key, value in asdict(data).items()
+                for key, value in plain(data).items()
                 if key not in IRRELEVANT_KEYS and not (key in LATER_KEYS and not value)
             },
             "segmenter": {
                 key: value
-                for key, value in asdict(segmenter).items()
-                if key not in config.SEGMENTER_PATHS  # `sides` has what is in these files
+                for key, value in plain(segmenter).items()
+                if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
             },
             "files": {
                 split: [file.sha256 for p in parts for file in (p.source, p.target)]

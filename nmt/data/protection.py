@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import config
+from nmt.config.data import Data, symbols_of
 from nmt.data import json_values
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import JoinedLine
@@ -143,12 +143,12 @@ def read_patterns(path: str | None) -> list[str]:
     return list(dict.fromkeys(patterns))
 
 
-def tokenizers_of(data: config.Data, kind: str) -> list[Tokenizer]:
+def tokenizers_of(data: Data, kind: str) -> list[Tokenizer]:
     """The tokenizers of both sides of a corpus; raises what `read_patterns` does."""
     languages = (data.source_language, data.target_language)
     if kind == "moses":
         warn_of_unknown(languages, ". segmenter.tokenizer=none keeps the text as it is")
-    patterns, symbols = read_patterns(data.protected), config.symbols_of(data)
+    patterns, symbols = read_patterns(data.protected), symbols_of(data)
     if patterns and (taken := [*filter(PLACEHOLDERS.__contains__, symbols)]):
         raise UserError(f"data.user_symbols, tags: {taken[0]} stands for strings of data.protected")
     symbols += PLACEHOLDERS if patterns else ()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import config
+from nmt.config.data import Data
 
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
@@ -84,7 +84,7 @@ def split_report(
     }
 
 
-def log_corpus(data: config.Data) -> None:
+def log_corpus(data: Data) -> None:
     """Log which text a corpus is."""
     if data.corpora:
         tagged = (f"{n} {c.tag}" if c.tag else n for n, c in sorted(data.corpora.items()))

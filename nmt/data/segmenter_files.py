@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmt import config
+from nmt.config.data import Data, Segmentation
 from nmt.data import json_values
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
@@ -17,13 +17,13 @@ VERSION = (
 )
 
 
-def sides_of_files(data: config.Data, choice: config.SentencePieceFiles | config.BpeFiles) -> Sides:
+def sides_of_files(data: Data, choice: Segmentation) -> Sides:
     """Read the files that the settings name.
 
     Raises UserError: 66 for a file that is missing, 65 for one that is something else.
     """
     tokenizers = tokenizers_of(data, choice.tokenizer)
-    if isinstance(choice, config.SentencePieceFiles):
+    if choice.kind == "spm":
         models = {"source_model": choice.source_model, "target_model": choice.target_model}
         return [
             _sentencepiece(tokenizer, f"segmenter.{key}", Path(path or choice.source_model))

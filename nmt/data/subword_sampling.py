@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import config
+from nmt.config.data import Data
 from nmt.data.bpe import Bpe
 from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.examples import Examples, joining_of
@@ -37,7 +37,7 @@ SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 BPE = ("bpe", "codes")  # kinds of segmenters that have merges
 
 
-def refusal(data: config.Data, segmenter: str) -> str | None:
+def refusal(data: Data, segmenter: str) -> str | None:
     """Say why a segmenter of this kind cannot sample as `data` wants; None if it can."""
     if data.bpe_dropout and segmenter not in BPE:
         return (
@@ -55,7 +55,7 @@ def refusal(data: config.Data, segmenter: str) -> str | None:
 
 
 def sampled_text(
-    data: config.Data, store: Pairs, sides: Sides, seed: int, ranks: int
+    data: Data, store: Pairs, sides: Sides, seed: int, ranks: int
 ) -> "SampledText | None":
     """Return the training text as settings want it; None where it keeps its own segmentation.
 
@@ -72,7 +72,7 @@ def sampled_text(
     return SampledText(store, RandomSegmentation(of_sides, seed), limits, workers)
 
 
-def samplers(data: config.Data, sides: Sides) -> list[Sampler]:
+def samplers(data: Data, sides: Sides) -> list[Sampler]:
     """Return those of both sides, or none where the text keeps its own segmentation.
 
     Raises UserError for a segmenter that cannot sample so.
@@ -82,7 +82,7 @@ def samplers(data: config.Data, sides: Sides) -> list[Sampler]:
     return [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
 
 
-def _sampler(data: config.Data, name: str, side: Side) -> Sampler:
+def _sampler(data: Data, name: str, side: Side) -> Sampler:
     segmenter, vocabulary = side.segmenter, side.vocabulary
     if why := refusal(data, segmenter.kind):
         raise UserError(why)

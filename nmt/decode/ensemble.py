@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nmt.config import WORDS, columns_of
+from nmt.config.data import WORDS, columns_of
 from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.modeldir import Trained

@@ -3,7 +3,8 @@
 import logging
 from dataclasses import replace
 
-from nmt.config import WORDS, Decode, tags_of
+from nmt.config.data import WORDS, tags_of
+from nmt.config.settings import Decode
 from nmt.data.languages import languages_of
 from nmt.data.marian import MarianSegmenter, language_codes
 from nmt.data.vocab import EOS, UNK

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
-from nmt.config import WORDS, Settings, columns_of
+from nmt.config.data import WORDS, columns_of
+from nmt.config.settings import Settings
 from nmt.data.columns import check_ranges, expand, missing
 from nmt.data.protection import ProtectedLine
 from nmt.data.side import Side

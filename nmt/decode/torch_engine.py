@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt import build
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty

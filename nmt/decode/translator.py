@@ -5,7 +5,7 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.grouping import by_length
 from nmt.data.vocab import EOS
 from nmt.decode.alignment import Alignment, aligned

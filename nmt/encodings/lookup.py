@@ -4,8 +4,8 @@ import pkgutil
 from importlib import import_module
 
 import nmt.encodings as package
+from nmt.config.check import near
 from nmt.encodings.base import Encoding
-from nmt.encodings.options import nearest
 from nmt.encodings.plug_ins import ENCODING, fits, offered, plug_in
 
 
@@ -19,7 +19,7 @@ def find(name: str) -> type[Encoding]:
     if (cls := plug_in(ENCODING, name, bool(classes))) is not None:
         return cls
     if not classes:
-        raise ValueError(f"no encoding is called {name!r}{nearest(name, names())}")
+        raise ValueError(f"no encoding is called {name!r}{near(name, names())}")
     if len(classes) > 1:
         several = ", ".join(c.__name__ for c in classes)
         raise ValueError(

@@ -11,8 +11,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.trees.trees import depths, graph_distances, tree_distances
 
 Heads = Literal["heads"]  # of no other column does a model get pieces in the place of words

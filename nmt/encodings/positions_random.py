@@ -18,8 +18,8 @@ from typing import Annotated, ClassVar
 import torch
 from torch import Tensor
 
+from nmt.config.check import Between, NonNegativeFloat, NonNegativeInt, PositiveInt
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.options import Bound, NonNegativeFloat, NonNegativeInt, PositiveInt
 
 SELF_ATTENTION = ("encoder", "decoder")  # sites that see one text alone
 
@@ -63,7 +63,7 @@ class Augment(Positions):
     sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
     shift: NonNegativeFloat = 5.0
     noise: NonNegativeFloat = 0.5
-    scale: Annotated[float, Bound(1)] = 1.03
+    scale: Annotated[float, Between(1)] = 1.03
     center: bool = False
 
     def __post_init__(self) -> None:
@@ -99,7 +99,7 @@ class PoSE(Positions):
 
     sites: ClassVar[tuple[str, ...]] = SELF_ATTENTION
     longest: PositiveInt = 2048
-    chunks: Annotated[int, Bound(2)] = 2
+    chunks: Annotated[int, Between(2)] = 2
 
     def max_length(self, training: bool) -> int | None:
         """A training text has no more tokens than there are positions."""

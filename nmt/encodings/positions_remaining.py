@@ -11,8 +11,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.options import NonNegativeInt
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_random import SELF_ATTENTION
 
 SEED = 2023  # of the one sample that all evaluations share

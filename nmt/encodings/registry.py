@@ -1,18 +1,19 @@
 """From the entries of a config to encodings: their options, sites and positions are checked."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from inspect import Parameter, signature
+from inspect import signature
 from pkgutil import resolve_name
-from typing import Any, get_type_hints
+from typing import Any
 
+from nmt.config import check
 from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.facts import START
 from nmt.encodings.lookup import find
-from nmt.encodings.options import check, nearest
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
+from nmt.errors import UserError
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
@@ -43,8 +44,9 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
             use = options.get("use", name)  # a name, or a class
             cls = use if isinstance(use, type) else find(str(use))
             if dims.site in _sites(options.get("where", ["encoder", "decoder"])):
-                encodings.append(_make(cls, options, dims))
-                encodings[-1].name = name
+                encodings.append(_make(name, cls, options, dims))
+        except UserError as e:  # of a value, which it names
+            raise ValueError(str(e)) from None
         except ValueError as e:
             raise ValueError(f"encoding.{name}: {e}") from None
     return encodings
@@ -59,16 +61,17 @@ def _sites(where: Any) -> list[str]:
     return list(sites)
 
 
-def _make(cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
+def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
     if taken := options_of(cls).keys() & {*COMMON}:
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
     own_options = {k: v for k, v in options.items() if k not in COMMON}
-    arguments = _checked(cls, own_options, also=COMMON)
-    at, positions = _positions(options.get("at", "index"))
+    arguments = _checked(cls, own_options, f"encoding.{name}")
+    at, positions = _positions(options.get("at", "index"), f"encoding.{name}.at")
     _check_positions(cls, at, positions, dims.site)
     own = parts.restricted(dims, options.get("layers"), options.get("heads"))
     encoding = cls(replace(own, positions=positions), **arguments)
     parts.check(encoding)
+    encoding.name = name
     return encoding
 
 
@@ -89,32 +92,22 @@ def _check_positions(cls: type[Encoding], name: str, positions: Positions, site:
 
 def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
     """The options of a constructor, and their types with bounds."""
-    if issubclass(cls, Positions):  # a field's type is known where its class is
-        hints = get_type_hints(cls, include_extras=True)
-        return {name: hints[name] for name in signature(cls).parameters}
-    hints = get_type_hints(cls.__init__, include_extras=True)
-    return {k: kind for k, kind in hints.items() if k not in ("dims", "facts", "return")}
+    keys = check.keys_of(cls)
+    return {name: key.kind for name, key in keys.items() if name not in ("dims", "facts")}
 
 
 def _checked(
-    cls: type[Encoding] | type[Positions],
-    options: dict[str, Any],
-    also: Iterable[str] = (),
-    where: str = "",
+    cls: type[Encoding] | type[Positions], options: dict[str, Any], where: str
 ) -> dict[str, Any]:
-    """The options as `options.check` returns them; ValueError where a required one is missing."""
+    """The options as `check.arguments` returns them; ValueError for one without a type."""
     known = options_of(cls)
     for name in signature(cls).parameters.keys() & options.keys() - known.keys() - {"dims"}:
         raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
-    checked = check(options, known, also, where)
-    for name, parameter in signature(cls).parameters.items():
-        if name in known and name not in options and parameter.default is Parameter.empty:
-            place = f"{where}." if where else ""
-            raise ValueError(f"{place}{name}: has no default; give it a value")
-    return checked
+    also = COMMON if issubclass(cls, Encoding) else ()
+    return check.arguments(cls, options, where, ("dims", "facts"), also)
 
 
-def _positions(at: Any) -> tuple[str, Positions]:
+def _positions(at: Any, where: str) -> tuple[str, Positions]:
     """The name of positions in `at`, and the positions with their options."""
     names = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
     name, options = next(iter(names.items()), (None, None))
@@ -125,7 +118,7 @@ def _positions(at: Any) -> tuple[str, Positions]:
         cls = position_class(name)
     except ValueError as e:
         raise ValueError(f"at={name}: {e}") from None
-    return name, cls(**_checked(cls, options, where=f"at.{name}"))
+    return name, cls(**_checked(cls, options, f"{where}.{name}"))
 
 
 def position_class(name: str) -> type[Positions]:
@@ -136,6 +129,6 @@ def position_class(name: str) -> type[Positions]:
     if (cls := plug_in(POSITION, name, name in POSITIONS)) is not None:
         return cls
     if name not in POSITIONS:
-        known = nearest(name, [*POSITIONS, *offered(POSITION)])
+        known = check.near(name, [*POSITIONS, *offered(POSITION)])
         raise ValueError(f"no positions are called {name!r}{known}")
     return resolve_name(f"nmt.encodings.{POSITIONS[name]}")

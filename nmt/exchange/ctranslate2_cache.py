@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt import __version__, modelfiles
-from nmt.config import RESTRICTIONS, Decode
+from nmt.config.settings import RESTRICTIONS, Decode
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.adapter import CTRANSLATE2

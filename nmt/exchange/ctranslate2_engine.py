@@ -14,8 +14,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import config, modelfiles
-from nmt.config import RESTRICTIONS, Decode, Settings
+from nmt import modelfiles
+from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
 from nmt.data.side import Side
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
@@ -59,9 +59,9 @@ def is_exported(path: Path) -> bool:
 
 def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings that go along with an export of this precision, as a file; it searches."""
-    known = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
+    known: Any = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
     decode = replace(settings.decode.by_beam(), precision=known)
-    return manifest.dump(config.freeze(modelfiles.portable(replace(settings, decode=decode))))
+    return manifest.dump(freeze(modelfiles.portable(replace(settings, decode=decode))))
 
 
 def load(path: Path) -> ExportedModel:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from nmt.config import Decode, Model
+from nmt.config.settings import Decode, Model
 from nmt.data.languages import language_id
 from nmt.data.vocab import Vocabulary
 

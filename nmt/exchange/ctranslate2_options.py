@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.vocab import BOS, PAD
 from nmt.exchange.ctranslate2_names import Naming
 

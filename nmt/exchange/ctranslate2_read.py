@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt import foreign, modelfiles
-from nmt.config import BpeLearning, UnigramLearning
+from nmt.config.data import LEARNED
 from nmt.data.side import Side
 from nmt.data.unigram import Unigram
 from nmt.data.vocab import SPECIALS
@@ -58,7 +58,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
         exported = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
         cut = exported.segmenter
-        if isinstance(cut, BpeLearning | UnigramLearning):  # files say it by their number
+        if cut.kind in LEARNED:  # files say it by their number
             cut = replace(cut, shared_vocabulary=files.shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
         trained_length = trained_length or modelfiles.facts_of(sealed)["longest_source"]

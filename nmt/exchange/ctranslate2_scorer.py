@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.decode.sources import within_table
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import CTRANSLATE2, Output

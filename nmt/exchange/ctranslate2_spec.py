@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.exchange import site_positions, unshared
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, modules

@@ -6,7 +6,7 @@ from typing import Any, get_args
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.exchange import settings
 from nmt.exchange.ctranslate2_file import CTranslate2Files

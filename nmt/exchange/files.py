@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor
 
 from nmt import build, modeldir, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.unigram import Unigram

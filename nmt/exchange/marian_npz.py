@@ -4,20 +4,20 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
-from nmt.config import Decode, Model
+from nmt.config.check import Between, key
+from nmt.config.settings import Decode, Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_weights, transformers_config
 from nmt.exchange.files import read_bytes
 from nmt.exchange.transformers_config import MarianConfig
-from nmt.schema import knob
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
@@ -124,9 +124,9 @@ def positions(count: int, dim: int) -> Tensor:
 class Search:
     """How a model is to be decoded, with the defaults of marian-decoder."""
 
-    beam_size: int = knob("hypotheses kept", least=1, most=1000, absent=12)
-    normalize: float = knob("exponent of the length", least=0, most=10, absent=0.0)
-    allow_unk: bool = knob("<unk> in translations", absent=False)
+    beam_size: Annotated[int, Between(1, 1000)] = key(12, "hypotheses kept")
+    normalize: Annotated[float, Between(0, 10)] = key(0.0, "exponent of the length")
+    allow_unk: bool = key(False, "<unk> in translations")
 
 
 def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
@@ -134,9 +134,9 @@ def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
 
     UserError (65) for one that would make the model compute something else.
     """
-    for key, (value, why) in FIXED.items():
-        if options.get(key, value) != value:
-            raise UserError(f"{where}: {key}={options[key]}: {why}", Exit.DATA)
+    for name, (value, why) in FIXED.items():
+        if options.get(name, value) != value:
+            raise UserError(f"{where}: {name}={options[name]}: {why}", Exit.DATA)
     if options.get(key := "transformer-ffn-activation") == "gelu":
         raise UserError(f"{where}: {key}=gelu: {GELU}", Exit.DATA)
     ties = {key: bool(options.get(f"tied-embeddings{key}")) for key in ("", "-src", "-all")}

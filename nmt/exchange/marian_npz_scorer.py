@@ -5,7 +5,7 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.vocab import BOS
 from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.ctranslate2_names import Naming

@@ -9,7 +9,7 @@ import torch
 from safetensors import SafetensorError
 from torch import Tensor
 
-from nmt.config import Model
+from nmt.config.settings import Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt import build
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.normalise import normalise
 from nmt.data.progress import shown
 from nmt.data.vocab import BOS, EOS

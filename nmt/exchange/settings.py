@@ -4,8 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.config import ImportedSegmenter, Settings
-from nmt.overrides.compose import experiment_of
+from nmt.config.compose import experiment_of
+from nmt.config.data import Segmentation
+from nmt.config.settings import Settings
 
 UNNAMED = "und"  # ISO 639-2: undetermined
 
@@ -37,7 +38,7 @@ def settings_of(
         *("decode.unknown=allow", "decode.length_penalty=power"),
     ]
     settings = experiment_of([*arguments, *overrides]).settings
-    segmenter = ImportedSegmenter(kind="imported", tokenizer="none", shared_vocabulary=shared)
+    segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
     data = replace(settings.data, source_language=source, target_language=target)
     shape = replace(settings.model, **model)
     return replace(settings, segmenter=segmenter, model=shape, data=data)

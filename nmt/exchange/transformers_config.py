@@ -4,16 +4,16 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from nmt import schema
-from nmt.config import Decode, Model
+from nmt.config import check
+from nmt.config.check import OPEN, Between, NonNegativeFloat, NonNegativeInt, PositiveInt, key
+from nmt.config.settings import Decode, Model
 from nmt.data.vocab import UNK
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import ABSENT, MarianIds
-from nmt.schema import keys_in, knob
 from nmt.storage import manifest
 
 log = logging.getLogger(__name__)
@@ -62,28 +62,28 @@ class MarianConfig:
     """The keys of config.json that decide on what the model computes, as `read` takes them."""
 
     SINUSOIDS: ClassVar[tuple[Layout, Denominator, int]] = ("halves", "paper", 0)  # and their start
-    model_type: str = knob("the family of models", choices=("marian",))
-    scale_embedding: bool = knob("embeddings times the root of d_model", choices=(True,))
-    d_model: int = knob("width", least=2)
-    encoder_layers: int = knob("layers of the encoder", least=1, most=256)
-    decoder_layers: int = knob("layers of the decoder", least=1, most=256)
-    encoder_attention_heads: int = knob("attention heads", least=1)
-    decoder_attention_heads: int = knob("the same number", least=1)
-    encoder_ffn_dim: int = knob("inner width of the feed-forward sublayers", least=1)
-    decoder_ffn_dim: int = knob("the same number", least=1)
-    activation_function: str = knob("between their maps", choices=("swish", "silu", "relu", "gelu"))
-    dropout: float = knob("on embeddings and sublayer outputs", least=0, most=0.99, absent=0.1)
-    attention_dropout: float = knob("on attention", least=0, most=0.99, absent=0.0)
-    activation_dropout: float = knob("in feed-forward sublayers", least=0, most=0.99, absent=0.0)
-    decoder_start_token_id: int = knob("the id that starts the decoder", least=0)
-    share_encoder_decoder_embeddings: bool = knob("one matrix for both sides", absent=True)
-    tie_word_embeddings: bool = knob("the output has the target's matrix", absent=True)
-    normalize_before: bool = knob("pre-norm", choices=(False,), absent=False)
-    normalize_embedding: bool = knob("a norm above embeddings", choices=(False,), absent=False)
-    add_final_layer_norm: bool = knob("a norm above the stacks", choices=(False,), absent=False)
-    static_position_embeddings: bool = knob("sinusoids", choices=(True,), absent=True)
-    extra_pos_embeddings: int = knob("rows before the first position", most=0, absent=0)
-    quantization_config: bool = knob("quantised weights", choices=(False,), absent=False)
+    model_type: Literal["marian"] = key(OPEN, "the family of models")
+    scale_embedding: Literal[True] = key(OPEN, "embeddings times the root of d_model")
+    d_model: Annotated[int, Between(2)] = key(OPEN, "width")
+    encoder_layers: Annotated[int, Between(1, 256)] = key(OPEN, "layers of the encoder")
+    decoder_layers: Annotated[int, Between(1, 256)] = key(OPEN, "layers of the decoder")
+    encoder_attention_heads: PositiveInt = key(OPEN, "attention heads")
+    decoder_attention_heads: PositiveInt = key(OPEN, "the same number")
+    encoder_ffn_dim: PositiveInt = key(OPEN, "inner width of the feed-forward sublayers")
+    decoder_ffn_dim: PositiveInt = key(OPEN, "the same number")
+    activation_function: Literal["swish", "silu", "relu", "gelu"] = key(OPEN, "between their maps")
+    dropout: Annotated[float, Between(0, 0.99)] = key(0.1, "on embeddings and sublayer outputs")
+    attention_dropout: Annotated[float, Between(0, 0.99)] = key(0.0, "on attention")
+    activation_dropout: Annotated[float, Between(0, 0.99)] = key(0.0, "in feed-forward sublayers")
+    decoder_start_token_id: NonNegativeInt = key(OPEN, "the id that starts the decoder")
+    share_encoder_decoder_embeddings: bool = key(True, "one matrix for both sides")
+    tie_word_embeddings: bool = key(True, "the output has the target's matrix")
+    normalize_before: Literal[False] = key(False, "pre-norm")
+    normalize_embedding: Literal[False] = key(False, "a norm above embeddings")
+    add_final_layer_norm: Literal[False] = key(False, "a norm above the stacks")
+    static_position_embeddings: Literal[True] = key(True, "sinusoids")
+    extra_pos_embeddings: Annotated[int, Between(most=0)] = key(0, "rows before the first position")
+    quantization_config: Literal[False] = key(False, "quantised weights")
 
     def __post_init__(self) -> None:
         if self.decoder_attention_heads != self.encoder_attention_heads:
@@ -114,13 +114,19 @@ class M2M100Config(MarianConfig):
     """The same of M2M100 and NLLB, where it differs."""
 
     SINUSOIDS = ("halves", "tensor2tensor", 2)
-    model_type: str = knob("the family of models", choices=("m2m_100",))
-    vocab_size: int = knob("rows of the embedding", least=4)
-    pad_token_id: int = knob("the id of padding", least=PAD, most=PAD, absent=PAD)
-    eos_token_id: int = knob("the id that ends a line", least=EOS, most=EOS, absent=EOS)
-    decoder_start_token_id: int = knob("starts the decoder", least=EOS, most=EOS, absent=EOS)
-    normalize_before: bool = knob("pre-norm", choices=(True,), absent=True)
-    add_final_layer_norm: bool = knob("a norm above the stacks", choices=(True,), absent=True)
+    model_type: Literal["m2m_100"] = key(  # type: ignore[assignment]
+        OPEN, "the family of models"
+    )
+    vocab_size: Annotated[int, Between(4)] = key(OPEN, "rows of the embedding")
+    pad_token_id: Annotated[int, Between(PAD, PAD)] = key(PAD, "the id of padding")
+    eos_token_id: Annotated[int, Between(EOS, EOS)] = key(EOS, "the id that ends a line")
+    decoder_start_token_id: Annotated[int, Between(EOS, EOS)] = key(EOS, "starts the decoder")
+    normalize_before: Literal[True] = key(  # type: ignore[assignment]
+        True, "pre-norm"
+    )
+    add_final_layer_norm: Literal[True] = key(  # type: ignore[assignment]
+        True, "a norm above the stacks"
+    )
 
     def shape(self) -> dict[str, Any]:
         """The keys under `model` of our settings."""
@@ -131,9 +137,9 @@ class M2M100Config(MarianConfig):
 class Generation:
     """The default decoding of the model, as transformers reads it."""
 
-    num_beams: int = knob("hypotheses kept", least=1, absent=1)
-    length_penalty: float = knob("exponent of the length", least=0, absent=1.0)
-    unknown: str = knob("decode.unknown, by bad_words_ids", choices=("forbid", "allow"))
+    num_beams: PositiveInt = key(1, "hypotheses kept")
+    length_penalty: NonNegativeFloat = key(1.0, "exponent of the length")
+    unknown: Literal["forbid", "allow"] = key(OPEN, "decode.unknown, by bad_words_ids")
 
 
 def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
@@ -154,8 +160,8 @@ def to_m2m100_config(
 ) -> dict[str, Any]:
     """The same for M2M100 and NLLB."""
     values = to_config(shape, source, target, positions)
-    for key in ("decoder_vocab_size", "share_encoder_decoder_embeddings", "normalize_embedding"):
-        del values[key]
+    for name in ("decoder_vocab_size", "share_encoder_decoder_embeddings", "normalize_embedding"):
+        del values[name]
     return values | {
         "architectures": ["M2M100ForConditionalGeneration"],
         "model_type": "m2m_100",
@@ -221,9 +227,9 @@ def read(kind: type[T], where: Path) -> T:
 
 def checked(kind: type[T], where: Path, values: Mapping[str, Any]) -> T:
     """Those keys of the values of a file."""
-    known = {k: v for k, v in values.items() if k in keys_in(kind) and v is not None}
+    known = {k: v for k, v in values.items() if k in check.keys_of(kind) and v is not None}
     try:
-        return schema.read(kind, known)
+        return check.read(kind, known)
     except UserError as error:
         what = str(error).partition(";")[0]  # the advice is for a command line
         raise UserError(f"{where}: {what}; no other model can be read", Exit.DATA) from None

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.languages import language_id
 from nmt.data.vocab import BOS, EOS
 from nmt.decode.torch_engine import FORBIDDEN

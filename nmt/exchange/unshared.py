@@ -1,6 +1,6 @@
 """Features that no other engine has, refused before anything is written for one."""
 
-from nmt.config import RESTRICTIONS, Settings
+from nmt.config.settings import RESTRICTIONS, Settings
 from nmt.data.segmenter import Segmenter
 from nmt.data.unigram import Unigram
 from nmt.errors import UserError

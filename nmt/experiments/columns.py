@@ -1,6 +1,6 @@
 """Columns of integers parallel to a text, and their files."""
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt import modelfiles
-from nmt.config import Decode, with_decode
+from nmt.config.settings import Decode, with_decode
 from nmt.decode.sources import TextSides
 from nmt.decode.translator import Translator
 from nmt.errors import UserError

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt import build, modelfiles
-from nmt.config import RESTRICTIONS, Settings
+from nmt.config.settings import RESTRICTIONS, Settings
 from nmt.decode.sources import LENGTH
 from nmt.exchange import ctranslate2_engine
 from nmt.experiments.systems import ModelFacts, System

@@ -12,7 +12,7 @@ from nmt.compare.attention.observe import sampled
 from nmt.compare.attention.statistics import attention_statistics, unattended
 from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.undertranslation import repetition
-from nmt.config import Decode, with_decode
+from nmt.config.settings import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
 from nmt.decode import parts

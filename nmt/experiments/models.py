@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.compare import attention
 from nmt.compare.report import AttentionProfile, Report
 from nmt.compare.scoring import TranslatedTest
-from nmt.config import with_decode
+from nmt.config.settings import with_decode
 from nmt.data.corpus import read_text
 from nmt.data.segmenter import pieces_of
 from nmt.decode import forced

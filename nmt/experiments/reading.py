@@ -23,7 +23,7 @@ from nmt.compare.report import (
 )
 from nmt.compare.scores import DEFAULTS, of_language
 from nmt.compare.scoring import JoinedParts, TranslatedTest
-from nmt.config import freeze
+from nmt.config.settings import freeze
 from nmt.data import joined
 from nmt.data.columns import missing
 from nmt.data.corpus import file_of, packed, read_parallel, read_text

@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 
 from nmt import modelfiles
 from nmt.compare.report import SOURCE
-from nmt.config import Settings, freeze, is_path
+from nmt.config.check import flat
+from nmt.config.settings import Settings, freeze, is_path
 from nmt.data.corpus import uncompressed
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
-from nmt.schema import flat
 from nmt.storage import manifest, modelpath
 from nmt.training.directory import CONFIG
 from nmt.training.run import progress

@@ -8,19 +8,16 @@ from typing import NamedTuple
 
 from nmt import corpus
 from nmt.compare.text.tab_separated import TRAINING
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data import joined
 from nmt.data.corpus import packed, read_parallel, read_text
 from nmt.data.toy.recipe import ensure_text
 from nmt.decode.parts import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.experiments.systems import System
-from nmt.overrides.compose import Experiment
-from nmt.overrides.tables import ScaleTests
 
 TEST = "test"  # the name of the one test set that is given none
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
-JOINED = "joined"  # the kind that is made of another
 DIRECTORY = "tests"  # of those made here, next to the runs
 
 
@@ -147,54 +144,3 @@ def joined_pairs(
     record = joined.described([test.source, test.reference], 2)
     paths = joined.write(directory, name, *languages, lines, record)
     return ParallelFiles(name, f"consecutive pairs of {test.name}, joined", *paths)
-
-
-def table_tests(
-    experiments: Sequence[Experiment], kind: str, by_sentence: bool
-) -> dict[str, ParallelFiles]:
-    """The test set of a kind of the scale for each corpus, by the name of the corpus.
-
-    Raises UserError: 66 for a missing file, or no record of joined lines where these are read by
-    sentence; 65 for a file that cannot be read or sides of unequal lines.
-    """
-    by_corpus: dict[str, ParallelFiles] = {}
-    for experiment in experiments:
-        if (dataset := experiment.settings.data.name) in by_corpus:
-            continue
-        assert experiment.scale is not None, "a table is at a scale"
-        tests = experiment.scale.tests
-        name: str = getattr(tests, kind)
-        if tests.root is not None:
-            test = _test_on_disk(Path(tests.root), name, tests, experiment.settings)
-        else:
-            test = _derived_test(experiment, name, kind)
-        by_corpus[dataset] = test._replace(by_sentence=by_sentence)
-        by_corpus[dataset].read()  # says what is wrong before anything is trained
-    return by_corpus
-
-
-def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
-    data = settings.data
-    ensure_text(data)
-    paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
-    for path in paths:
-        if not path.is_file():
-            how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
-            raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
-    return ParallelFiles(name, f"{name} in {root}.", paths[0], paths[1])
-
-
-def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
-    """The corpus's own test text, or the same joined in pairs."""
-    source, reference = map(Path, corpus_test_files(experiment.settings))
-    references = read_text(reference)
-    sources = read_parallel(source, references, reference)
-    if kind != JOINED:
-        about = f"The test text of the corpus, {len(sources):,} pairs."
-        return ParallelFiles(name, about, source, reference)
-    data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
-    lines = joined.join(sources, references)
-    about = "The lines of the test text, each two consecutive ones joined by a space."
-    record = joined.described([source, reference], 2, how=about)
-    paths = joined.write(directory, name, data.source_language, data.target_language, lines, record)
-    return ParallelFiles(name, about, *paths)

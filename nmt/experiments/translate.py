@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, modelfiles
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.corpus import file_of, read_text
 from nmt.data.progress import shown
 from nmt.data.segmenter import JoinedLine

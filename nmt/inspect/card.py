@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterator
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
+from nmt.config.settings import Settings
 from nmt.encodings.lookup import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
 from nmt.inspect import checks, facts
 from nmt.inspect.checks import Observation
 from nmt.inspect.specimen import Specimen, small
-from nmt.overrides.options import Folders, encoding_keys, family_of, path_of, summary
 
 NAME, WIDTH = 20, 100
 TOKENS = 64  # of the sentences in which positions are looked at
@@ -42,7 +42,7 @@ def card(option: str, settings: Settings, folders: Folders = ()) -> str:
             break_on_hyphens=False,
         )  # fmt: skip
     lines += ["", "  keys"]
-    lines += [f"    {key:<36} {meaning}" for key, meaning in _keys(option, settings, folders)]
+    lines += [f"    {key:<36} {meaning}" for key, meaning in _keys(option, folders)]
     return "\n".join(lines) + "\n"
 
 
@@ -123,13 +123,12 @@ def exportable(specimen: Specimen, settings: Settings) -> str:
     return "nmt-export --to ctranslate2 writes it, and compares"
 
 
-def _keys(option: str, settings: Settings, folders: Folders) -> Rows:
+def _keys(option: str, folders: Folders) -> Rows:
     """The keys of an option's file, then those of the files that it builds on, each once."""
     keys: dict[str, str] = {}
-    for name in (option, *settings.encoding):
-        if path_of("encoding", name, folders).exists():  # an entry may have a name of its own
-            for key, default, meaning in encoding_keys(name, folders):
-                keys.setdefault(key, f"{meaning} [{default}]")
+    for name in reversed(chain_of("encoding", option, folders)):
+        for key, default, meaning in commented("encoding", name, folders):
+            keys.setdefault(key, f"{meaning} [{default}]")
     yield from keys.items()
 
 

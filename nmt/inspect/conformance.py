@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.build import count_named, meta_model
-from nmt.config import Settings
+from nmt.config.compose import experiment_of
+from nmt.config.settings import Settings
 from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
@@ -24,7 +25,6 @@ from nmt.model import trial
 from nmt.model.example import Sentences, within
 from nmt.model.invariance import fault, relative_difference, shifted
 from nmt.model.transformer import Transformer
-from nmt.overrides.compose import experiment_of
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32

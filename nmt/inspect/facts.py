@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding, Facts
 from nmt.encodings.passes import computed
 from nmt.inspect.single import apply_hooks, changes_by_part, pass_over

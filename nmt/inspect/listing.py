@@ -1,6 +1,6 @@
 """All encodings by their families, one line each; imports no torch."""
 
-from nmt.overrides.options import Folders, families, summary
+from nmt.config.catalog import Folders, families, summary
 
 
 def encoding_list(folders: Folders = ()) -> str:

@@ -7,13 +7,13 @@ import numpy as np
 import torch
 
 from nmt import build, modeldir
-from nmt.config import Settings
+from nmt.config.catalog import Folders, entries_of
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.figure import drawn
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from nmt.inspect.vectors import learned_vectors
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import Folders, entries_of
 
 VOCAB = 64
 PANEL = (4.0, 3.3)  # inches

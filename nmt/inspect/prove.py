@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 
 from nmt import modeldir
+from nmt.config.catalog import Folders, options_of
 from nmt.errors import Exit, UserError
 from nmt.inspect.conformance import (
     OF_TRAINED,
@@ -17,7 +18,6 @@ from nmt.inspect.conformance import (
     small_settings,
     subject,
 )
-from nmt.overrides.options import Folders, options_of
 
 NAME, WIDTH = 38, 110  # columns
 Show = Callable[[str], None]

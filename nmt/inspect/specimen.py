@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.weights import at_least_float32
 from nmt.model import example
 from nmt.model.example import Sentences

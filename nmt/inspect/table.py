@@ -2,12 +2,12 @@
 
 from collections.abc import Iterable, Iterator
 
+from nmt.config.catalog import Folders, family_of, options_of
+from nmt.config.compose import experiment_of
 from nmt.errors import UserError
 from nmt.inspect import checks, facts
 from nmt.inspect.specimen import Specimen, small
 from nmt.inspect.survey import ELSEWHERE, METHODS, Method
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import Folders, family_of, options_of
 
 HEAD = (
     *("method", "encoding=", "family", "ref.", "inj.", "learnable", "recurring", "unbound"),

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.config import Model
+from nmt.config.settings import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.machine.products import Linear, rounded

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Model
+from nmt.config.settings import Model
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.model.recompute import RunLayer, recomputed

@@ -7,7 +7,7 @@ from typing import NamedTuple, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Model
+from nmt.config.settings import Model
 from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings

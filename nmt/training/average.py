@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import config, modeldir, modelfiles
+from nmt import modeldir, modelfiles
+from nmt.config.settings import freeze, thaw
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage import modelpath
@@ -62,7 +63,7 @@ def _consecutive(saved: list[Saved]) -> list[Saved]:
     kept = saved[-1:]
     for earlier in reversed(saved[:-1]):
         later = kept[0]
-        trainer = config.thaw(VerifiedDirectory(later.path).json("config.json")).trainer
+        trainer = thaw(VerifiedDirectory(later.path).json("config.json")).trainer
         plan = timetable(later.state["batches"], trainer)
         if any(plan.due(step) for step in range(earlier.step + 1, later.step)):
             break  # kept because it is the best; those after it are gone
@@ -111,7 +112,7 @@ def _described(path: Path) -> dict[str, Any]:
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models can have been one, at two times of its training."""
-    frozen = config.freeze(one.settings), config.freeze(other.settings)
+    frozen = freeze(one.settings), freeze(other.settings)
     reason = ""
     if changes := differences(*frozen):
         reason = f"another config than that of {where}: {', '.join(changes)}"

@@ -7,7 +7,7 @@ from typing import TypeVar
 
 import torch
 
-from nmt.config import Training
+from nmt.config.settings import Training
 from nmt.errors import UserError
 
 Result = TypeVar("Result")

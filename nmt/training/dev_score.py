@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import sacrebleu
 
-from nmt.config import RESTRICTIONS, Settings
+from nmt.config.settings import RESTRICTIONS, Settings
 from nmt.data.grouping import by_length
 from nmt.data.languages import languages_of
 from nmt.data.prepare import Prepared

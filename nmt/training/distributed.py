@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from nmt import config
+from nmt.config.settings import Training
 from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
 
 if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
@@ -59,7 +59,7 @@ class World:
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
         self.rank, self.size, self.local_rank = rank, size, local_rank
 
-    def check(self, trainer: config.Training) -> None:
+    def check(self, trainer: Training) -> None:
         """Raise UserError (exit 2) if an update has not a batch for each rank."""
         batches, tokens = trainer.accumulate, trainer.batch_tokens
         if batches < self.size:

@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from nmt.config import Training
+from nmt.config.settings import Training
 from nmt.errors import UserError
 from nmt.machine.device import device_name, has_low_precision
 from nmt.machine.machine import NO_BFLOAT16, NO_UNITS, this_machine

@@ -11,7 +11,7 @@ from typing import Any
 from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
-from nmt.config import Training
+from nmt.config.settings import Training
 from nmt.data.store import Corpora
 from nmt.errors import UserError, visible, where_raised
 from nmt.training.metrics import METRICS, Line, metrics_file

@@ -14,7 +14,8 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from nmt import config, modelfiles
+from nmt import modelfiles
+from nmt.config.settings import Settings, freeze, thaw
 from nmt.errors import Exit, UserError, exit_code
 from nmt.storage import atomic, manifest, modelpath
 from nmt.training.checkpoint import DIRECTORY, Checkpoints, Saved, newest
@@ -56,7 +57,7 @@ class Run:
     """A run directory that this process has locked."""
 
     path: Path
-    settings: config.Settings
+    settings: Settings
     world: World
     checkpoints: Checkpoints
     saved: Saved | None  # the newest checkpoint, from which training is resumed
@@ -148,7 +149,7 @@ class Run:
             self._status.replace(manifest.dump({"state": state, "step": step, **more}))
 
     def _write_config(self) -> None:
-        where, data = self.path / CONFIG, manifest.dump(config.freeze(self.settings))
+        where, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
         if not self.world.rank and not (where.exists() and where.read_bytes() == data):
             atomic.replace(where, data)
 
@@ -169,7 +170,7 @@ class Run:
 
 @contextmanager
 def open_run(
-    path: Path, settings: config.Settings, world: World = SINGLE, elsewhere: str = "name="
+    path: Path, settings: Settings, world: World = SINGLE, elsewhere: str = "name="
 ) -> Iterator[Run]:
     """Make or take over a run directory, before any data is touched.
 
@@ -186,7 +187,7 @@ def open_run(
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
     with nullcontext() if world.rank else held(path, elsewhere):
         if not world.rank and config_is_settled(path):
-            then, now = config.freeze(read_config(path)), config.freeze(settings)
+            then, now = freeze(read_config(path)), freeze(settings)
             if changes := ", ".join(differences(then, now)):
                 raise UserError(
                     f"{path / CONFIG}: another config: {changes}; choose another {elsewhere}"
@@ -200,9 +201,9 @@ def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
     """Whether a path is the run of which a parent was a model, as `surgery.origin_of` describes."""
     if parent is None or not (path / DIRECTORY).is_dir():
         return False
-    config_then = config.freeze(config.thaw(parent["config"]))
+    config_then = freeze(thaw(parent["config"]))
     same_data = modelfiles.facts(path).get("fingerprint") == parent["fingerprint"]
-    return same_data and not differences(config_then, config.freeze(modelfiles.settings(path)))
+    return same_data and not differences(config_then, freeze(modelfiles.settings(path)))
 
 
 def progress(path: Path) -> tuple[int, int]:
@@ -216,7 +217,7 @@ def progress(path: Path) -> tuple[int, int]:
     return saved.step, _last(saved, settings)
 
 
-def _last(saved: Saved, settings: config.Settings) -> int:
+def _last(saved: Saved, settings: Settings) -> int:
     """The final step of a run, as far as it is known: a run may be ended early."""
     if EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping")).is_over:
         return saved.step

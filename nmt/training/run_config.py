@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from nmt import config
+from nmt.config.check import flat
+from nmt.config.settings import Settings, is_path, thaw
 from nmt.errors import Exit, UserError
-from nmt.schema import flat
 from nmt.storage import manifest
 from nmt.training.directory import CONFIG
 
@@ -23,11 +23,11 @@ LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
 START = "trainer.init_from"
 
 
-def read_config(run: Path) -> config.Settings:
+def read_config(run: Path) -> Settings:
     """The settings of a run; UserError (65) that names config.json if it cannot be read."""
     where = run / CONFIG
     try:
-        return config.thaw(manifest.read(where))
+        return thaw(manifest.read(where))
     except UserError as error:
         message = str(error) if str(where) in str(error) else f"{where}: {error}"
         raise UserError(f"{message}; restore it", Exit.DATA) from None
@@ -49,7 +49,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
         for key in sorted(set(before) | set(after))
         if before.get(key, ...) != after.get(key, ...)
         and (key in fixed or not {key, key.split(".")[0]} & {*MAY_DIFFER})
-        and not (config.is_path(key) and (key != START or (before.get(key) and after.get(key))))
+        and not (is_path(key) and (key != START or (before.get(key) and after.get(key))))
     ]
 
 

@@ -2,7 +2,7 @@
 
 import math
 
-from nmt import config
+from nmt.config.settings import Optim
 from nmt.training.stateful import Stateful
 
 
@@ -52,9 +52,8 @@ class InverseSqrtDecay(Stateful):
         """The cost of a checkpoint changes nothing."""
 
 
-def schedule(optim: config.Optim) -> PlateauDecay | InverseSqrtDecay:
+def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     """Make the schedule that the config names."""
-    if isinstance(optim, config.Plateau):
+    if optim.kind == "plateau":
         return PlateauDecay(optim.lr, optim.decay, optim.patience, optim.min_lr)
-    assert isinstance(optim, config.InverseSqrt)  # config.KINDS lists the two
     return InverseSqrtDecay(optim.lr, optim.warmup)

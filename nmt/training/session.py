@@ -6,7 +6,7 @@ from pathlib import Path
 import torch
 
 from nmt import corpus, modelfiles, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.prepare import Prepared, load
 from nmt.errors import Exit, UserError
 from nmt.training import dev_score, surgery

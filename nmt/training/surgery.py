@@ -12,7 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt import build, config, modeldir, modelfiles
+from nmt import build, modeldir, modelfiles
+from nmt.config.settings import Settings, freeze
 from nmt.data.languages import language_id
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
@@ -52,7 +53,7 @@ class Graft:
         return "; ".join([*parts, *self.effects])
 
 
-def check(settings: config.Settings, path: str | Path) -> None:
+def check(settings: Settings, path: str | Path) -> None:
     """Raise UserError for a parent that is damaged or missing (65, 66).
 
     Likewise (2) for one that has another size, or lacks a language. Every byte is compared with its
@@ -75,7 +76,7 @@ def same_for_all(path: str, world: World) -> str | Path:
     return path if world.size == 1 else world.broadcast(lambda: modelpath.locate(Path(path)))
 
 
-def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Graft:
+def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     """Give a fresh model what the trained model at `path`, which passed `check`, has in common.
 
     Both read the ids of one vocabulary: `corpus.prepare` takes the parent's.
@@ -97,12 +98,12 @@ def graft(model: Transformer, settings: config.Settings, path: str | Path) -> Gr
 
 def origin_of(parent: modeldir.Trained, sha256: str) -> dict[str, Any]:
     """What tells the parent again: the SHA-256 of its weights, and which run it is a model of."""
-    settings, fingerprint = config.freeze(parent.settings), parent.facts.get("fingerprint")
+    settings, fingerprint = freeze(parent.settings), parent.facts.get("fingerprint")
     return {"start": sha256, "parent": {"fingerprint": fingerprint, "config": settings}}
 
 
 def _only_in(
-    model: Transformer, settings: config.Settings, other: Transformer, others: config.Settings
+    model: Transformer, settings: Settings, other: Transformer, others: Settings
 ) -> list[Encoding]:
     """The entries of a model that the other lacks at the same site, or has with other options."""
     theirs = {(site, e.name) for site, encodings in other.sites.items() for e in encodings}
@@ -114,7 +115,7 @@ def _only_in(
     ]
 
 
-def _options(settings: config.Settings, name: str) -> dict[str, Any]:
+def _options(settings: Settings, name: str) -> dict[str, Any]:
     """An entry's options, but for the sites that it serves."""
     return {k: v for k, v in settings.encoding.get(name, {}).items() if k != "where"}
 

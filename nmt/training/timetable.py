@@ -6,7 +6,7 @@ As a function of the step alone, the place in the data needs no state, and resum
 import math
 from typing import NamedTuple
 
-from nmt.config import Training
+from nmt.config.settings import Training
 
 
 class Timetable(NamedTuple):

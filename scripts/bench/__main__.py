@@ -14,7 +14,6 @@ from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
 from nmt.experiments.processes import stop_on_signals
 from nmt.machine.cpus import cores
-from nmt.overrides.near import refuse_duplicates
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session
@@ -103,7 +102,7 @@ def _measured(session: "Session", options: argparse.Namespace) -> Iterator["Benc
 
 def understood(argv: list[str]) -> argparse.Namespace:
     """What the arguments ask for; UserError for those that do not fit."""
-    from nmt.overrides.options import config_dir_override
+    from nmt.config.catalog import config_dir_override
 
     options = parser().parse_intermixed_args(argv)
     arguments = list(options.arguments)
@@ -115,7 +114,6 @@ def understood(argv: list[str]) -> argparse.Namespace:
         return options
     overrides = [word for word in arguments if "=" in word]
     named = [word for word in arguments if "=" not in word]
-    refuse_duplicates(overrides)
     options.overrides = [*config_dir_override(options.config_dir), *overrides]
     known = GPU_PARTS if options.gpu else PARTS
     options.parts = named or list(GPU_PARTS if options.gpu else DEFAULT)

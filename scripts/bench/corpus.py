@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.config import Settings, columns_of
+from nmt.config.data import columns_of
+from nmt.config.settings import Settings
 from nmt.data.batches import Batches
 from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared

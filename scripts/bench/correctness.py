@@ -11,14 +11,15 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.catalog import folders_in, options_of
+from nmt.config.hydra_conf import parse
+from nmt.config.settings import Settings
 from nmt.data.vocab import PAD
 from nmt.errors import UserError, where_raised
 from nmt.inspect import parity, specimen
 from nmt.machine.device import set_up
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import folders_of, options_of
 from scripts.bench.resuming import resumed
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart
@@ -66,7 +67,7 @@ def parts(session: Session) -> list[BenchPart]:
     """Check all encodings on the session's device; each check has a share of the session's time."""
     device = torch.device(session.device)
     set_up(device, threads=session.threads)  # before the first product, as nmt-train does
-    names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
+    names = session.encodings or options_of("encoding", folders_in(parse(session.overrides)))
     if session.quick and session.encodings is None:
         names = names[::12]
     settings, refused = dict[str, Settings](), list[str]()

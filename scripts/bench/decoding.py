@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt import modeldir
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 from scripts.bench import corpus, flops, setups, weights
 from scripts.bench.candidates import Candidate, Command

@@ -4,9 +4,10 @@ from collections import defaultdict
 from typing import Any
 
 from nmt import build
-from nmt.config import Settings
+from nmt.config.catalog import folders_in, options_of
+from nmt.config.hydra_conf import parse
+from nmt.config.settings import Settings
 from nmt.machine.memory import memory_of
-from nmt.overrides.options import folders_of, options_of
 from scripts.bench.rounds import Measurement, benchmark, middle, ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import GIGA, BenchPart, figure, gigabytes
@@ -26,7 +27,7 @@ def parts(session: Session) -> list[BenchPart]:
     """Measure each encoding against the one that nmt-train takes, at two lengths of sentences."""
     plain = session.settings()
     baseline = " ".join(plain.encoding) or "none"
-    names = session.encodings or options_of("encoding", folders_of(session.overrides) or ())
+    names = session.encodings or options_of("encoding", folders_in(parse(session.overrides)))
     chosen = {n: session.attempt(f"encoding={n}") for n in names if n != baseline}
     room = at_once(memory_of())
     measured: dict[str, dict[str, Measurement]] = defaultdict(dict)

@@ -6,7 +6,7 @@ A multiplication and its addition are two operations. Only matrix products count
 
 from collections.abc import Sequence
 
-from nmt.config import Model
+from nmt.config.settings import Model
 
 BACKWARD = 2  # a product's two gradients are a product each
 

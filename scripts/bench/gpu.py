@@ -3,7 +3,7 @@
 from collections.abc import Callable, Container, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from scripts.bench import correctness, decoding
 from scripts.bench.rounds import ratio, to_json
 from scripts.bench.session import Session

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.prepare import load
 from nmt.data.store import SIDES
 from scripts.bench import corpus, news

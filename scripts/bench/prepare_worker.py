@@ -11,11 +11,11 @@ from scripts.bench.peers.protocol import read_job, serve
 def main() -> None:
     """Answer rounds."""
     job = read_job()
-    from nmt import config  # here, as in the commands: each process of `prepare` reads this file
+    from nmt.config.settings import thaw
     from nmt.data.prepare import prepare
 
     logging.getLogger("nmt").setLevel(logging.ERROR)
-    settings = config.thaw(job["settings"])
+    settings = thaw(job["settings"])
 
     def play() -> dict[str, Any]:
         shutil.rmtree(settings.data.cache, ignore_errors=True)

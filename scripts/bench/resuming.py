@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.prepare import Prepared
 from nmt.errors import UserError
 from nmt.modelfiles import WEIGHTS

@@ -11,9 +11,10 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from nmt import config, preflight
+from nmt import preflight
+from nmt.config.compose import experiment_of
+from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError
-from nmt.overrides.compose import experiment_of
 from scripts.bench.candidates import Candidate, Command, Worker
 from scripts.bench.corpus import LONGEST
 
@@ -86,7 +87,7 @@ class Session(NamedTuple):
         """Pieces of a vocabulary, where it does not grow."""
         return 200 if self.quick else 8000
 
-    def settings(self, *overrides: str) -> config.Settings:
+    def settings(self, *overrides: str) -> Settings:
         """The settings that nmt-train would use with the overrides, for `threads` threads."""
         chosen = [*self.overrides, *overrides]
         model = () if any(o.startswith("model=") for o in chosen) else (f"model={self.model}",)
@@ -97,7 +98,7 @@ class Session(NamedTuple):
         preflight.check(settings)
         return settings
 
-    def attempt(self, *overrides: str) -> config.Settings | str:
+    def attempt(self, *overrides: str) -> Settings | str:
         """Settings, or why there are none: others may still be measured."""
         try:
             return self.settings(*overrides)
@@ -109,13 +110,13 @@ class Session(NamedTuple):
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
 
     def worker(
-        self, name: str, module: str, settings: config.Settings | str | None = None, **job: Any
+        self, name: str, module: str, settings: Settings | str | None = None, **job: Any
     ) -> Candidate:
         """A worker beside this file; where `settings` is a reason, one that cannot run."""
         if isinstance(settings, str):
             return Candidate(name, settings)
         if settings is not None:
-            job["settings"] = config.freeze(settings)
+            job["settings"] = freeze(settings)
         argv = [sys.executable, "-m", f"scripts.bench.{module}", self._job(job)]
         return Worker(name, argv, job.get("threads", self.threads), ends=self.ends)
 
@@ -123,7 +124,7 @@ class Session(NamedTuple):
         self,
         peer: str,
         precision: str,
-        settings: config.Settings,
+        settings: Settings,
         units: int | None = None,
         **job: Any,
     ) -> Candidate:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from nmt import config
+from nmt.config.settings import thaw
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from scripts.bench import corpus
@@ -50,7 +50,7 @@ class HeldTrainer(Trainer):
 def main(kind: type[HeldTrainer] = HeldTrainer) -> None:
     """Answer rounds."""
     channel, job = Channel(), read_job()
-    settings = config.thaw(job["settings"])
+    settings = thaw(job["settings"])
     prepared = corpus.prepared(Path(job["store"]), job["vocab"])
     with open_run(Path(job["run"]), settings) as run:
         trainer = kind(prepared, run)

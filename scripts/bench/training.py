@@ -6,7 +6,7 @@ from dataclasses import asdict
 from functools import partial
 from typing import Any
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from scripts.bench import corpus, setups
 from scripts.bench.candidates import Candidate
 from scripts.bench.corpus import SyntheticCorpus

@@ -7,7 +7,8 @@ from typing import Any
 
 import torch  # noqa: F401  (read_job gives it its threads)
 
-from nmt import config, modeldir
+from nmt import modeldir
+from nmt.config.settings import thaw
 from nmt.data.vocab import SPECIALS
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.experiments import engines
@@ -27,7 +28,7 @@ def main() -> None:
     job = read_job()
     keep_memory()
     trained = modeldir.load(job["model"], job["device"])
-    decode = config.thaw(job["settings"]).decode
+    decode = thaw(job["settings"]).decode
     engine = job["engine"]
     translator = engines.translator([trained], decode, job["workers"], engine)  # None: as by itself
     if engine == "auto" and not isinstance(translator.engine, CTranslate2Engine):

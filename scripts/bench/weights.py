@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 
 from nmt import build, modeldir
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.storage import manifest
 from scripts.bench import corpus

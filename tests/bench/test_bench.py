@@ -141,7 +141,6 @@ def test_gpu_mode_runs_to_its_end_on_a_cpu(
         (["--precision", "float16"], "--precision float16: choose among float32, bfloat16"),
         (["--peer", "fairseq"], "--peer fairseq: choose among ctranslate2, marian_hf, sockeye"),
         (["peers"], "peers DIR: name the directory"),
-        (["seed=1", "seed=2"], "seed=2: seed=1 is given, too; give seed once"),
         (["--rounds", "x"], "argument --rounds: invalid int value"),
         (["--peers", "/nowhere"], "--peers /nowhere: no such directory"),
     ],

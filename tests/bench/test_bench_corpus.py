@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.batches import Batches
 from nmt.data.store import PairStore
 from nmt.data.vocab import EOS, PAD, SPECIALS

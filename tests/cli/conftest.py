@@ -9,7 +9,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import translate
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.inspect import parity
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, trained

@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
-from nmt import config, modelfiles
+from nmt import modelfiles
 from nmt.cli import evaluate, train, translate
+from nmt.config.compose import experiment_of
+from nmt.config.data import Column
+from nmt.config.settings import freeze
 from nmt.errors import UserError
 from nmt.experiments import columns as options
 from nmt.modeldir import Trained
-from nmt.overrides.compose import experiment_of
 from nmt.training.run_config import differences
 from tests.conftest import TINY
 from tests.decode.copying import model_of
@@ -115,16 +117,16 @@ def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     word = "+data.columns.tag={per: word,train: x/a,dev: /y/b,test: x/c}"
     here = experiment_of(["data=files", "data.root=x", word]).settings
     cut = modelfiles.portable(here)
-    assert cut.data.columns == {"tag": config.Column("word", "a", "b", "c")}
-    assert differences(config.freeze(here), config.freeze(cut)) == []
+    assert cut.data.columns == {"tag": Column("word", "a", "b", "c")}
+    assert differences(freeze(here), freeze(cut)) == []
     more = ["data.root=/h/x", "segmenter=spm", "segmenter.source_model=/h/de.model"]
     corpus = "+data.corpora.bt={root: /h/bt, train_source: /h/other/bt.de.gz}"
     several = experiment_of(["data=files", *more, corpus]).settings
-    plain = config.freeze(modelfiles.portable(several))
+    plain = freeze(modelfiles.portable(several))
     assert "/" not in str({key: plain[key] for key in ("data", "segmenter")})
     assert plain["data"]["corpora"]["bt"]["train_source"] == "bt.de.gz"
     sentence = experiment_of(["data=files", "data.root=x", word.replace("word", "sentence")])
-    assert differences(config.freeze(here), config.freeze(sentence.settings)) == [
+    assert differences(freeze(here), freeze(sentence.settings)) == [
         "data.columns.tag.per: word -> sentence"
     ]
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from nmt.cli import evaluate, train
-from nmt.config import KINDS
+from nmt.config.settings import GROUPS
 from nmt.errors import Exit
 from nmt.training import metrics
 from nmt.training.records import CORRUPT, LogFile
@@ -187,9 +187,9 @@ TRUTH: dict[str, tuple[str, Damage]] = {
     "config.json, a list": ("config.json", text("[1]")),
     "config.json, a number for a group": ("config.json", text('{"seed": 1, "data": 3}')),
     "config.json, text for groups": (
-        *("config.json", text(json.dumps(dict.fromkeys([*KINDS, "seed", "encoding"], "x")))),
+        *("config.json", text(json.dumps(dict.fromkeys([*GROUPS, "seed", "encoding"], "x")))),
     ),
-    "config.json, empty groups": ("config.json", text(json.dumps({key: {} for key in KINDS}))),
+    "config.json, empty groups": ("config.json", text(json.dumps({key: {} for key in GROUPS}))),
     "checkpoints, a file": ("checkpoints", file),
     "checkpoints, a dangling link": ("checkpoints", dangling),
 }

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from nmt import modeldir
 from nmt.cli.encodings import main
+from nmt.config.catalog import FAMILIES, options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.inspect import parity, prove
@@ -16,7 +17,6 @@ from nmt.inspect.conformance import CHECKS, OF_TRAINED
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.inspect.specimen import device_of
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import FAMILIES, options_of
 
 Make = Callable[..., Transformer]
 
@@ -40,7 +40,7 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     "arguments, message",
     [
-        (["relativ"], "relativ: no such encoding; did you mean relative?"),
+        (["relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
         (["none", "--plot", "x.gif"], "--plot x.gif: the name must end in one of .png, .svg, .pdf"),
@@ -57,7 +57,10 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
             "relative: --check --run tries all that the model has; leave it out",
         ),
         (["--check", "--run", "x", "tau=2"], "tau=2: a trained model is fixed; leave it out"),
-        (["[relative,absolut]", "--check"], "absolut: no such encoding; did you mean absolute?"),
+        (
+            ["[relative,absolut]", "--check"],
+            "encoding=absolut: no such option; did you mean absolute?",
+        ),
         *(
             (
                 ["none", word, "--check"],

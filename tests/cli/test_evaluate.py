@@ -9,7 +9,7 @@ from sacrebleu.metrics.bleu import BLEU
 
 from nmt.cli import evaluate
 from nmt.compare.report import Report
-from nmt.config import Settings, freeze
+from nmt.config.settings import Settings, freeze
 from nmt.data import joined
 from nmt.data.corpus import read_text
 from nmt.experiments.facts import facts_of

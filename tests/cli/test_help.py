@@ -7,9 +7,8 @@ import pytest
 
 from nmt.cli import prepare, train
 from nmt.cli.help import Manual, first_page, help_page, whole_manual
-from nmt.config import conf_dir
+from nmt.config.catalog import ABOUT, conf_dir, options_of
 from nmt.errors import Exit, UserError
-from nmt.overrides.options import GROUPS, options_of
 
 MANUALS = [train.MANUAL, prepare.MANUAL]
 
@@ -20,16 +19,16 @@ def test_the_first_page_fits_a_screen(manual: Manual) -> None:
     assert len(lines) <= 45 and max(map(len, lines)) <= 100
     for group in manual.groups:
         (line,) = [line for line in lines if line.startswith(f"  {group} ")]
-        assert GROUPS[group] in line and f" {len(options_of(group))}  " in line
+        assert ABOUT[group] in line and f" {len(options_of(group))}  " in line
     for topic in ("GROUP", "GROUP=OPTION", "all"):
         assert any(line.startswith(f"  {manual.name} --help {topic} ") for line in lines)
 
 
 def test_every_folder_of_options_is_a_group() -> None:
-    assert {path.name for path in conf_dir().iterdir() if path.is_dir()} == set(GROUPS)
+    assert {path.name for path in conf_dir().iterdir() if path.is_dir()} == set(ABOUT)
 
 
-@pytest.mark.parametrize("group", GROUPS)
+@pytest.mark.parametrize("group", ABOUT)
 def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
     page, whole = help_page(train.MANUAL, group).split("\n"), whole_manual(train.MANUAL)
     rows = [line for line in page if re.match(r"   [ *] \w|  [\w.]+ {2,}\S.*\]$", line)]
@@ -82,9 +81,9 @@ def test_the_page_of_an_option_has_its_own_values() -> None:
     ("topic", "said"),
     [
         ("trainr", "--help trainr: no such group; did you mean trainer?"),
-        ("trainer=cup", "--help trainer=cup: no such option; did you mean cpu?"),
-        ("model.dim", "--help model.dim: no such group; did you mean model?"),
-        ("zzz", "--help zzz: no such group; choose one of all, data, "),
+        ("trainer=cup", "trainer=cup: no such option; did you mean cpu?"),
+        ("modle", "--help modle: no such group; did you mean model?"),
+        ("zzz", "--help zzz: no such group; known are all, data, "),
     ],
 )
 def test_an_unknown_topic_gets_one_line(

@@ -13,11 +13,11 @@ from nmt.cli.encodings import main as encodings
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.cli.translate import main as translate
+from nmt.config.catalog import config_dir_override
+from nmt.config.compose import experiment_of
 from nmt.encodings import passes
 from nmt.encodings.base import Dims
 from nmt.encodings.registry import create
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import config_dir_override
 from nmt.testing import check_encoding
 from tests.cli.test_plug_in import TINY
 from tests.fast import fast_first

@@ -49,7 +49,7 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert "Subtracts a learned multiple" in shown and "cached decoding     exact" in shown
     assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
     assert encodings(["theirz", *beside]) == 2
-    assert capsys.readouterr().err == "nmt: theirz: no such encoding; did you mean theirs?\n"
+    assert capsys.readouterr().err == "nmt: encoding=theirz: no such option; did you mean theirs?\n"
 
 
 @pytest.mark.slow
@@ -60,7 +60,7 @@ def test_passes_all_checks(folder: Path, capsys: Capture) -> None:
     assert "FAILED" not in capsys.readouterr().out
     check_encoding(NAME, config_dir=folder, tokens=8, precisions=["float32"])
     assert encodings(["theirz", "--check", *beside]) == 2
-    assert "theirz: no such encoding; did you mean theirs?" in capsys.readouterr().err
+    assert "encoding=theirz: no such option; did you mean theirs?" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("float32_only")

@@ -9,12 +9,12 @@ import pytest
 
 from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import parse_arguments
-from nmt.overrides.arguments import parse
-from nmt.overrides.compose import composed, experiment_of
-from nmt.overrides.sweep import sweep_of
+from nmt.config.compose import experiment_of
+from nmt.config.hydra_conf import lines_of, parse
 from nmt.recipes import disk
 from nmt.recipes.lock import names
 from nmt.recipes.recipe import next_commands
+from nmt.sweep import sweep_of
 from tests.recipes import miniature
 
 RECIPES = ["wmt19_deen", "wmt19_zhen"]
@@ -109,7 +109,7 @@ def test_the_commands_that_follow_are_those_of_the_tables(name: str, tmp_path: P
         assert command == "nmt-train"
         sweep = sweep_of(parse(words))
         assert sweep is not None and sweep.table and len(sweep.jobs) == len(job.lock.runs) == 2
-        data = composed(sweep.jobs[0]).settings.data
+        data = experiment_of(lines_of(sweep.jobs[0])).settings.data
         assert data.train_source == f"{tmp_path}/train.{job.lock.source}"
 
 

@@ -16,7 +16,7 @@ from nmt import modeldir
 from nmt.api import models
 from nmt.cli import score
 from nmt.cli.train import main as train
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer

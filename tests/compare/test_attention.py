@@ -15,7 +15,7 @@ from nmt.compare.attention.statistics import (
     unattended,
 )
 from nmt.compare.report import REACH
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.columns import ColumnLine, expand
 from nmt.data.side import Side

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from nmt import sweep as plan
 from nmt.cli.train import main as train
+from nmt.config.compose import experiment_of
 from nmt.data import report
 from nmt.data.prepare import prepare
 from nmt.data.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
-from nmt.experiments import plan
-from nmt.overrides.compose import experiment_of
 from tests.cli.test_other_corpus import FILES, write
 from tests.data.test_prepare import BPE, corpus
 

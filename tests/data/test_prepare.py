@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from filelock import FileLock
 
-from nmt import config
+from nmt.config.data import Data, Segmentation
 from nmt.data.preparation import scan, steps
 from nmt.data.preparation.steps import Preparation
 from nmt.data.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
@@ -26,10 +26,8 @@ from nmt.storage import atomic
 from tests.composing import settings_of
 from tests.pages import ROOT
 
-BPE = config.BpeLearning(
-    "bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False
-)
-UNIGRAM = config.UnigramLearning(
+BPE = Segmentation("bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False)
+UNIGRAM = Segmentation(
     "unigram",
     tokenizer="none",
     vocabulary_size=30,
@@ -45,7 +43,7 @@ def text(lines: list[str]) -> bytes:
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> config.Data:
+def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> Data:
     """Write a corpus and give the config that names it."""
     paths = dict[str, str]()
     for split, pairs in (("train", train), ("dev", DEV)):
@@ -59,7 +57,7 @@ def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) ->
     return replace(data, **{**small, **places, **paths, **more})
 
 
-def cached(data: config.Data) -> list[str]:
+def cached(data: Data) -> list[str]:
     return sorted(p.name for p in Path(data.cache).glob("*") if not p.name.endswith(".lock"))
 
 
@@ -69,9 +67,7 @@ def contents(prepared: Prepared) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_text_goes_in_and_comes_out(
-    tmp_path: Path, segmenter: config.BpeLearning | config.UnigramLearning
-) -> None:
+def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: Segmentation) -> None:
     prepared = prepare(corpus(tmp_path), segmenter)
     assert prepared.train.lines.tolist() == list(range(1, 41))
     for i, (source, target) in enumerate(TRAIN):
@@ -89,9 +85,7 @@ def test_text_goes_in_and_comes_out(
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_shared_vocabulary(
-    tmp_path: Path, segmenter: config.BpeLearning | config.UnigramLearning
-) -> None:
+def test_shared_vocabulary(tmp_path: Path, segmenter: Segmentation) -> None:
     prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
     assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
     both = prepared.source.segmenter.encode("hund dog 3")
@@ -208,7 +202,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "max_line_bytes": 499,
         "user_symbols": ["hund"],
     }
-    named = {field.name for field in fields(config.Toy)}
+    named = {field.name for field in fields(Data)}
     assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
     for key, value in others.items():
         assert prepare(replace(data, **{key: value}), BPE).path != first
@@ -241,7 +235,7 @@ def test_processes_change_nothing(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
-    segmenter: config.BpeLearning | config.UnigramLearning,
+    segmenter: Segmentation,
 ) -> None:
     monkeypatch.setattr(steps, "FEW_LINES", 0)
     monkeypatch.setattr(steps, "cores", lambda: 2)

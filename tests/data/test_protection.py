@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from nmt import config, corpus
+from nmt import corpus
+from nmt.config.data import Column
 from nmt.data.prepare import fingerprint, prepare
 from nmt.data.protection import PLACEHOLDERS, ProtectedLine, Protection, read_patterns
 from nmt.data.segmenter import JoinedLine
@@ -16,6 +17,7 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.errors import UserError
 from tests.data import test_prepare
+from tests.data.test_segmenter_files import bpe as codes_files
 from tests.data.test_segmenter_files import codes_and_vocabulary
 from tests.pages import ROOT
 from tests.training import tiny
@@ -126,8 +128,8 @@ def test_a_corpus_has_placeholders(kind: str, tokenizer: str, tmp_path: Path) ->
     choice: Any = test_prepare.BPE if kind == "bpe" else test_prepare.UNIGRAM
     sides = None
     if kind == "codes":
-        codes, known = map(str, codes_and_vocabulary(tmp_path))
-        choice = config.BpeFiles(kind, tokenizer, codes, known, None, 0)
+        codes, known = codes_and_vocabulary(tmp_path)
+        choice = codes_files(codes, known)
         sides = sides_of_files(data, choice)
     prepared = prepare(data, replace(choice, tokenizer=tokenizer), sides)
     for side, ids in zip((prepared.source, prepared.target), prepared.train.pair(0), strict=True):
@@ -169,7 +171,7 @@ def test_columns_go_by_words_with_placeholders(tmp_path: Path) -> None:
         integers = [" ".join(map(str, range(len(line.split())))) for line in lines]
         (tmp_path / f"{split}.c").write_text("".join(f"{line}\n" for line in integers))
         assert len(integers) == count
-    column = config.Column("word", str(tmp_path / "train.c"), str(tmp_path / "dev.c"), None)
+    column = Column("word", str(tmp_path / "train.c"), str(tmp_path / "dev.c"), None)
     data = test_prepare.corpus(tmp_path, PAIRS, protected=SHIPPED, columns={"c": column})
     prepared = prepare(data, test_prepare.BPE)
     source = prepared.source.vocabulary.pieces(prepared.train.pair(0)[0])

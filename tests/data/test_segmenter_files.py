@@ -12,7 +12,8 @@ import sentencepiece
 from subword_nmt.apply_bpe import BPE
 from subword_nmt.learn_bpe import learn_bpe
 
-from nmt import config, corpus, modeldir
+from nmt import corpus, modeldir
+from nmt.config.data import Segmentation
 from nmt.data.prepare import prepare
 from nmt.data.segmenter_files import sides_of_files
 from nmt.data.side import Side
@@ -44,12 +45,15 @@ def codes_and_vocabulary(folder: Path) -> tuple[Path, Path]:
     return codes, vocabulary
 
 
-def spm(path: Path) -> config.SentencePieceFiles:
-    return config.SentencePieceFiles("spm", "none", str(path), None)
+def spm(path: Path, tokenizer: Any = "none") -> Segmentation:
+    return Segmentation("spm", tokenizer, source_model=str(path))
 
 
-def bpe(codes: Path, vocabulary: Path, minimum: int = 0) -> config.BpeFiles:
-    return config.BpeFiles("codes", "none", str(codes), str(vocabulary), None, minimum)
+def bpe(codes: Path, vocabulary: Path, minimum: int = 0, tokenizer: Any = "none") -> Segmentation:
+    return Segmentation(
+        *("codes", tokenizer), min_frequency=minimum, codes=str(codes),
+        source_vocabulary=str(vocabulary),
+    )  # fmt: skip
 
 
 def pieces_of(side: Side, line: str) -> list[str]:

@@ -14,8 +14,7 @@ import pytest
 import sacrebleu
 from sacremoses import MosesTokenizer
 
-from nmt import config
-from nmt.config import columns_of
+from nmt.config.data import Data, columns_of
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
 from nmt.data.joined import join
@@ -50,10 +49,10 @@ def short() -> list[tuple[str, str]]:
     return pairs(2000, 4, 30, seed=1)
 
 
-def corpus(**changes: Any) -> config.Toy:
+def corpus(**changes: Any) -> Data:
     """The corpus of conf/data/toy.yaml, smaller."""
     data = settings_of("data=toy").data
-    assert isinstance(data, config.Toy)
+    assert isinstance(data, Data)
     return replace(data, **{"train_pairs": 600, "dev_pairs": 60, "test_pairs": 90} | changes)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from filelock import FileLock
 
-from nmt.config import Toy
+from nmt.config.data import Data
 from nmt.data.toy.recipe import RECORD, ensure_text, write
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
@@ -21,10 +21,10 @@ from tests.training.tiny import tree
 SMALL = ["data.train_pairs=30", "data.dev_pairs=6", "data.test_pairs=8"]
 
 
-def corpus(place: Path, *more: str) -> Toy:
+def corpus(place: Path, *more: str) -> Data:
     """A small corpus in a folder `text`."""
     data = settings_of(*SMALL, f"data.root={place / 'text'}", *more).data
-    assert isinstance(data, Toy)
+    assert data.kind == "toy"
     return data
 
 

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from nmt import config, corpus, schema
+from nmt import corpus
+from nmt.config import check as schema
+from nmt.config.data import Corpus, Data
 from nmt.data.bpe import Bpe
 from nmt.data.bpe.dropout import BpeDropout
 from nmt.data.prepare import fingerprint, prepare
@@ -17,7 +19,8 @@ from nmt.data.unigram.sampling import NBest, UnigramSampling
 from nmt.errors import UserError
 from tests import composing
 from tests.data import test_prepare
-from tests.data.test_segmenter_files import codes_and_vocabulary, spm_model
+from tests.data.test_segmenter_files import bpe as codes_files
+from tests.data.test_segmenter_files import codes_and_vocabulary, spm, spm_model
 from tests.training import tiny
 
 SYMBOLS = [">>de<<", "<BT>", "{name}", "http://x.y/?a=1&b"]
@@ -34,12 +37,12 @@ def sides(kind: str, tokenizer: str, folder: Path) -> Sides:
         made = prepare(data, replace(learned, tokenizer=tokenizer, shared_vocabulary=True, **size))
         return [made.source, made.target]
     if kind == "codes":
-        codes, known = map(str, codes_and_vocabulary(folder))
-        return sides_of_files(data, config.BpeFiles(kind, tokenizer, codes, known, None, 0))
+        codes, known = codes_and_vocabulary(folder)
+        return sides_of_files(data, codes_files(codes, known, tokenizer=tokenizer))
     bytes_too = {"byte_fallback": True, "vocab_size": 300}
     more: dict[str, Any] = bytes_too if "bytes" in kind else {"vocab_size": 36}
     model = spm_model(folder / "m", model_type="bpe" if "bytes" in kind else "unigram", **more)
-    return sides_of_files(data, config.SentencePieceFiles("spm", tokenizer, str(model), None))
+    return sides_of_files(data, spm(model, tokenizer=tokenizer))
 
 
 @pytest.mark.parametrize("tokenizer", ["none", "moses"])
@@ -105,7 +108,7 @@ def test_a_parent_must_know_the_symbols(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"data\.user_symbols: <BT> is no piece of the model"):
         corpus.prepare(replace(chosen, data=data))
     corpus.prepare(replace(chosen, data=replace(data, user_symbols=["a"])))
-    fr = schema.read(config.Corpus, {"tag": "<BT>"})
+    fr = schema.read(Corpus, {"tag": "<BT>"})
     tagged = replace(data, user_symbols=[], corpora={"fr": fr})
     with pytest.raises(UserError, match=r"data\.corpora, tag: <BT> is no piece of the model"):
         corpus.prepare(replace(chosen, data=tagged))
@@ -113,6 +116,8 @@ def test_a_parent_must_know_the_symbols(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("symbol", ["a b", "", " ", "x@@", "\u2581x", "\u200bx", "\u2126", "a\tb"])
 def test_what_cannot_be_one_piece_is_refused(symbol: str) -> None:
-    plain = vars(composing.settings_of("data=toy").data) | {"user_symbols": ["<BT>", symbol]}
-    with pytest.raises(UserError, match=r"^data\.user_symbols=.*: expected characters without"):
-        schema.read(config.Toy, plain, "data")
+    plain = schema.plain(composing.settings_of("data=toy").data) | {
+        "user_symbols": ["<BT>", symbol]
+    }
+    with pytest.raises(UserError, match=r"(?s)^data\.user_symbols=.*: expected characters without"):
+        schema.read(Data, plain, "data")

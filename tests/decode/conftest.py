@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer

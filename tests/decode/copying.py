@@ -8,7 +8,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import BOS, EOS, PAD, Vocabulary

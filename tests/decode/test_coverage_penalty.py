@@ -12,13 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.config import Settings, with_decode
 from nmt.data.vocab import BOS as BOS_ID
 from nmt.data.vocab import EOS as EOS_ID
 from nmt.decode.coverage_penalty import LEAST
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import UserError
 from nmt.model.attention import AttentionRecord, Watcher
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
@@ -158,15 +156,3 @@ def test_another_translation_comes_first(member: Make) -> None:
     assert [t.ids for t, *_ in free] != [t.ids for t, *_ in covering]
     twice = translations(model, model, coverage_penalty=5.0)
     assert [t.ids for t, *_ in twice] == [t.ids for t, *_ in covering]
-
-
-@pytest.mark.parametrize(
-    "changes", [{"beam_size": 1}, {"method": "sample"}], ids=["greedy", "samples"]
-)
-def test_without_a_choice_it_is_refused(
-    changes: dict[str, Any], settings_of: Callable[..., Settings]
-) -> None:
-    with pytest.raises(
-        UserError, match=r"decode.coverage_penalty=0.2: no effect without other hypotheses to"
-    ):
-        with_decode(settings_of(), {"coverage_penalty": 0.2, **changes})

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.config import Decode, Settings
+from nmt.config.settings import Decode, Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer

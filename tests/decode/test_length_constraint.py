@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import nmt
-from nmt.config import with_decode
+from nmt.config.settings import with_decode
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import UserError

@@ -15,7 +15,7 @@ from torch import Tensor
 from nmt.api.models import score
 from nmt.compare.attention.statistics import attention_statistics
 from nmt.compare.attention.sums import read_pairs
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.prepare import prepare
 from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from nmt.api import models
-from nmt.config import Decode, Settings, with_decode
+from nmt.config.settings import Decode, Settings, with_decode
 from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sampling import Sampling, probabilities, random_numbers, sampled
 from nmt.decode.search import search
@@ -230,26 +230,6 @@ def test_a_sample_that_never_ends_is_cut_and_one_without_a_number_is_told(
     assert found[1] == " ".join([ENDLESS] * 4)
     assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
     assert "no finite score: 1 (first: line 3" in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("key", "value"), [("temperature", 0.5), ("top_k", 5), ("top_p", 0.9), ("seed", 2)]
-)
-def test_keys_of_sampling_are_refused_where_nothing_is_drawn(key: str, value: float) -> None:
-    message = rf"^decode\.{key}={value}: no effect without sampling; add decode\.method=sample"
-    with pytest.raises(UserError, match=message):
-        decode_of(**{key: value})
-    assert getattr(decode_of(method="sample", **{key: value}), key) == value
-
-
-@pytest.mark.parametrize("key", ["beam_size", "alpha", "length_penalty"])
-def test_keys_of_the_beam_are_refused_where_samples_are_drawn(
-    key: str, settings_of: Callable[..., Settings]
-) -> None:
-    settings, value = settings_of(), {"length_penalty": "power"}.get(key, 3)
-    assert vars(with_decode(settings, {key: value}).decode)[key] == value
-    with pytest.raises(UserError, match=rf"^decode\.{key}={value}: no effect on samples"):
-        with_decode(settings, {"method": "sample", key: value})
 
 
 def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) -> None:

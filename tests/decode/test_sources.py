@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.compose import experiment_of
+from nmt.config.settings import Settings
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
@@ -16,7 +17,6 @@ from nmt.data.vocab import Vocabulary
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-from nmt.overrides.compose import experiment_of
 from tests.decode.copying import Copying, CopyState, decode, model_of
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]

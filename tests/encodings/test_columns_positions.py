@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
@@ -223,11 +223,11 @@ def test_columns_are_named_to_the_model(tiny: Make) -> None:
 @pytest.mark.parametrize("at", ["depth", "tree", "graph"])
 def test_no_other_column_holds_a_tree(at: str) -> None:
     """The integers of others are not turned from words to pieces."""
-    said = rf"encoding\.relative: at\.{at}\.heads=parse: choose one of heads"
+    said = rf"encoding\.relative\.at\.{at}\.heads=parse: choose one of heads"
     with pytest.raises(ValueError, match=said):
         create({"relative": {"at": {at: {"heads": "parse"}}}}, dims())
     for use in ("graph_transformer", "laplacian", "spr_absolute", "structural", "tpe"):
-        with pytest.raises(ValueError, match=rf"encoding\.{use}: tree=parse: choose one of heads"):
+        with pytest.raises(ValueError, match=rf"encoding\.{use}\.tree=parse: choose one of heads"):
             create({use: {"tree": "parse"}}, dims())
 
 

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.input.complex_order import ComplexOrder

@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.catalog import options_of
+from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
@@ -16,7 +17,6 @@ from nmt.encodings.registry import SITES, create
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.inspect import conformance, parity
 from nmt.inspect.specimen import perturbed
-from nmt.overrides.options import options_of
 from nmt.testing import check_encoding
 from tests.composing import few_representatives
 from tests.encodings.attending import dims

@@ -11,11 +11,11 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.config import Settings, conf_dir
+from nmt.config.catalog import commented, conf_dir, entries_of, options_of
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import encoding_keys, entries_of, options_of
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 
@@ -104,7 +104,7 @@ def flipped(option: str, key: str, value: Value) -> list[Flip]:
 
 def words_of(option: str, key: str) -> list[str]:
     """The words that the comment of a key offers, as `a | b: what it does`; the last one first."""
-    docs = {k: doc for k, _, doc in encoding_keys(option)}
+    docs = {k: doc for k, _, doc in commented("encoding", option)}
     assert key in docs, f"{key}: has no comment, which is its line in --help"
     doc = docs[key]
     if other := re.fullmatch(r"see (\w+)", doc):

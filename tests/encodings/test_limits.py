@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt import build, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.build import shrunken
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.composition import Encodings
 from nmt.encodings.passes import whole

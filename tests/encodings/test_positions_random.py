@@ -197,7 +197,7 @@ def test_names_in_a_config() -> None:
     [
         ({"shift": {"k": 0}}, "absolute", "encoder", "at.shift.k=0: must be at least 1"),
         ({"shift": {"test": -1}}, "absolute", "encoder", "at.shift.test=-1"),
-        ({"shift": {"kk": 1}}, "absolute", "encoder", "at.shift: no option 'kk'"),
+        ({"shift": {"kk": 1}}, "absolute", "encoder", "at.shift.kk: no such key"),
         ({"augment": {"scale": 0.5}}, "absolute", "encoder", "at.augment.scale=0.5: must be"),
         ({"augment": {"noise": -1}}, "absolute", "encoder", "at.augment.noise=-1"),
         ({"augment": {"shift": float("nan")}}, "absolute", "encoder", "at.augment.shift=nan"),

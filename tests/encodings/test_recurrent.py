@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.recurrence.convolution import Convolution

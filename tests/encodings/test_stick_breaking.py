@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.softmax.stick_breaking import StickBreaking
 from nmt.inspect.parity import measure
 from nmt.inspect.specimen import perturbed

@@ -17,7 +17,7 @@ import nmt
 from nmt.build import set_languages
 from nmt.cli import export_model, import_model, translate
 from nmt.cli.train import main as train
-from nmt.config import with_decode
+from nmt.config.settings import with_decode
 from nmt.data import progress
 from nmt.data.bpe import Bpe
 from nmt.data.marian import MarianSegmenter

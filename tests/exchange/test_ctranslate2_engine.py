@@ -17,7 +17,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt import build, modeldir
 from nmt.cli import evaluate, score, translate
-from nmt.config import Decode
+from nmt.config.settings import Decode
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
@@ -123,7 +123,7 @@ def log_prob_of(model: Trained, line: str, ids: tuple[int, ...]) -> float:
 
 @pytest.mark.parametrize("kind", ["wu", "power"])
 def test_scores_have_the_length_penalty_that_was_asked_for(
-    kind: str, model: Trained, place: Path
+    kind: Any, model: Trained, place: Path
 ) -> None:
     decode = replace(model.settings.decode, beam_size=3, alpha=0.7, length_penalty=kind)
     _, theirs = both(model, place / "made", decode)
@@ -281,7 +281,8 @@ def test_its_precision_is_that_of_the_export_unless_another_is_asked_for(
     loaded = engines.load([exported(model, tmp_path / "made", "int8")], "cpu")
     stored = loaded.sides.settings.decode
     assert stored.precision == "int8"
-    for precision, wanted in (("int8", "int8_float32"), ("float32", "float32")):
+    precisions: tuple[tuple[Any, str], ...] = (("int8", "int8_float32"), ("float32", "float32"))
+    for precision, wanted in precisions:
         engine = loaded.translator(replace(stored, precision=precision)).engine
         assert isinstance(engine, CTranslate2Engine)
         assert engine.reader.compute_type == wanted

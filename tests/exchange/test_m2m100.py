@@ -13,7 +13,7 @@ import torch
 from nmt import modeldir
 from nmt.cli import evaluate, export_model, import_model, score, translate
 from nmt.cli.train import main as train
-from nmt.config import with_decode
+from nmt.config.settings import with_decode
 from nmt.data.languages import language_id
 from nmt.data.toy import pairs
 from nmt.data.vocab import BOS, Vocabulary
@@ -102,7 +102,7 @@ def test_another_target_gives_the_translations_of_transformers(kind: str, models
     other = {"nllb": "fra_Latn", "m2m100": "fr"}[kind]
     trained = transformers_read.m2m100(models / kind).trained
     before = trained.model.target_language
-    decode = with_decode(trained.settings, {"target_language": other, "beam_size": "1"}).decode
+    decode = with_decode(trained.settings, {"target_language": other, "beam_size": 1}).decode
     texts = Translator.of(trained, decode).texts(LINES)
     transformers = theirs("transformers")
     tokenizer_class = {"nllb": transformers.NllbTokenizer, "m2m100": transformers.M2M100Tokenizer}
@@ -185,7 +185,7 @@ def test_scores_of_both_engines_and_of_given_translations_agree(
 
 def test_a_line_in_parts_is_scored_like_one_that_is_whole(models: Path) -> None:
     trained = transformers_read.m2m100(models / "nllb").trained
-    search = {"split": "sentences", "length_penalty": "power", "alpha": "1"}
+    search = {"split": "sentences", "length_penalty": "power", "alpha": 1}
     translator = Translator.of(trained, with_decode(trained.settings, search).decode)
     found = translator.translate([*LINES[:2], " ".join(LINES[:2])])
     *parts, whole = (best for best, *_ in found)
@@ -220,7 +220,7 @@ def test_an_output_at_its_limit_is_that_of_ctranslate2(
     """A language is no piece of the output that is limited."""
     trained = transformers_read.m2m100(models / kind).trained
     exporting.export(trained, tmp_path / "ct2", LINES[:3])
-    short = {"max_length_ratio": "0", "max_length_offset": "3", "beam_size": "1"}
+    short = {"max_length_ratio": 0, "max_length_offset": 3, "beam_size": 1}
     decode = with_decode(trained.settings, short).decode
     ours = Translator.of(trained, decode)
     engine = CTranslate2Engine(load(tmp_path / "ct2"), decode, DeviceName("cpu"), 1)

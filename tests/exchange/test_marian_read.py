@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import modeldir, modelfiles, preflight
+from nmt import lengthen, modeldir, modelfiles, preflight
 from nmt.cli import import_model
 from nmt.data.marian import MarianSegmenter
 from nmt.data.segmenter import segmenter_from_json
@@ -25,7 +25,6 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
-from nmt.experiments import lengthen
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first
@@ -276,7 +275,7 @@ class Touching:
         ("decoder_ffn_dim", 8, "decoder_ffn_dim: must be that of the encoder"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be as many"),
         ("tie_word_embeddings", False, "tie_word_embeddings=false: where both sides share"),
-        ("d_model", "wide", "d_model=wide: expected integer"),
+        ("d_model", "wide", "d_model=wide: expected an integer"),
         ("d_model", 18, "its config asks for"),
         ("d_model", 2_000_000, "its config asks for"),
         ("encoder_layers", 3, "has no encoder.layers.2.self_attn.q_proj.weight"),

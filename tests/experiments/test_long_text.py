@@ -13,7 +13,7 @@ from nmt.cli import evaluate
 from nmt.compare.attention.statistics import AttentionStatistics, SentenceCoverage
 from nmt.compare.long_text import LongText, Losses, Remedy
 from nmt.compare.text import long_text as text
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.data.vocab import EOS
 from nmt.decode.search import Step
 from nmt.experiments import long_text

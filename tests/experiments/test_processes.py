@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from nmt import sweep as run
+from nmt.config.compose import experiment_of
 from nmt.errors import UserError
-from nmt.experiments import processes, run
+from nmt.experiments import processes
 from nmt.experiments.processes import LoggedCommand
 from nmt.machine.machine import VARIABLE, this_machine
-from nmt.overrides.compose import experiment_of
 
 
 class Fake:

@@ -293,7 +293,11 @@ def test_a_table_may_hold_few_positions() -> None:
 
 def test_what_cannot_be_built_is_refused() -> None:
     for arguments, options, message in (
-        ((Right,), {"strenght": 0.1}, "encoding.right: no option 'strenght'; did you mean 'stren"),
+        (
+            (Right,),
+            {"strenght": 0.1},
+            "encoding.right.strenght: no such key; did you mean strength",
+        ),
         (
             (ReadingTensors,),
             {},

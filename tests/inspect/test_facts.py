@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from nmt.config.catalog import FAMILIES, UNSTATED, entries_of, families, family_of
 from nmt.inspect.facts import facts_of
 from nmt.inspect.specimen import small
-from nmt.overrides.options import FAMILIES, UNSTATED, entries_of, families, family_of
 from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
 SHOWN = {  # by family, the reference points and injections that running an option may show

@@ -10,9 +10,9 @@ import torch
 
 from nmt import build, modeldir
 from nmt.cli.encodings import main
+from nmt.config.compose import experiment_of
 from nmt.errors import UserError
 from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
-from nmt.overrides.compose import experiment_of
 from tests.composing import every_encoding, settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")

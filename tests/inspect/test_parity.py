@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Facts
 from nmt.encodings.context import Context, Extent
 from nmt.encodings.input.absolute import Absolute

@@ -7,11 +7,11 @@ import pytest
 from torch import Tensor
 
 from nmt.cli.encodings import main
+from nmt.config.catalog import family_of, options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.inspect import table
 from nmt.inspect.survey import ELSEWHERE, METHODS, Method
-from nmt.overrides.options import family_of, options_of
 
 PRINTED = """Transformer w/ emb.|BERT|Reformer|FLOATER|Shortformer|Wang et al. (2020)|
 Shaw et al. (2018) (abs)|Shaw et al. (2018) (rel)|T5|Huang|DeBERTa|Transformer XL|TENER|

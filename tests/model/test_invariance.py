@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
 from nmt.encodings.lookup import find
 from nmt.encodings.weights import softmax

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from nmt import preflight
-from nmt.config import Settings
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.model.cache import Cache
 from nmt.model.transformer import Transformer

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from nmt import preflight
-from nmt.config import Settings
+from nmt.config.compose import experiment_of
+from nmt.config.settings import Settings
 from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.context import Context
 from nmt.encodings.vectors.huang import Huang
 from nmt.errors import UserError
-from nmt.overrides.compose import experiment_of
 from tests.composing import every_encoding
 
 MODELS = [

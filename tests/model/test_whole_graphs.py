@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.config.catalog import options_of
 from nmt.model import example
 from nmt.model.transformer import Transformer
-from nmt.overrides.options import options_of
 
 Make = Callable[..., Transformer]
 SIZE = [f"model.{which}dropout=0" for which in ("", "attention_", "feedforward_")]  # of a CPU's own

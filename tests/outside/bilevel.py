@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.options import NonNegativeInt
 
 
 @dataclass(frozen=True)

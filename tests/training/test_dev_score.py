@@ -11,7 +11,6 @@ import torch
 from nmt import modeldir
 from nmt.data.prepare import Prepared
 from nmt.decode.translator import Translator
-from nmt.errors import UserError
 from nmt.storage.modelpath import checkpoints
 from nmt.training.dev_score import dev_score
 from nmt.training.early_stopping import EarlyStopping
@@ -118,11 +117,6 @@ def test_zero_patience_never_ends() -> None:
         soon.observe(cost)
     assert not never.is_over and soon.is_over
     assert EarlyStopping(2, soon.state_dict()).is_over
-
-
-def test_lines_without_a_score_of_translations_are_refused() -> None:
-    with pytest.raises(UserError, match=r"trainer.dev_lines=3: no effect"):
-        tiny.settings(trainer__dev_lines=3)
 
 
 def test_the_average_is_translated(

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import config
 from nmt.cli import command
+from nmt.config.settings import freeze, is_path, thaw
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest, modelpath
@@ -48,15 +48,15 @@ def test_a_run_from_before_a_key_goes_on_with_what_it_was_made_with(
     plain = json.loads(where.read_bytes())
     assert plain["model"].pop("activation") == "relu"
     where.write_text(json.dumps(plain), encoding="utf-8")
-    assert config.thaw(plain).model.activation == "relu"
+    assert thaw(plain).model.activation == "relu"
     tiny.reopen(run)
     with pytest.raises(UserError, match=r"model\.activation: relu -> gelu"):
         tiny.reopen(run, model__activation="gelu")
 
 
 def test_the_order_of_encodings_is_a_difference() -> None:
-    one = config.freeze(tiny.settings(encoding={"absolute": {}, "relative": {"tau": 4}}))
-    two = config.freeze(tiny.settings(encoding={"relative": {"tau": 4}, "absolute": {}}))
+    one = freeze(tiny.settings(encoding={"absolute": {}, "relative": {"tau": 4}}))
+    two = freeze(tiny.settings(encoding={"relative": {"tau": 4}, "absolute": {}}))
     assert differences(one, two) == [
         'encoding: ["absolute", "relative"] -> ["relative", "absolute"]'
     ]
@@ -65,14 +65,14 @@ def test_the_order_of_encodings_is_a_difference() -> None:
 @pytest.mark.parametrize("metric", ["perplexity", "bleu"])
 def test_exactly_the_documented_keys_may_differ(metric: str) -> None:
     changes = {"trainer__init_from": "parent", "trainer__dev_metric": metric}
-    plain = config.freeze(tiny.settings(**changes))
+    plain = freeze(tiny.settings(**changes))
     allowed = {"decode"} | {key for key in MAY_DIFFER if "." in key}
     fixed = {"decode.source_language", "decode.target_language"}
     fixed |= {"decode.length_ratio"} if metric == "bleu" else set()
     for group in ("data", "segmenter", "model", "optim", "trainer", "decode"):
         for key in plain[group]:
             changed = {**plain, group: {**plain[group], key: "another"}}
-            free = {f"{group}.{key}", group} & allowed or config.is_path(f"{group}.{key}")
+            free = {f"{group}.{key}", group} & allowed or is_path(f"{group}.{key}")
             free = free and f"{group}.{key}" not in fixed
             value = plain[group][key]
             was = "absent" if value == {} else shown(value)
@@ -401,7 +401,7 @@ def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path
 def test_what_is_no_run_has_no_progress(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"config.json: the file is missing"):
         progress(tmp_path)
-    (tmp_path / "config.json").write_bytes(manifest.dump(config.freeze(tiny.settings())))
+    (tmp_path / "config.json").write_bytes(manifest.dump(freeze(tiny.settings())))
     with pytest.raises(UserError, match="no checkpoint yet"):
         progress(tmp_path)
 

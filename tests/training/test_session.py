@@ -10,9 +10,9 @@ import torch
 
 from nmt import build, corpus, modeldir
 from nmt.cli.train import main as train
+from nmt.config.compose import experiment_of
 from nmt.data.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.overrides.compose import experiment_of
 from nmt.storage import manifest
 from nmt.training import session
 from nmt.training.distributed import World

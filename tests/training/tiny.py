@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nmt import config
+from nmt.config.settings import Settings, thaw
 from nmt.data.bpe import Bpe
 from nmt.data.prepare import Prepared
 from nmt.data.side import Side
@@ -46,7 +46,7 @@ WIDE: dict[str, Any] = {  # 20 MB of gradients, several buckets; sqrt(512) is no
 }
 
 
-def settings(**changes: Any) -> config.Settings:
+def settings(**changes: Any) -> Settings:
     """Defaults of these tests; `trainer__accumulate=2` changes one key, `encoding=...` a group.
 
     They are checked once for all who ask for the same.
@@ -57,10 +57,10 @@ def settings(**changes: Any) -> config.Settings:
     return deepcopy(CHECKED[known])
 
 
-CHECKED: dict[str, config.Settings] = {}
+CHECKED: dict[str, Settings] = {}
 
 
-def _checked(changes: dict[str, Any]) -> config.Settings:
+def _checked(changes: dict[str, Any]) -> Settings:
     plain: dict[str, Any] = {
         "seed": 3,
         "data": {
@@ -111,7 +111,7 @@ def _checked(changes: dict[str, Any]) -> config.Settings:
             plain[group][key] = value
         else:
             plain[group] = value
-    return config.thaw(plain)
+    return thaw(plain)
 
 
 def prepared(path: Path) -> Prepared:

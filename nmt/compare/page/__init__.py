@@ -27,7 +27,7 @@ from nmt.compare.report import (
     rows_of,
 )
 from nmt.compare.text.notes import budgets
-from nmt.schema import flat
+from nmt.config.check import flat
 
 HERE = Path(__file__).parent
 OPEN = 10  # examples that are open at first

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import config
+from nmt.config.data import Data
 from nmt.data.corpus import BOM, decoded
 from nmt.data.preparation.scan import Chunk
 from nmt.data.protection import Protection
@@ -50,7 +50,7 @@ class CleanedChunk(NamedTuple):
 class Cleaning(NamedTuple):
     """The first pass over the text of a split."""
 
-    data: config.Data
+    data: Data
     tokenizers: Sequence[Tokenizer]  # of source and target
     count_words: bool
     directory: Path  # of the cleaned chunks

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
-from nmt import config
+from nmt.config.data import Segmentation
 from nmt.data.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.data.bpe.merges import learn
 from nmt.data.bpe.symbols import END
@@ -24,7 +24,7 @@ Words = dict[str, list[str]]  # word -> pieces
 
 
 def learn_bpe_sides(
-    choice: config.BpeLearning,
+    choice: Segmentation,
     tokenizers: Sequence[Tokenizer],
     words: Sequence[Counter[str]],
 ) -> list[Side]:
@@ -54,7 +54,7 @@ def learn_bpe_sides(
 
 
 def learn_unigram_sides(
-    choice: config.UnigramLearning, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
+    choice: Segmentation, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
 ) -> list[Side]:
     """Learn a SentencePiece model for each side, or one for both."""
     texts = [

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt import config
+from nmt.config.data import Data, columns_of
 from nmt.data.columns import ColumnLine, expand
 from nmt.data.preparation.clean import CleanedText
 from nmt.data.report import EMPTY, KEPT, TOO_LONG, UNLIKE, Tally, tally_of
@@ -31,7 +31,7 @@ class NumberedChunk(NamedTuple):
 class Numbering(NamedTuple):
     """The second pass over the text of a split."""
 
-    data: config.Data
+    data: Data
     sides: Sides
     columns: Mapping[str, Path]  # files parallel to the source
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
@@ -65,7 +65,7 @@ class Numbering(NamedTuple):
 
     def _columns(self, text: CleanedText, kept: NDArray[np.int64]) -> dict[str, list[int]]:
         """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""
-        per, segmenter = config.columns_of(self.data), self.sides[0].segmenter
+        per, segmenter = columns_of(self.data), self.sides[0].segmenter
         columns: dict[str, list[int]] = {}
         for i in kept:
             lines = {

@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from nmt import config
+from nmt.config.data import Data
 from nmt.data.corpus import opened, raw_lines, side_file
 from nmt.data.store import SIDES
 from nmt.data.toy.recipe import ensure_text
@@ -138,7 +138,7 @@ def _as_lines(rows: Iterable[Row]) -> tuple[list[bytes], ...]:
     return tuple([line + b"\n" for line in lines] for lines in zip(*rows, strict=True))
 
 
-def scan_files(data: config.Data) -> dict[str, list[ParallelText]]:
+def scan_files(data: Data) -> dict[str, list[ParallelText]]:
     """Scan the training and development files; one text for each corpus."""
     ensure_text(data)
     texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}

@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from nmt import config
+from nmt.config.data import Data, Segmentation, columns_of
 from nmt.data.preparation.clean import CleanedChunk, Cleaning
 from nmt.data.preparation.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.data.preparation.number import Numbering
@@ -28,13 +28,6 @@ from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
 
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
-SegmenterSettings: TypeAlias = (
-    config.BpeLearning
-    | config.UnigramLearning
-    | config.SentencePieceFiles
-    | config.BpeFiles
-    | config.ImportedSegmenter
-)
 
 
 class Preparation:
@@ -42,15 +35,15 @@ class Preparation:
 
     def __init__(
         self,
-        data: config.Data,
-        segmenter: SegmenterSettings,
+        data: Data,
+        segmenter: Segmentation,
         sides: Sides | None,
         texts: dict[str, list[ParallelText]],
     ) -> None:
         """`sides`: of a trained model, or of files; None: both are learned as `segmenter` says."""
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
         # BPE is learned from counts of words
-        self.counts_words = sides is None and isinstance(segmenter, config.BpeLearning)
+        self.counts_words = sides is None and segmenter.kind == "bpe"
         self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
         self.directory, self.workers = Path(), 1
 
@@ -90,7 +83,7 @@ class Preparation:
         choice = self.segmenter
         if self.sides is not None:
             return [side.segmenter.tokenizer for side in self.sides]
-        if isinstance(choice, config.ImportedSegmenter):
+        if choice.kind == "imported":
             raise UserError(
                 "segmenter.kind=imported: comes with a model that was imported; give its directory "
                 "as trainer.init_from"
@@ -118,9 +111,9 @@ class Preparation:
         """Return the sides, learned from the training text unless they are given."""
         if self.sides is not None:
             return self.sides
-        if isinstance(self.segmenter, config.BpeLearning):
+        if self.segmenter.kind == "bpe":
             return learn_bpe_sides(self.segmenter, tokenizers, self.words)
-        assert isinstance(self.segmenter, config.UnigramLearning), "others have sides"
+        assert self.segmenter.kind == "unigram", "others have sides"
         return learn_unigram_sides(self.segmenter, tokenizers, chunks)
 
     def _number(self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk]) -> dict[str, Any]:
@@ -135,7 +128,7 @@ class Preparation:
         longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
         dtype = id_type(*(len(side.vocabulary) for side in sides))
-        per = config.columns_of(self.data)
+        per = columns_of(self.data)
         with (
             self._pool(split, number) as pool,  # first, so that workers have no file to write
             Writer(self.directory / split, dtype, per, corpora) as writer,

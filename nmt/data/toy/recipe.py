@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt import config
+from nmt.config.data import RECIPE, Data
 from nmt.data import joined
 from nmt.data.preparation import cache
 from nmt.data.toy import draw, words
@@ -20,14 +20,14 @@ JOINED = "concat_seq"  # the test set of joined lines, by the name that the pape
 _NOUN_FORMS = {form for n in NOUNS for form in (n.singular, n.plural, n.dative_plural)}
 
 
-def ensure_text(data: config.Data) -> None:
+def ensure_text(data: Data) -> None:
     """See that the files of a corpus exist if we write them: those of data=toy, in data.root.
 
     They are written once, whole or not at all, and never replaced. Raises UserError for settings
     that the grammar cannot meet, for a root with anything else in it, such as sentences of other
     settings, of another version of the grammar or edited ones, and as `cache.ensure` does.
     """
-    if not isinstance(data, config.Toy):
+    if data.kind != "toy":
         return
     if data.root is None:
         raise UserError("data.root=null: data=toy writes its text there; name a directory")
@@ -57,15 +57,15 @@ def _is_written(root: Path, record: dict[str, Any]) -> bool:
     return False
 
 
-def _record(data: config.Toy) -> dict[str, Any]:
+def _record(data: Data) -> dict[str, Any]:
     """All that decides on the text: the grammar, by a sample of it, and settings."""
     sample = [(s.source, s.target, s.columns()) for s in draw(40, 4, 30, seed=0)]
-    keys = ("source_language", "target_language", *config.RECIPE)
+    keys = ("source_language", "target_language", *RECIPE)
     settings = {f"data.{key}": getattr(data, key) for key in keys}
     return {"grammar": hashlib.sha256(repr(sample).encode()).hexdigest()[:12], **settings}
 
 
-def write(data: config.Toy, directory: Path) -> None:
+def write(data: Data, directory: Path) -> None:
     """Write train, dev and test text, the columns of each source, joined test lines and a record.
 
     No source sentence of one part occurs in another. Raises UserError for impossible sizes, and

@@ -22,8 +22,8 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveFloat, PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection, zeroed
-from nmt.encodings.options import PositiveFloat, PositiveInt
 
 ROLES = 3  # queries, keys, values
 

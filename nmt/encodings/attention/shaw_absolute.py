@@ -10,8 +10,8 @@ Schmitt and Schuetze (2022) counts it; it has not been evaluated in print.
 import torch
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 
 
 class ShawAbsolute(Encoding):

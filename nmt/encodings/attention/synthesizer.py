@@ -16,8 +16,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import PositiveInt
 
 
 class Synthesizer(Encoding):

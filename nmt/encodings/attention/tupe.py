@@ -10,10 +10,10 @@ theta_1 in its row and theta_2 in its column, as the paper does for [CLS].
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.biases.t5 import bucket, check_buckets, two_sided
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions import check_ascending
 
 

@@ -10,8 +10,8 @@ from typing import Literal
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 
 Reference = Literal["absolute", "relative"]
 

@@ -16,11 +16,11 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.biases.fire import Fire
 from nmt.encodings.biases.kerple import Kerple
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.weights import at_least_float32
 
 BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}

@@ -9,9 +9,9 @@ Reconstructed from summaries; the paper's own text was not at hand, nor was its 
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.biases.bias_table import Reference, scalars
-from nmt.encodings.options import PositiveInt
 
 
 class Diet(Encoding):

@@ -13,8 +13,8 @@ from typing import Literal, cast
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 
 THRESHOLD = 512.0  # L0
 

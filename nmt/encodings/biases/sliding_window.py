@@ -11,9 +11,9 @@ others, are not here. All keys are computed and most are hidden, so it saves no 
 import torch
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.biases.alibi import HIDDEN
-from nmt.encodings.options import PositiveInt
 
 
 class SlidingWindow(Encoding):

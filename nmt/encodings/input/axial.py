@@ -12,8 +12,8 @@ segment to segment.
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 
 
 class Axial(Encoding):

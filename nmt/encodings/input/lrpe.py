@@ -7,8 +7,8 @@ al. with the desired length n of the output, eos included, in the place of 10000
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.positions_remaining import noisy
 
 

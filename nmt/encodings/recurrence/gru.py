@@ -8,8 +8,8 @@ their RR-Transformer (option rr_transformer).
 
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
 
 

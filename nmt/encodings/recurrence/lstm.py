@@ -2,8 +2,8 @@
 
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
 
 

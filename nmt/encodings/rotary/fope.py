@@ -17,8 +17,8 @@ import math
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeFloat
 from nmt.encodings.base import Context, Dims, Facts
-from nmt.encodings.options import NonNegativeFloat
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout, angles
 

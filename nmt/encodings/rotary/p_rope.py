@@ -9,8 +9,8 @@ base^(-2b / head_dim); `rotary partial=` spreads all frequencies over fewer pair
 import torch
 from torch import Tensor
 
+from nmt.config.check import PositiveFloat
 from nmt.encodings.base import Dims
-from nmt.encodings.options import PositiveFloat
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout
 

@@ -17,8 +17,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrence.convolution import causal_convolution
 from nmt.encodings.weights import at_least_float32
 

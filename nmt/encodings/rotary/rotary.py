@@ -15,12 +15,12 @@ from typing import Annotated, Literal
 import torch
 from torch import Tensor
 
+from nmt.config.check import Between
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.options import Bound
 from nmt.encodings.sinusoids import Layout, angles, frequencies
 
-Base = Annotated[float, Bound(1, included=False)]
-Factor = Annotated[float, Bound(1)]
+Base = Annotated[float, Between(1, above=True)]
+Factor = Annotated[float, Between(1)]
 
 
 class Rotary(Encoding):

@@ -16,8 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Facts, Projection
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.recurrence.convolution import causal_convolution
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout

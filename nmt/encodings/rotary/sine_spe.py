@@ -19,8 +19,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.options import PositiveInt
 
 
 class SineSpe(Encoding):

@@ -19,8 +19,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeFloat, PositiveFloat
 from nmt.encodings.base import Dims
-from nmt.encodings.options import NonNegativeFloat, PositiveFloat
 from nmt.encodings.rotary.rotary import Base, Factor, Rotary
 from nmt.encodings.sinusoids import Layout
 

@@ -15,8 +15,8 @@ import math
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeFloat, PositiveFloat
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import NonNegativeFloat, PositiveFloat
 
 
 class Gaussian(Encoding):

@@ -13,9 +13,9 @@ import math
 
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
 from nmt.encodings.biases.alibi import HIDDEN
-from nmt.encodings.options import NonNegativeInt
 
 
 class SigmoidAttention(Encoding):

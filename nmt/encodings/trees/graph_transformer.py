@@ -13,9 +13,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.biases.bias_table import scalars
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LabelledTree
 

@@ -13,8 +13,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees.trees import depths, first_pieces
 

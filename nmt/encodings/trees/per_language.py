@@ -9,8 +9,8 @@ model stays frozen; here all tables are trained with the model.)
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 
 
 class PerLanguage(Encoding):

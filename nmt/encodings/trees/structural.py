@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LARGEST, LabelledTree
 

@@ -14,8 +14,8 @@ the values is not part of this.
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import key_products
 

@@ -14,8 +14,8 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import Between
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import Bound
 from nmt.encodings.weights import at_least_float32
 
 
@@ -28,7 +28,7 @@ class Cope(Encoding):
     facts = Facts(relative=True, position_type="none", unbound=False)
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
-    def __init__(self, dims: Dims, counts: Annotated[int, Bound(2)] = 64) -> None:
+    def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
         super().__init__(dims, scale=dims.head_dim**-0.5)  # which its gates rely on
         if dims.site == "cross":
             raise ValueError("where=cross: one can only count between words of one sentence")

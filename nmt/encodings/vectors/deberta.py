@@ -15,8 +15,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
+from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import PositiveInt
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import distinct, key_products
 

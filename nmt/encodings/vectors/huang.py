@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import key_products
 

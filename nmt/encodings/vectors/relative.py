@@ -6,8 +6,8 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt, PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.options import NonNegativeInt, PositiveInt
 from nmt.encodings.vectors.by_row import query_products, row_sums
 
 

@@ -5,8 +5,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Dims, Encoding, Facts
-from nmt.encodings.options import NonNegativeInt
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.relative import Relative
 

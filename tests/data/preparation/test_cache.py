@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import config
+from nmt.config.data import Data
 from nmt.data.prepare import Prepared, load, prepare
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
@@ -16,14 +16,12 @@ from tests.training.damage import DAMAGES, Damage, flipped_bit, missing
 
 
 @pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[config.Data, Prepared]:
+def sound(tmp_path_factory: pytest.TempPathFactory) -> tuple[Data, Prepared]:
     data = corpus(tmp_path_factory.mktemp("sound"))
     return data, prepare(data, BPE)
 
 
-def copied(
-    sound: tuple[config.Data, Prepared], tmp_path: Path
-) -> tuple[config.Data, Prepared, Path]:
+def copied(sound: tuple[Data, Prepared], tmp_path: Path) -> tuple[Data, Prepared, Path]:
     """The settings of a copy, the corpus that it is a copy of, and its directory."""
     data, good = sound
     shutil.copytree(good.path.parent, tmp_path / "cache")
@@ -35,7 +33,7 @@ def copied(
 def test_each_kind_of_damage_is_mended(
     damage: Damage,
     name: str,
-    sound: tuple[config.Data, Prepared],
+    sound: tuple[Data, Prepared],
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -56,7 +54,7 @@ def test_each_kind_of_damage_is_mended(
 
 
 def test_damage_that_cannot_be_mended_is_refused(
-    sound: tuple[config.Data, Prepared], tmp_path: Path
+    sound: tuple[Data, Prepared], tmp_path: Path
 ) -> None:
     """The text is there, but nothing can be written."""
     data, good, path = copied(sound, tmp_path)
@@ -72,7 +70,7 @@ def test_damage_that_cannot_be_mended_is_refused(
 
 
 def test_a_process_hashes_a_corpus_once(
-    sound: tuple[config.Data, Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    sound: tuple[Data, Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     data, _, path = copied(sound, tmp_path)
     hashed: list[Path] = []

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from backports import zstd
 
-from nmt.config import Data
+from nmt.config.data import Data
 from nmt.data.corpus import side_file
 from nmt.data.prepare import fingerprint, prepare
 from nmt.data.report import log_remarks

@@ -2,14 +2,19 @@
 
 import pytest
 
+from nmt.config.catalog import options_of
+from nmt.config.hydra_conf import lines_of, parse
 from nmt.errors import UserError
-from nmt.overrides.arguments import lines_of, parse
-from nmt.overrides.options import options_of
-from nmt.overrides.sweep import Sweep, sweep_of
+from nmt.sweep import Sweep, sweep_of
 
 
 def sweep(*argv: str) -> Sweep:
-    found = sweep_of(parse(argv, sweep=True), multirun=True)
+    found = sweep_of(
+        parse(
+            argv,
+        ),
+        multirun=True,
+    )
     assert found is not None
     return found
 

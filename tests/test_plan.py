@@ -5,14 +5,13 @@ from typing import Any
 
 import pytest
 
+from nmt.config.hydra_conf import parse
 from nmt.errors import UserError
-from nmt.experiments.plan import LeftOut, PlannedRun, plan_runs
-from nmt.overrides.arguments import parse
-from nmt.overrides.sweep import sweep_of
+from nmt.sweep import LeftOut, PlannedRun, plan_runs, sweep_of
 
 
 def planned(*words: str) -> tuple[list[PlannedRun], list[LeftOut]]:
-    sweep = sweep_of(parse(words, sweep=True), multirun=True)
+    sweep = sweep_of(parse(words), multirun=True)
     assert sweep is not None
     return plan_runs(sweep)
 
@@ -46,7 +45,7 @@ def test_what_fits_no_glob_is_left_out_and_what_is_named_is_refused(
         if "rotary_partial" in settings.encoding:
             raise UserError("cannot be here")
 
-    monkeypatch.setattr("nmt.experiments.plan.preflight.check", check)
+    monkeypatch.setattr("nmt.sweep.preflight.check", check)
     runs, left_out = planned("encoding=glob(rotary*)", "seed=1", f"runs={tmp_path}")
     assert [run.name for run in runs] == ["rotary-seed1"]
     assert [str(each) for each in left_out] == ["encoding=rotary_partial: cannot be here"]

@@ -7,11 +7,10 @@ from typing import Any
 
 import pytest
 
-from nmt.experiments import run
-from nmt.experiments.plan import FailedRun, PlannedRun, plan_runs
+from nmt import sweep as run
+from nmt.config.hydra_conf import parse
 from nmt.experiments.processes import LoggedCommand
-from nmt.overrides.arguments import parse
-from nmt.overrides.sweep import sweep_of
+from nmt.sweep import FailedRun, PlannedRun, plan_runs, sweep_of
 from tests.in_process import start_by
 
 CORPUS: Any = SimpleNamespace(facts={"fingerprint": "abc"})
@@ -22,7 +21,7 @@ CORPORA = {"none-seed1": CORPUS, "alibi-seed1": CORPUS}
 def runs(tmp_path: Path) -> list[PlannedRun]:
     """Two runs, of which nothing is trained."""
     words = ["encoding=none,alibi", f"runs={tmp_path}", "jobs=2"]
-    sweep = sweep_of(parse(words, sweep=True), multirun=True)
+    sweep = sweep_of(parse(words), multirun=True)
     assert sweep is not None
     return plan_runs(sweep)[0]
 

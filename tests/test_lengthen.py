@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 
-from nmt import modeldir, modelfiles
+from nmt import lengthen, modeldir, modelfiles
 from nmt.api import models
 from nmt.cli.train import main as train
-from nmt.config import freeze
+from nmt.config.compose import Experiment, experiment_of
+from nmt.config.settings import freeze
 from nmt.data.corpus import read_text
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.experiments import lengthen
 from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test
-from nmt.overrides.compose import experiment_of
 from nmt.storage import manifest
 
 TINY = [
@@ -168,14 +167,14 @@ def test_a_joined_line_of_the_test_text_names_its_language_once(
     monkeypatch.setattr(lengthen, "_bounds", lambda parent: [])
     words = [f"data.test_{side}={tmp_path}/test.{name}" for side, name in LANGUAGES.items()]
     settings = experiment_of(["data=files", "data.root=x", *words]).settings
-    experiment: Any = SimpleNamespace(parent=tmp_path, settings=settings, run=tmp_path / "run")
+    experiment: Any = Experiment(settings, tmp_path / "run", others={"parent": tmp_path})
     found: Any = lengthen.report(experiment)
     assert found[0] == lines
 
 
 def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    gone: Any = SimpleNamespace(parent=Path("gone"), settings=None, run=None)
+    gone: Any = SimpleNamespace(others={"parent": "gone"}, settings=None, run=None)
     assert lengthen.report(gone) is None
     assert "gone: is gone, so that nothing is compared with it" in caplog.text
 

@@ -6,28 +6,97 @@ what a run is, conf/run; corpus, model and budget, conf/scale.
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, Literal, NamedTuple, TypeVar
 
 from nmt.compare import page, text
 from nmt.compare.buckets import check_bounds
 from nmt.compare.report import PaperTable, Report
 from nmt.compare.scores import NAMES, refuse_moses
-from nmt.config import freeze
+from nmt.config import check
+from nmt.config.check import OPEN, Between, PositiveInt, key
+from nmt.config.compose import Experiment
+from nmt.config.hydra_conf import AbsentError
+from nmt.config.settings import Settings, freeze
+from nmt.data import joined
+from nmt.data.corpus import read_parallel, read_text
 from nmt.data.prepare import Prepared
-from nmt.errors import UserError
-from nmt.experiments import outputs, testsets
+from nmt.data.toy.recipe import ensure_text
+from nmt.errors import Exit, UserError
+from nmt.experiments import outputs
 from nmt.experiments.evaluate import evaluate
-from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.plan import PlannedRun, failure_error, plan_runs, prepare_corpora
-from nmt.experiments.run import Launcher, parallel_runs, train_all
+from nmt.experiments.options import LEAST_SAMPLES, EvaluationOptions
 from nmt.experiments.systems import System, SystemModel
-from nmt.overrides.compose import AbsentError
-from nmt.overrides.sweep import Sweep
-from nmt.overrides.tables import TableReport, TableScale
+from nmt.experiments.testsets import DIRECTORY, ParallelFiles, corpus_test_files
 from nmt.storage import manifest
+from nmt.sweep import (
+    Launcher,
+    PlannedRun,
+    Sweep,
+    failure_error,
+    parallel_runs,
+    plan_runs,
+    prepare_corpora,
+    train_all,
+)
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+@dataclass
+class LengthLimits:
+    """The longest training sentences of the runs at a scale."""
+
+    full: PositiveInt = key(OPEN, "pieces; the limit of most runs")
+    short: PositiveInt = key(OPEN, "pieces; the limit of R4 and R5")
+
+
+@dataclass
+class ScaleTests:
+    """The test sets of a scale, one for each kind of table."""
+
+    root: str | None = key(None, "directory of the test sets; null: made from the corpus's own")
+    made_by: str | None = key(None, "the command that makes them")
+    official: str = key(OPEN, "test set of Table 1")
+    single: str = key(OPEN, "test set of Table 2")
+    joined: str = key(OPEN, "test set of Tables 3 and 4: consecutive pairs of the above")
+
+
+@dataclass
+class TableScale:
+    """What conf/scale adds to a config: the proportions of the paper's tables at one size."""
+
+    limits: LengthLimits = key(OPEN, "longest training sentences")
+    bounds: list[PositiveInt] = key(OPEN, "last length of each group of the tables")
+    tests: ScaleTests = key(OPEN, "test sets")
+    paper: bool = key(False, "whether the paper's numbers mean the same here")
+    remarks: list[str] = key(OPEN, "what the report says of this scale")
+
+
+@dataclass
+class TableLayout:
+    """One of the paper's tables."""
+
+    name: str = key(OPEN, "in the paper, whose numbers stand next to ours where they mean the same")
+    caption: str = key(OPEN, "what stands above the table")
+    test: Literal["official", "single", "joined"] = key(OPEN, "which of the scale's tests")
+    metrics: list[str] = key(OPEN, "in each cell, in this order")
+    buckets: bool = key(True, "scores by source length; false: of all pairs")
+
+
+@dataclass
+class TableReport:
+    """What conf/experiment/table* adds to a config: a table and its options."""
+
+    table: TableLayout = key(OPEN, "which table")
+    samples: Annotated[int, Between(LEAST_SAMPLES)] = key(
+        1000, "of the bootstrap behind intervals and tests"
+    )
+    attention: bool = key(True, "also measure the models' attention")
+    by_sentence: bool = key(False, "a joined line is read as the pieces of its sentences")
 
 
 class PlannedTable(NamedTuple):
@@ -38,6 +107,12 @@ class PlannedTable(NamedTuple):
     scale: TableScale
     runs: list[PlannedRun]
     notes: list[str]  # on what is left out
+
+
+def read_part(schema: type[T], experiment: Experiment) -> T:
+    """The keys of a scale or table at the root of a config; UserError for the first wrong one."""
+    others, keys = experiment.others, check.keys_of(schema)
+    return check.read(schema, {name: others[name] for name in keys if name in others})
 
 
 def make_table(
@@ -51,8 +126,7 @@ def make_table(
     The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = table.runs
-    experiments, kind = [run.experiment for run in runs], table.report.table.test
-    tests = testsets.table_tests(experiments, kind, table.report.by_sentence)
+    tests = table_tests(table)
     corpora = prepare_corpora(runs)
     finished, failed = train_all(runs, corpora, launch)
     notes = [*table.scale.remarks, *table.notes, *(f"{run.name}: {run.why}." for run in failed)]
@@ -79,13 +153,13 @@ def plan_table(sweep: Sweep) -> PlannedTable:
         raise UserError("name=: each run of a table has its own; use runs=DIR")
     runs, left_out = plan_runs(sweep)
     outputs.check_writable([], directories={run.directory.parent for run in runs})
-    first = runs[0].experiment
-    assert first.table is not None and first.scale is not None, "it is the table of a scale"
-    check_bounds(first.scale.bounds, "bounds=")
-    if unknown := [name for name in first.table.table.metrics if name not in NAMES]:
+    scale = read_part(TableScale, runs[0].experiment)
+    report = read_part(TableReport, runs[0].experiment)
+    check_bounds(scale.bounds, "bounds=")
+    if unknown := [name for name in report.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
     for language in {run.settings.data.target_language for run in runs}:
-        refuse_moses("table.metrics", first.table.table.metrics, language)
+        refuse_moses("table.metrics", report.table.metrics, language)
     absent: dict[str, list[str]] = {}  # why -> runs
     for overrides, error in left_out:
         kind = next(str(o.value()) for o in overrides if o.key_or_group == "run")
@@ -95,7 +169,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
         if kind not in absent.setdefault(why, []):
             absent[why].append(kind)
     notes = [f"Left out: {', '.join(kinds)}; {why}." for why, kinds in absent.items()]
-    return PlannedTable(sweep, first.table, first.scale, runs, notes)
+    return PlannedTable(sweep, report, scale, runs, notes)
 
 
 def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[System]:
@@ -115,7 +189,7 @@ def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
     command line changed what they are.
     """
     experiment, settings = runs[0].experiment, runs[0].settings
-    limit, scale, row = settings.data.max_length, experiment.scale, experiment.row
+    limit, row = settings.data.max_length, experiment.others.get("row")
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
         label, row = " + ".join(settings.encoding), None
     else:
@@ -128,7 +202,7 @@ def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
             SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
             for run in runs
         ],
-        published=row if same and scale is not None and scale.paper else None,
+        published=row if same and experiment.others.get("paper") else None,
     )
 
 
@@ -142,7 +216,7 @@ def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 def _report(
     table: PlannedTable,
     systems: list[System],
-    test: testsets.ParallelFiles,
+    test: ParallelFiles,
     notes: list[str],
     command: str,
 ) -> Report:
@@ -183,3 +257,51 @@ def _write(report: Report, stem: Path) -> None:
         for ending, render in forms.items()
     )
     log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)
+
+
+def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
+    """The test set of a table for each corpus of its runs, by the name of the corpus.
+
+    Raises UserError: 66 for a missing file, or no record of joined lines where these are read by
+    sentence; 65 for a file that cannot be read or sides of unequal lines.
+    """
+    kind, by_corpus = table.report.table.test, dict[str, ParallelFiles]()
+    for run in table.runs:
+        if (dataset := run.settings.data.name) in by_corpus:
+            continue
+        tests = read_part(TableScale, run.experiment).tests  # R9 and R10 have others
+        name: str = getattr(tests, kind)
+        if tests.root is not None:
+            test = _test_on_disk(Path(tests.root), name, tests, run.settings)
+        else:
+            test = _derived_test(run.experiment, name, kind)
+        by_corpus[dataset] = test._replace(by_sentence=table.report.by_sentence)
+        by_corpus[dataset].read()  # says what is wrong before anything is trained
+    return by_corpus
+
+
+def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
+    data = settings.data
+    ensure_text(data)
+    paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
+    for path in paths:
+        if not path.is_file():
+            how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
+            raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
+    return ParallelFiles(name, f"{name} in {root}.", paths[0], paths[1])
+
+
+def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
+    """The corpus's own test text, or the same joined in pairs."""
+    source, reference = map(Path, corpus_test_files(experiment.settings))
+    references = read_text(reference)
+    sources = read_parallel(source, references, reference)
+    if kind != "joined":
+        about = f"The test text of the corpus, {len(sources):,} pairs."
+        return ParallelFiles(name, about, source, reference)
+    data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
+    lines = joined.join(sources, references)
+    about = "The lines of the test text, each two consecutive ones joined by a space."
+    record = joined.described([source, reference], 2, how=about)
+    paths = joined.write(directory, name, data.source_language, data.target_language, lines, record)
+    return ParallelFiles(name, about, *paths)

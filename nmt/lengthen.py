@@ -7,7 +7,9 @@ from pathlib import Path
 from nmt import modelfiles
 from nmt.compare.report import Report
 from nmt.compare.scores import of_language
-from nmt.config import BEAM, RESTRICTIONS, SAMPLING, Decode, tags_of
+from nmt.config.compose import Experiment
+from nmt.config.data import tags_of
+from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING, Decode
 from nmt.data.languages import languages_of
 from nmt.data.marian import language_codes
 from nmt.errors import UserError
@@ -16,7 +18,6 @@ from nmt.experiments.evaluate import evaluate
 from nmt.experiments.options import BOUNDS, EvaluationOptions
 from nmt.experiments.systems import systems_at
 from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test, unnamed_files
-from nmt.overrides.compose import Experiment
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
@@ -29,13 +30,19 @@ ANY_SEARCH = (
 )
 
 
+def parent_of(experiment: Experiment) -> Path | None:
+    """The model that a run of experiment=lengthen continues from; None for other runs."""
+    parent = experiment.others.get("parent")
+    return None if parent is None else Path(str(parent))
+
+
 def check(experiment: Experiment) -> None:
     """Raise UserError, before anything is trained, for a test set that cannot be used after it.
 
     That is 2 for one language twice, 65 or 66 for files that cannot be read.
     """
     data = experiment.settings.data
-    if unnamed_files(experiment.settings):
+    if parent_of(experiment) is None or unnamed_files(experiment.settings):
         return
     if data.source_language == data.target_language:
         raise UserError(f"data.target_language={data.target_language}: also the source's; name two")
@@ -50,10 +57,11 @@ def report(experiment: Experiment) -> Report | None:
     at BOUNDS where that is unknown, which is said. None, with a word, where the corpus names no
     test set, or the parent is gone. Raises what `evaluate` does.
     """
-    assert experiment.parent is not None, "experiment=lengthen has one"
+    parent = parent_of(experiment)
+    assert parent is not None, "experiment=lengthen has one"
     settings, run = experiment.settings, experiment.run
-    if not experiment.parent.exists():
-        log.info("%s: is gone, so that nothing is compared with it", experiment.parent)
+    if not parent.exists():
+        log.info("%s: is gone, so that nothing is compared with it", parent)
         return None
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
@@ -64,14 +72,14 @@ def report(experiment: Experiment) -> Report | None:
     tags = {*codes, *tags_of(settings.data)}
     joined = joined_pairs(test, languages, run / DIRECTORY, tags)
     options = EvaluationOptions(
-        bounds=_bounds(experiment.parent),
+        bounds=_bounds(parent),
         metrics=of_language(METRICS, languages_of(settings)[1]),
         decode=_search(settings.decode),
         perplexity=True,
         device=settings.trainer.device,
-        title=f"{run} and its parent, {experiment.parent}, by source length",
+        title=f"{run} and its parent, {parent}, by source length",
     )
-    systems = systems_at({"parent": str(experiment.parent), CHILD: str(run)})
+    systems = systems_at({"parent": str(parent), CHILD: str(run)})
     return evaluate(systems, [test, joined], options)
 
 

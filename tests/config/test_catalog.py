@@ -6,11 +6,11 @@ import pytest
 
 from nmt.cli.encodings import main as encodings
 from nmt.cli.train import main as train
+from nmt.config.catalog import config_dir_override
+from nmt.config.compose import experiment_of
+from nmt.config.hydra_conf import parse as read
 from nmt.errors import UserError
-from nmt.overrides.arguments import read
-from nmt.overrides.compose import experiment_of
-from nmt.overrides.options import config_dir_override
-from nmt.overrides.sweep import sweep_of
+from nmt.sweep import sweep_of
 
 BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
 
@@ -99,7 +99,7 @@ def test_an_experiment_may_set_the_seed_and_the_place_of_its_runs(tmp_path: Path
 
 def test_a_file_of_an_encoding_has_one(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\nseed: 1\n")
-    with pytest.raises(UserError, match="encoding: missing from the config"):
+    with pytest.raises(UserError, match="encoding=theirs: its file has no entry"):
         experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"])
 
 
@@ -115,41 +115,7 @@ def test_an_option_that_would_never_be_read_is_refused(
     )
 
 
-@pytest.mark.slow
-def test_a_name_that_conf_took_later_stops_nobody_who_does_not_choose_it(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """An upgrade may bring an option of a name that stands in a folder already."""
-    head = "# @package _global_\n"
-    path = write(tmp_path, "encoding", "relative", head + BODY)
-    write(tmp_path, "model", "tiny", "dim: 8\n")
-    write(tmp_path, "encoding", "theirs", head + BODY)
-    typed, base = ["--config-dir", str(tmp_path)], config_dir_override(str(tmp_path))
-    assert list(experiment_of([*base, "encoding=theirs"]).settings.encoding) == ["theirs"]
-    assert experiment_of([*base, "encoding=alibi"]).settings.model.dim != 8
-    assert encodings([*typed, "alibi"]) == 0
-    hidden = "encoding=relative is built in and would be taken instead; rename the file"
-    assert encodings([*typed, "relative"]) == 2
-    assert f"{path}: {hidden}" in capsys.readouterr().err
-    uses = "defaults:\n  - override /encoding: [relative]\n  - _self_\nseed: 3\n"
-    write(tmp_path, "experiment", "plan", head + uses)
-    builds = "defaults: [relative, _self_]\n" + BODY
-    write(tmp_path, "encoding", "upon", head + builds)
-    for words in (["experiment=plan"], ["encoding=[alibi,upon]"]):
-        with pytest.raises(UserError, match=hidden):
-            experiment_of([*base, *words])
-
-
 def test_a_misspelt_option_of_ones_own_is_named(tmp_path: Path) -> None:
     write(tmp_path, "encoding", "theirs", "# @package _global_\n" + BODY)
     with pytest.raises(UserError, match="encoding=theirz: no such option; did you mean theirs"):
         experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirz"])
-
-
-def test_a_wrong_key_of_the_chosen_option_itself_is_refused(tmp_path: Path) -> None:
-    """Only what an experiment or scale sets for another kind is left out."""
-    (tmp_path / "segmenter").mkdir()
-    text = "defaults: [bpe, _self_]\nvocabulary_size: 8000\n"
-    (tmp_path / "segmenter" / "mine.yaml").write_text(text, encoding="utf-8")
-    with pytest.raises(UserError, match=r"segmenter\.vocabulary_size"):
-        experiment_of([*config_dir_override(str(tmp_path)), "segmenter=mine"])

@@ -1,0 +1,267 @@
+"""One check of plain values against annotated keys: of settings, encodings, positions and JSON.
+
+A schema is a dataclass, or a class whose constructor is annotated. A key has a type, which may be
+`Annotated` with bounds, a default, and in a dataclass what it means.
+"""
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
+from difflib import get_close_matches
+from functools import cache
+from inspect import Parameter, signature
+from pathlib import PurePath
+from types import NoneType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+from nmt.errors import UserError
+
+LARGEST = 2**31 - 1  # of all numbers; a product of two such integers fits into 64 bits
+OPEN = "???"  # the value of a key that has none, as OmegaConf writes it
+
+
+@dataclass(frozen=True)
+class Between:
+    """The least and greatest value of a number."""
+
+    least: float = -math.inf
+    most: float = math.inf
+    above: bool = False  # the least value itself is too small
+
+    def refusal(self, value: Any) -> str | None:
+        """What such a value must be, if this one is not."""
+        low = value <= self.least if self.above else value < self.least
+        if not low and value <= self.most:
+            return None
+        if math.inf not in (-self.least, self.most) and not self.above:
+            return f"must be from {self.least:g} to {self.most:g}"
+        if self.least == -math.inf:
+            return f"must be at most {self.most:g}"
+        return f"must be {'above' if self.above else 'at least'} {self.least:g}"
+
+
+@dataclass(frozen=True)
+class Inside:
+    """A name that becomes a path within some directory, and must not lead out of it."""
+
+    def refusal(self, value: Any) -> str | None:
+        """What such a name must be, if this one is not."""
+        path = PurePath(value)
+        inside = path.parts and not path.is_absolute() and ".." not in path.parts
+        return None if inside else "becomes a path: must not be empty, absolute, or lead out by .."
+
+
+PositiveInt = Annotated[int, Between(1)]
+NonNegativeInt = Annotated[int, Between(0)]
+PositiveFloat = Annotated[float, Between(0, above=True)]
+NonNegativeFloat = Annotated[float, Between(0)]
+Share = Annotated[float, Between(0, 1)]
+Name = Annotated[str, Inside()]
+
+
+def key(default: Any, doc: str, only: tuple[str, ...] = (), path: bool = False) -> Any:
+    """Declare a key of a dataclass: its default, and what it means.
+
+    `only`: the values of `kind` beside it with which the key counts; none: all. `path`: the value
+    is a path, which means nothing on another machine.
+    """
+    metadata = {"doc": doc, "only": only, "path": path}
+    if isinstance(default, list | dict):
+        return field(default_factory=lambda: default.copy(), metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+class Key(NamedTuple):
+    """The type of a key, and its default (`...`: it has none)."""
+
+    kind: Any
+    default: Any
+
+
+def keys_of(schema: Any) -> dict[str, Key]:
+    """The keys of a dataclass, or of a constructor, in their order."""
+    keys: dict[str, Key] = _keys_of(schema)
+    return keys
+
+
+@cache
+def _keys_of(schema: Any) -> dict[str, Key]:
+    if is_dataclass(schema):
+        hints = get_type_hints(schema, include_extras=True)
+        return {f.name: Key(hints[f.name], default_of(f)) for f in fields(schema) if f.init}
+    hints = get_type_hints(schema.__init__, include_extras=True)
+    defaults = {n: ... if p.default is Parameter.empty else p.default
+                for n, p in signature(schema).parameters.items()}  # fmt: skip
+    return {name: Key(hints[name], default) for name, default in defaults.items() if name in hints}
+
+
+def default_of(declared: Field[Any]) -> Any:
+    """The default of a field of a dataclass; `...`: it has none."""
+    if declared.default_factory is not MISSING:
+        return declared.default_factory()
+    return ... if declared.default is MISSING else declared.default
+
+
+def declaration(schema: Any, names: list[str]) -> Field[Any] | None:
+    """The field that declares a dotted key, whose parts are given; None if there is none."""
+    name, *inner = names
+    declared: Field[Any] | None = schema.__dataclass_fields__.get(name)
+    if declared is None or not inner:
+        return declared
+    kind = keys_of(schema)[name].kind
+    if get_origin(kind) is dict:  # whose names are the user's
+        kind, inner = get_args(kind)[1], inner[1:]
+    return declaration(kind, inner) if inner and is_dataclass(kind) else None
+
+
+def idle_keys(schema: Any, kind: Any) -> set[str]:
+    """The keys of a dataclass that do not count with this value of its `kind`."""
+    return {
+        f.name for f in fields(schema) if f.metadata.get("only") and kind not in f.metadata["only"]
+    }
+
+
+def plain(value: Any) -> Any:
+    """Objects of schemas as plain values, less the keys that do not count."""
+    if is_dataclass(value):
+        idle = idle_keys(value, getattr(value, "kind", None))
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in idle}
+    if isinstance(value, dict):
+        return {name: plain(inner) for name, inner in value.items()}
+    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+
+
+def read(schema: Any, values: Any, where: str = "") -> Any:
+    """Make an object of a schema from plain values, whose place in messages is `where`.
+
+    Raises UserError for the first key that is unknown, wrong, or without a value.
+    """
+    kind = values.get("kind") if isinstance(values, Mapping) else None
+    idle = idle_keys(schema, kind) if is_dataclass(schema) else ()
+    counted = {k: v for k, v in values.items() if k not in idle} if idle else values
+    return schema(**arguments(schema, counted, where, idle))
+
+
+def arguments(
+    schema: Any, values: Any, where: str = "", idle: Iterable[str] = (), also: Iterable[str] = ()
+) -> dict[str, Any]:
+    """The values as the keys of a schema want them, `idle` ones apart; raises as `read`.
+
+    `also`: other names that a misspelling may have meant.
+    """
+    keys = {name: declared for name, declared in keys_of(schema).items() if name not in idle}
+    if not isinstance(values, Mapping):
+        raise UserError(f"{where}={values}: expected keys and values, of {', '.join(keys)}")
+    for name in values:
+        if name not in keys:
+            raise UserError(f"{below(where, name)}: no such key{near(str(name), [*keys, *also])}")
+    given = {name: value for name, value in values.items() if value != OPEN}
+    for name in keys.keys() - given.keys():
+        if keys[name].default in (..., OPEN):
+            raise UserError(f"{below(where, name)}: has no value; give {below(where, name)}=...")
+    return {name: fit(keys[name].kind, value, below(where, name)) for name, value in given.items()}
+
+
+def fit(kind: Any, value: Any, where: str) -> Any:
+    """A value as its type wants it; UserError where it does not fit."""
+    if get_origin(kind) is Annotated:
+        bare, *rules = get_args(kind)
+        fitted = fit(bare, value, where)
+        for rule in rules:
+            if fitted is not None and (why := rule.refusal(fitted)):
+                raise UserError(f"{where}={value}: {why}")
+        return fitted
+    if NoneType in (kinds := get_args(kind)):
+        (other,) = (k for k in kinds if k is not NoneType)
+        return None if value is None else fit(other, value, where)
+    if get_origin(kind) is Literal:
+        if not any(value == choice and type(value) is type(choice) for choice in kinds):
+            raise UserError(f"{where}={value}: choose one of {', '.join(map(yaml, kinds))}")
+        return value
+    if get_origin(kind) is list and isinstance(value, list | tuple):
+        return [fit(kinds[0], inner, where) for inner in value]
+    if get_origin(kind) is dict and isinstance(value, Mapping):
+        return {str(n): fit(kinds[1], inner, below(where, n)) for n, inner in value.items()}
+    if is_dataclass(kind):
+        return read(kind, value, where)
+    return _plain_value(kind, value, where)
+
+
+EXPECTED = {
+    bool: "true or false",
+    int: "an integer",
+    float: "a number",
+    str: "a text; quote it",
+    list: "a list as [a,b]",
+    dict: "names with values",
+}
+
+
+def _plain_value(kind: Any, value: Any, where: str) -> Any:
+    """A number, text, list or mapping; UserError where it is another one."""
+    whole = kind is float and type(value) is int
+    expected = get_origin(kind) or kind
+    if expected is not Any and type(value) is not expected and not whole:
+        raise UserError(f"{where}={value}: expected {EXPECTED.get(expected, expected)}")
+    if type(value) is float and not math.isfinite(value):
+        raise UserError(f"{where}={value}: expected a finite number")
+    if type(value) in (int, float) and abs(value) > LARGEST:
+        raise UserError(f"{where}={value}: must be at most {LARGEST}")
+    return float(value) if whole else value
+
+
+def parse(kind: Any, text: str) -> Any:
+    """The value that a text of a command line means; a text that means none is kept."""
+    kinds = [k for k in get_args(kind) if k is not NoneType] if NoneType in get_args(kind) else []
+    if kinds and text == "null":
+        return None
+    kind = kinds[0] if kinds else kind
+    kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    try:
+        if kind is bool:
+            return {"true": True, "false": False}.get(text, text)
+        return kind(text) if kind in (int, float) else text
+    except ValueError:
+        return text
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """'; did you mean X?' by the last part of a dotted name; else what there is, if not much."""
+    (group, _, last), names = name.rpartition("."), sorted(known)
+    by_last: dict[str, list[str]] = {}
+    for other in names:
+        by_last.setdefault(other.rpartition(".")[2], []).append(other)
+    inside = [other.rpartition(".")[2] for other in names if other.rpartition(".")[0] == group]
+    match = [last] if last in by_last else get_close_matches(last, inside or by_last, 1)
+    if match:
+        return f"; did you mean {' or '.join(by_last[match[0]])}?"
+    return f"; known are {', '.join(names)}" if len(names) <= 20 else "; see --help"
+
+
+def below(where: str, name: object) -> str:
+    """The dotted name of a key within another."""
+    return f"{where}.{name}" if where else str(name)
+
+
+def yaml(value: Any) -> str:
+    """A plain value as a config file has it."""
+    return (
+        str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
+    )
+
+
+def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """The values of nested mappings by dotted key; none of an empty mapping."""
+    for name, value in values.items():
+        if isinstance(value, dict):
+            yield from flat(value, below(above, name))
+        else:
+            yield below(above, name), value

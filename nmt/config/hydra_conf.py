@@ -1,0 +1,180 @@
+"""Hydra's part: its grammar, its reading of conf/, and its complaints in one line."""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from threading import RLock
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
+from hydra.errors import HydraException, MissingConfigException
+from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from nmt.config import check
+from nmt.config.catalog import (
+    ABOUT,
+    CHOOSERS,
+    commented,
+    conf_dir,
+    default_options,
+    options_of,
+)
+from nmt.config.settings import GROUPS, Place, Settings
+from nmt.errors import UserError
+
+ROOT, CHILD = "train", "child"  # configs that others are composed into
+DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
+PLACE = tuple(check.keys_of(Place))
+ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
+_HYDRA = RLock()  # held by whoever has set Hydra's one state, GlobalHydra
+
+
+class AbsentError(UserError):
+    """A file of options is missing, such as the second corpus of a scale."""
+
+    def __init__(self, message: str, option: str = "") -> None:  # pickle gives the message alone
+        super().__init__(message)
+        self.option = option  # as `data=toy_zhen`
+
+
+def parse(words: Iterable[str]) -> list[Override]:
+    """Read overrides in Hydra's grammar; UserError names the first that is none."""
+    overrides, parser = [], OverridesParser.create()
+    for word in words:
+        if word.startswith("="):
+            raise UserError(f"{word}: not KEY=VALUE; see --help")
+        try:
+            overrides.append(parser.parse_override(word))
+        except HydraException as error:
+            name = word.partition("=")[0]
+            raise UserError(
+                f"{word}: not KEY=VALUE in Hydra's grammar ({first_line(error)}); quote "
+                f"other text, as in \"{name}='...'\""
+            ) from None
+    return overrides
+
+
+def lines_of(overrides: Iterable[Override]) -> list[str]:
+    """Overrides as Hydra and a command line take them."""
+    return [str(override.input_line) for override in overrides]
+
+
+def chosen_options(override: Override) -> list[str]:
+    """The options that an override of a group chooses."""
+    value = override.value()
+    options = value if isinstance(value, list) else [] if value is None else [value]
+    return [str(option) for option in options]
+
+
+def of_groups(overrides: Iterable[Override], *keys: str) -> list[Override]:
+    """The overrides of groups, of Hydra's own keys and of these."""
+    return [
+        o
+        for o in overrides
+        if o.key_or_group in (*ABOUT, *keys) or o.key_or_group.startswith("hydra")
+    ]
+
+
+@contextmanager
+def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
+    """Let Hydra's compose read conf/; its complaints become UserErrors.
+
+    Other threads wait, and an application that is a program of Hydra has its own back afterwards.
+    """
+    with _HYDRA, translating_errors(overrides):
+        outer = GlobalHydra.instance().hydra
+        GlobalHydra.instance().clear()
+        try:
+            directory = str(conf_dir().resolve())
+            with hydra.initialize_config_dir(version_base="1.3", config_dir=directory):
+                yield
+        finally:
+            GlobalHydra.instance().hydra = outer
+
+
+def compose(overrides: Sequence[Override], root: str = ROOT) -> DictConfig:
+    """The config of overrides, less the keys of encodings, with Hydra's own part."""
+    lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
+    return hydra.compose(root, overrides=lines, return_hydra_config=True)
+
+
+def compose_child(
+    overrides: Sequence[Override], groups: Iterable[str], values: Mapping[str, Any]
+) -> DictConfig:
+    """The same without the default options of some groups, and with other defaults of keys."""
+    options: dict[str, Any] = {**default_options(), **dict.fromkeys(groups)}
+    root = OmegaConf.load(conf_dir() / f"{ROOT}.yaml")
+    hydras = [default for default in root.defaults if "override" in str(default)]
+    root.defaults = [DEFAULTS, "_self_", *({group: o} for group, o in options.items()), *hydras]
+    merged = default_values()
+    for group, value in values.items():
+        merged[group] = value if group == "encoding" else {**merged[group], **value}
+    store = ConfigStore.instance()
+    store.store(CHILD, root)
+    store.store(DEFAULTS, merged)
+    try:
+        return compose(overrides, CHILD)
+    finally:
+        store.store(DEFAULTS, default_values())
+
+
+def default_values() -> dict[str, Any]:
+    """The defaults of all keys, in plain values."""
+    groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
+    values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
+    values["data"]["root"] = check.OPEN  # which an option's ??? does not replace null by
+    place = {name: declared.default for name, declared in check.keys_of(Place).items()}
+    return {"seed": check.keys_of(Settings)["seed"].default, **place, **values, "encoding": {}}
+
+
+ConfigStore.instance().store(DEFAULTS, default_values())
+ConfigStore.instance().store(CHILD, {}, group="model")  # as its parent's: no option
+
+
+@contextmanager
+def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
+    """Make of what Hydra or OmegaConf complain about one line, with the nearest key or option."""
+    try:
+        yield
+    except MissingConfigException as error:
+        option = str(error.missing_cfg_file).replace("/", "=")
+        asking = [o.input_line for o in overrides if o.key_or_group in CHOOSERS]
+        by = f"{' '.join(map(str, asking))}: " if asking else ""
+        raise AbsentError(f"{by}there is no {option}", option) from None
+    except (HydraException, OmegaConfBaseException) as error:
+        raise UserError(_message(error)) from None
+
+
+def _message(error: Exception) -> str:
+    text = first_line(error)
+    if missing := re.search(r"Missing mandatory value: ([\w.]+)", text):
+        files = ", or name each file" if missing[1] == "data.root" else ""
+        return f"{missing[1]}: has no value; give {missing[1]}=...{files}"
+    if absent := re.match(r"Could not override '([^']+)'", text):
+        if absent[1].startswith(("data.columns.", "data.corpora.")):
+            return f"{absent[1]}: adds to what there is; write +{absent[1]}=..."
+        return f"{absent[1]}: no such key{_nearest(absent[1])}"
+    key = getattr(error.__cause__ or error, "full_key", None)
+    return f"{key}: {text}" if key and key not in text else text
+
+
+def _nearest(key: str) -> str:
+    """The keys that one which is not there may have meant."""
+    encodings = options_of("encoding")
+    owners = [e for e in encodings if key in [k for k, _, _ in commented("encoding", e)]]
+    if owners:
+        return f" with this encoding; these have it: {', '.join(owners)}"
+    known = [
+        f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
+    ]
+    return check.near(key, [*known, *PLACE, "seed", *ABOUT])
+
+
+def first_line(error: Exception) -> str:
+    """The first line of a message."""
+    return re.sub(r"\s+", " ", (str(error).strip() or type(error).__name__).split("\n")[0])

@@ -1,1 +1,0 @@
-"""From the overrides of a command line to settings: which there are, how they are read, Hydra."""

@@ -1,0 +1,297 @@
+"""Several runs of one command line: which there are, checked before the first starts, and trained.
+
+nmt-train -m makes a run of each value, and so does an experiment such as a table of the paper.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import NamedTuple
+
+from hydra.core.global_hydra import GlobalHydra
+from hydra.core.override_parser.types import Override, ValueType
+
+from nmt import corpus, lengthen, preflight
+from nmt.config.catalog import folders_in
+from nmt.config.compose import Experiment, check_options, is_sweep
+from nmt.config.hydra_conf import AbsentError, compose, lines_of, parse, reading_conf
+from nmt.config.settings import Settings
+from nmt.data.prepare import Prepared
+from nmt.data.report import log_remarks
+from nmt.errors import Exit, UserError
+from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
+from nmt.machine.cpus import cores
+from nmt.parent import experiment_of
+from nmt.training.directory import config_is_settled
+from nmt.training.metrics import METRICS, read_metrics
+from nmt.training.run import Outcome, open_run
+from nmt.training.session import check_start
+
+log = logging.getLogger(__name__)
+
+MODE = "hydra.mode"
+
+
+class Sweep(NamedTuple):
+    """Several runs, not composed yet."""
+
+    name: str | None  # experiment=NAME, unless -m makes the sweep
+    scale: str | None  # scale=NAME
+    table: bool  # whether a report follows
+    launcher: str  # hydra/launcher=NAME; basic: none was chosen
+    jobs: list[list[Override]]  # those of each run; alone, they mean that run and no more
+    chosen: set[str]  # keys and groups that the command line itself names
+    globbed: bool  # whether a glob(...) names the runs, so that those that cannot be are left out
+
+    def __str__(self) -> str:
+        """The argument that makes it a sweep."""
+        return "a sweep" if self.name is None else f"experiment={self.name}"
+
+
+class PlannedRun(NamedTuple):
+    """One training run of several."""
+
+    name: str  # in tables and messages; no other run of the plan has it
+    experiment: Experiment
+
+    @property
+    def settings(self) -> Settings:
+        """The settings of the run."""
+        return self.experiment.settings
+
+    @property
+    def directory(self) -> Path:
+        """Where the model lies, or will."""
+        return self.experiment.run
+
+    @property
+    def log(self) -> Path:
+        """The file with the output of its training, next to its directory."""
+        return self.directory.with_name(f"{self.directory.name}.log")
+
+
+class FailedRun(NamedTuple):
+    """A run that failed, or stopped early."""
+
+    name: str
+    why: str
+    log: Path
+
+
+class LeftOut(NamedTuple):
+    """A run that cannot be, and that the command line does not name itself."""
+
+    overrides: list[Override]
+    why: UserError
+
+    def __str__(self) -> str:
+        named = [o for o in self.overrides if o.key_or_group in ("run", "encoding")]
+        return f"{' '.join(lines_of(named or self.overrides))}: {self.why}"
+
+
+Launcher = Callable[[list[PlannedRun]], None]  # trains these runs, each with its log
+
+
+def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
+    """The product of all values of `multirun` (-m), or of an experiment; None for a single run.
+
+    An override of the command line replaces the experiment's own values for its key.
+    Raises UserError for options that do not exist; composing a run refuses what else is wrong.
+    """
+    first = [o for o in overrides if not o.is_sweep_override() and _selects_runs(o.key_or_group)]
+    if not multirun and not any(o.key_or_group == "experiment" for o in first):
+        return None
+    check_options(first, folders_in(overrides))
+    with reading_conf(overrides):
+        cfg = compose(first)
+        if not multirun and not is_sweep(cfg):
+            return None
+        swept = [f"{key}={values}" for key, values in (cfg.hydra.sweeper.params or {}).items()]
+        by_key = {o.get_key_element(): _values(o) for o in [*parse(swept), *overrides]}
+        by_key[MODE] = parse([f"{MODE}=RUN"])
+    choices = cfg.hydra.runtime.choices
+    if "table" in cfg and len(by_key.get("scale", ())) > 1:
+        raise UserError("scale=: a table is of one scale at a time")
+    return Sweep(
+        name=choices["experiment"] if is_sweep(cfg) else None,
+        scale=choices["scale"],
+        table="table" in cfg,
+        launcher=str(choices["hydra/launcher"]),
+        jobs=[list(job) for job in product(*by_key.values())],
+        chosen={o.key_or_group for o in overrides},
+        globbed=any(o.value_type is ValueType.GLOB_CHOICE_SWEEP for o in overrides),
+    )
+
+
+def _selects_runs(group: str) -> bool:
+    """Whether an override takes part in deciding which runs there are."""
+    return group.startswith("hydra") or group in ("experiment", "scale")
+
+
+def _values(override: Override) -> list[Override]:
+    """One override for each value of a sweep; conf/ is being read, for a glob to look there."""
+    if not override.is_sweep_override():
+        return [override]
+    if not override.is_discrete_sweep():
+        raise UserError(f"{override.input_line}: name each value")
+    located = replace(override, config_loader=GlobalHydra.instance().config_loader())
+    key = override.get_key_element()
+    if values := parse(f"{key}={value}" for value in located.sweep_string_iterator()):
+        return values
+    raise UserError(f"{override.input_line}: there is no such option")
+
+
+def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
+    """Compose and check all runs; raises UserError for the first that cannot be.
+
+    Also for one whose directory is another's, is in use, or holds a run of another config. What
+    cannot be among the runs of a glob is left out, and so is what a scale has no corpus for, unless
+    it was named by `run=`.
+    """
+    experiments, left_out = list[Experiment](), list[LeftOut]()
+    for overrides in sweep.jobs:
+        try:
+            experiments.append(_checked(overrides, sweep)._replace(elsewhere="runs=DIR"))
+        except UserError as error:
+            absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
+            if not (sweep.globbed or absent):
+                raise
+            left_out.append(LeftOut(overrides, error))
+    if not experiments:
+        raise UserError(f"{sweep}: no run is left; {left_out[0].why}")
+    _check_directories(experiments)
+    names = [experiment.run.name for experiment in experiments]
+    if len(set(names)) < len(names):
+        names = [str(experiment.run) for experiment in experiments]
+    runs = [PlannedRun(*named) for named in zip(names, experiments, strict=True)]
+    for run in runs:
+        if outcome_of(run) is None:  # which refuses the directory of another run
+            check_start(run.settings, begun=config_is_settled(run.directory))
+    return runs, left_out
+
+
+def _checked(overrides: list[Override], sweep: Sweep) -> Experiment:
+    experiment = experiment_of(lines_of(overrides))
+    if "table" in experiment.others and not sweep.table:
+        chosen = next(o.input_line for o in overrides if o.key_or_group == "experiment")
+        raise UserError(f"{chosen}: make one table at a time, each without -m")
+    preflight.check(experiment.settings)
+    lengthen.check(experiment)
+    return experiment
+
+
+def _check_directories(experiments: Sequence[Experiment]) -> None:
+    """Raise UserError if two runs would share a directory."""
+    by_directory: dict[Path, Experiment] = {}
+    for experiment in experiments:
+        if (other := by_directory.setdefault(experiment.run, experiment)) is experiment:
+            continue
+        if not (differing := [o for o in experiment.overrides if o not in other.overrides]):
+            raise UserError(f"{experiment.run}: the same run twice; name each value once")
+        raise UserError(
+            f"{' '.join(differing)}: would share {experiment.run} with another run; tell them "
+            "apart by name=, which may hold ${...} of a key (a table by seed and keys of encodings)"
+        )
+
+
+def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | None:
+    """How a run ended that has made all its updates; None if it has not, or never began.
+
+    Raises UserError for a directory that is in use, damaged, or of another config, and (65) for a
+    run on another corpus than this one, if there is one.
+    """
+    if not run.directory.exists():
+        return None
+    with open_run(run.directory, run.settings, elsewhere=run.experiment.elsewhere) as opened:
+        if not opened.finished:
+            return None
+        if corpus is None:
+            return opened.outcome()
+        opened.refuse_other_data(corpus.facts["fingerprint"])
+        return opened.end(opened.step)
+
+
+def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
+    """Prepare each corpus once, before its many readers start; by name of the run.
+
+    Raises UserError as `prepare` does.
+    """
+    by_settings: dict[bytes, Prepared] = {}
+    for run in runs:
+        if (key := corpus.key(run.settings)) not in by_settings:
+            by_settings[key] = corpus.prepare(run.settings, run.directory)
+            log_remarks(by_settings[key].report)
+    return {run.name: by_settings[corpus.key(run.settings)] for run in runs}
+
+
+def train_all(
+    runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared], launch: Launcher | None = None
+) -> tuple[list[PlannedRun], list[FailedRun]]:
+    """Train all runs that are not finished; return those that are, and those that still are not.
+
+    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own, some of
+    them side by side (`parallel_runs`), unless `launch` starts them. The same call again goes on
+    where they stopped. Raises UserError as `outcome_of` does, before any starts.
+    """
+    pending = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
+    at_once, finished = parallel_runs(runs), len(runs) - len(pending)
+    log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
+    by_name = {run.name: run for run in pending}
+    for run in pending:
+        run.directory.parent.mkdir(parents=True, exist_ok=True)
+    codes: dict[str, int] = {}
+    if pending and launch is not None:
+        launch(pending)
+    elif pending:
+        commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
+        codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
+    failed = {}
+    for run in pending:
+        if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
+            failed[run.name] = FailedRun(run.name, why, run.log)
+    return [run for run in runs if run.name not in failed], [*failed.values()]
+
+
+def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:
+    """Why a run is not finished, by the exit code of its process, if it had one; None: it is."""
+    if code:
+        return f"training failed ({exit_reason(code)}): {last_line(run.log)}"
+    try:
+        if outcome_of(run, corpus) is not None:
+            return None
+    except UserError as error:
+        return str(error)
+    if code is None:
+        return f"training did not end: {last_line(run.log)}"
+    return "training stopped before its budget was spent"
+
+
+def parallel_runs(runs: Sequence[PlannedRun]) -> int:
+    """How many runs go on at once: as many as `jobs` says, else as many as fit."""
+    return runs[0].experiment.jobs or free_slots(runs[0].settings)
+
+
+def free_slots(settings: Settings) -> int:
+    """How many runs fit: one for each GPU, or on one that is named, else as many as cores serve."""
+    if settings.trainer.device.startswith("cuda:"):
+        return 1
+    if settings.trainer.device != "cpu" and (available := gpus()):
+        return len(available)
+    return max(1, cores() // (settings.trainer.threads or 1))  # a process has one by default
+
+
+def progress(directory: Path) -> str:
+    """The last step of a run, and how perplexed the model was."""
+    lines = [line for line in read_metrics(directory / METRICS).lines if "perplexity" in line]
+    if not lines:
+        return "starting"
+    last = lines[-1]
+    return f"step {last['step']}, {last['kind']} perplexity {last['perplexity']:.4g}"
+
+
+def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:
+    """The error (70) that names those of `count` runs which failed, and their logs."""
+    reasons = "; ".join(f"{run.name}: {run.why}; see {run.log}" for run in failed)
+    return UserError(f"{len(failed)} of {count} runs failed: {reasons}", Exit.DIVERGED)
