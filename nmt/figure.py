@@ -18,7 +18,7 @@ def check(path: Path) -> None:
         import matplotlib  # noqa: F401
     except ImportError:
         raise UserError(
-            f"--plot {path}: matplotlib is not installed; pip install 'nmt[report]'"
+            f"--plot {path}: matplotlib is not installed; pip install 'nmt-toolkit[report]'"
         ) from None
 
 

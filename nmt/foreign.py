@@ -145,8 +145,8 @@ def _where_from(path: Path) -> str:
         return "name the directory of a model"
     folder = name.rpartition("/")[2]
     return (
-        f"if that is a model of the Hugging Face hub, pip install 'nmt[hub]' and try again, or "
-        f"download it first: hf download {name} --local-dir {folder}, or "
+        "if that is a model of the Hugging Face hub, pip install 'nmt-toolkit[hub]' and try again, "
+        f"or download it first: hf download {name} --local-dir {folder}, or "
         f"git clone https://huggingface.co/{name}"
     )
 

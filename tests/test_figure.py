@@ -14,5 +14,5 @@ def test_plots_refuse_other_formats_and_a_missing_library(
     with pytest.raises(UserError, match="must end in one of"):
         figure.check(tmp_path / "a.gif")
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
-    with pytest.raises(UserError, match=r"pip install 'nmt\[report\]'"):
+    with pytest.raises(UserError, match=r"pip install 'nmt-toolkit\[report\]'"):
         figure.check(tmp_path / "a.png")

@@ -104,7 +104,7 @@ def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
     message = capsys.readouterr().err
     assert "hf download Helsinki-NLP/opus-mt-de-en --local-dir opus-mt-de-en" in message
     assert "git clone https://huggingface.co/Helsinki-NLP/opus-mt-de-en\n" in message
-    assert "pip install 'nmt[hub]'" in message
+    assert "pip install 'nmt-toolkit[hub]'" in message
     (tmp_path / "models").mkdir()
     assert import_model.main(["models/mistyped", "made"]) == Exit.NO_INPUT
     assert "hf download" not in capsys.readouterr().err

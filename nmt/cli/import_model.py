@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N] [--languages SOURCE,TARGET]"
 ABOUT = """
 Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
-trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs nmt[hub]), or a
+trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs extra hub), or a
 directory of one of these kinds:
 
 - a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
@@ -33,7 +33,7 @@ directory of one of these kinds:
   SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its
   languages, search settings and trained length.
 
-If transformers (nmt[oracles]) or ctranslate2 (nmt[ct2]) is installed, the new model is
+If transformers (extra oracles) or ctranslate2 (extra ct2) is installed, the new model is
 compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
 lines of --samples or on made-up ones, and on lines longer than in training. If anything differs,
 nothing is written. Otherwise the measurements are in MODEL/certificate.json.

@@ -41,7 +41,7 @@ class SentenceSplitter:
         if not is_sentencex_installed():
             raise UserError(
                 "decode.split: sentencex is not installed, which splits lines into sentences; "
-                "pip install 'nmt[sentences]'",
+                "pip install 'nmt-toolkit[sentences]'",
                 Exit.UNAVAILABLE,
             )
         from sentencex import segment

@@ -37,7 +37,7 @@ class Library(NamedTuple):
         """Raise UserError (69) where it is not installed; `what` needs it."""
         if self.is_missing():
             raise UserError(
-                f"{what}: {self.module} is not installed; pip install 'nmt[{self.extra}]'",
+                f"{what}: {self.module} is not installed; pip install 'nmt-toolkit[{self.extra}]'",
                 Exit.UNAVAILABLE,
             )
 

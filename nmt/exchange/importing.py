@@ -44,7 +44,7 @@ def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str,
     library = imported.library
     if library.is_missing():
         log.warning(
-            "not compared with the original: %s is not installed (nmt[%s])",
+            "not compared with the original: %s is not installed (extra %s)",
             library.module, library.extra,
         )  # fmt: skip
         return {"compared_with": None}

@@ -161,7 +161,7 @@ def draw(curves: Sequence[GrowthCurve], out: Path) -> list[str]:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        return ["no pictures: matplotlib is not installed (pip install 'nmt[report]')"]
+        return ["no pictures: matplotlib is not installed (pip install 'nmt-toolkit[report]')"]
     shown = [curve for curve in curves if curve.measured]
     if not shown:
         return ["no pictures: nothing ran"]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config import Corpus
+from nmt.config.data import Corpus
 from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
@@ -234,7 +234,7 @@ def test_parts_at_spaces_are_of_one_sentence_of_a_joined_line(
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sentencex", raising=False)
     monkeypatch.setattr(parts, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"sentencex is not installed.*nmt\[sentences\]") as error:
+    with pytest.raises(UserError, match=r"sentencex is not inst.*toolkit\[sentences\]") as error:
         Translator.of(copying(), decode(split="auto"))
     assert error.value.code == Exit.UNAVAILABLE
     Translator.of(copying(), decode())

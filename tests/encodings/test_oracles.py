@@ -13,7 +13,7 @@ VISIBLE = 1e-2  # 500 times the loosest bound
 
 def sides_of(a: Agreement) -> Sides:
     if a.version is None:
-        pytest.skip(f"needs {a.package}: pip install 'nmt[oracles,ct2]'")
+        pytest.skip(f"needs {a.package}: pip install 'nmt-toolkit[oracles,ct2]'")
     return a.sides()
 
 

@@ -332,7 +332,7 @@ def test_without_ctranslate2_nmt_translates(
     with caplog.at_level(logging.INFO):
         assert engines.load([saved], "cpu", engine="auto").models
     assert "not CTranslate2: engine=auto: ctranslate2 is not installed" in caplog.text
-    with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'"):
+    with pytest.raises(UserError, match=r"pip install 'nmt-toolkit\[ct2\]'"):
         engines.load([saved], "cpu", engine="ctranslate2")
 
 

@@ -16,6 +16,7 @@ import torch
 
 from nmt import modeldir
 from nmt.cli import export_model
+from nmt.config.catalog import options_of
 from nmt.data.bpe import Bpe
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
@@ -30,7 +31,6 @@ from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_spec import t5_buckets
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
-from nmt.overrides.options import options_of
 from nmt.storage.modelpath import SETTINGS_BESIDE
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
@@ -261,7 +261,7 @@ def test_without_ctranslate2_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(adapter, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match=r"pip install 'nmt\[ct2\]'") as error:
+    with pytest.raises(UserError, match=r"pip install 'nmt-toolkit\[ct2\]'") as error:
         export(made("encoding=none"), tmp_path / "made")
     assert error.value.code == Exit.UNAVAILABLE
 
