@@ -243,7 +243,7 @@ def near(name: str, known: Iterable[str]) -> str:
     match = [last] if last in by_last else get_close_matches(last, inside or by_last, 1)
     if match:
         return f"; did you mean {' or '.join(by_last[match[0]])}?"
-    return f"; known are {', '.join(names)}" if len(names) <= 20 else "; see --help"
+    return f"; choose one of {', '.join(names)}" if len(names) <= 20 else "; see --help"
 
 
 def below(where: str, name: object) -> str:

@@ -108,6 +108,8 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
                 _set_key_of_entry(cfg, override)
             _settle_files(cfg, typed)
             _leave_out_idle_keys(cfg, typed, folders)
+    if not cfg.encoding:
+        raise UserError("encoding: no entry is left; to train without positions: encoding=none")
     _warn_of_overruled(typed, folders)
     return cfg
 
@@ -228,14 +230,16 @@ def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override], folders
             continue
         options = chosen_options(typed[group]) if group in typed else []
         own = {name for option in options for name in values_of(group, option, folders)}
-        for name in sorted(
-            check.idle_keys(schema, kind := cfg[group].kind) & {*map(str, cfg[group])}
-        ):
+        kind = cfg[group].kind
+        for name in sorted(check.idle_keys(schema, kind) & {*map(str, cfg[group])}):
             default = check.keys_of(schema)[name].default
             set_by_file = name in own if options else cfg[group].get(name, default) != default
             if (key := f"{group}.{name}") in typed or set_by_file:
-                only = " or ".join(schema.__dataclass_fields__[name].metadata["only"])
-                raise UserError(f"{key}: counts with {group}.kind={only} alone, not with {kind}")
+                kinds = schema.__dataclass_fields__[name].metadata["only"]
+                options = [o for o in options_of(group, folders)
+                           if values_of(group, o, folders).get("kind") in kinds]  # fmt: skip
+                give = " or ".join(f"{group}={option}" for option in options)
+                raise UserError(f"{key}: has no effect with {group}.kind={kind}; give {give}")
             del cfg[group][name]
 
 
@@ -246,11 +250,10 @@ def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
         for option in chosen_options(typed[group]) if group in typed else ():
             means = values_of(group, option, folders)
             if option == default_options()[group]:  # which changes nothing
-                keys, idle = (
-                    check.keys_of(GROUPS[group]),
-                    check.idle_keys(GROUPS[group], means.get("kind")),
-                )
-                means = {k: v.default for k, v in keys.items() if k not in idle} | means
+                schema = GROUPS[group]
+                idle = check.idle_keys(schema, means.get("kind"))
+                keys = check.keys_of(schema).items()
+                means = {k: declared.default for k, declared in keys if k not in idle} | means
             for chooser, chosen in choosers:
                 if (group, option) in chosen_by(chooser, chosen, folders):
                     continue  # its own choice, of which it changes some keys

@@ -19,10 +19,10 @@ from nmt.config import check
 from nmt.config.catalog import (
     ABOUT,
     CHOOSERS,
-    commented,
     conf_dir,
     default_options,
     options_of,
+    values_of,
 )
 from nmt.config.settings import GROUPS, Place, Settings
 from nmt.errors import UserError
@@ -165,9 +165,7 @@ def _message(error: Exception) -> str:
 
 def _nearest(key: str) -> str:
     """The keys that one which is not there may have meant."""
-    encodings = options_of("encoding")
-    owners = [e for e in encodings if key in [k for k, _, _ in commented("encoding", e)]]
-    if owners:
+    if owners := [e for e in options_of("encoding") if key in values_of("encoding", e)]:
         return f" with this encoding; these have it: {', '.join(owners)}"
     known = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)

@@ -64,7 +64,12 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["x==1"], 2, "x==1: "),
     ("train", ["data.train_source=x"], 66, "x: no such file"),
     ("train", ["data.train_sorce=x"], 2, "did you mean data.train_source?"),
-    ("train", ["optim.warmup=9"], 2, "optim.warmup: counts with optim.kind=inverse_sqrt"),
+    (
+        "train",
+        ["optim.warmup=9"],
+        2,
+        "optim.warmup: has no effect with optim.kind=plateau; give optim=adam_inv",
+    ),
     ("train", ["early_stopping=8"], 2, "did you mean trainer.early_stopping?"),
     ("train", ["model@x=base"], 2, "model@x"),
     ("train", ["data=files", "data.root=größe"], 2, "as in \"data.root='...'\""),

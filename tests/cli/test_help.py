@@ -83,7 +83,7 @@ def test_the_page_of_an_option_has_its_own_values() -> None:
         ("trainr", "--help trainr: no such group; did you mean trainer?"),
         ("trainer=cup", "trainer=cup: no such option; did you mean cpu?"),
         ("modle", "--help modle: no such group; did you mean model?"),
-        ("zzz", "--help zzz: no such group; known are all, data, "),
+        ("zzz", "--help zzz: no such group; choose one of all, data, "),
     ],
 )
 def test_an_unknown_topic_gets_one_line(

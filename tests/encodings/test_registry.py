@@ -31,7 +31,7 @@ NO_POSITIONS: tuple[Any, ...] = (None, 3, [], {}, ["shift"], {3: {}}, {"shift": 
         ),
         (
             {"relative": {"at": "nowhere"}},
-            "at=nowhere: no positions are called 'nowhere'; known are augment,",
+            "at=nowhere: no positions are called 'nowhere'; choose one of augment,",
         ),
         ({"absolute": {"at": {"index": {"strt": 1}}}}, "at.index.strt: no such key"),
         ({"absolute": {"at": {"index": {"start": 1.5}}}}, "start=1.5: expected an integer"),
