@@ -144,10 +144,11 @@ def read(schema: Any, values: Any, where: str = "") -> Any:
 
     Raises UserError for the first key that is unknown, wrong, or without a value.
     """
-    kind = values.get("kind") if isinstance(values, Mapping) else None
-    idle = idle_keys(schema, kind) if is_dataclass(schema) else ()
-    counted = {k: v for k, v in values.items() if k not in idle} if idle else values
-    return schema(**arguments(schema, counted, where, idle))
+    idle: set[str] = set()
+    if isinstance(values, Mapping) and "kind" in keys_of(schema):
+        idle = idle_keys(schema, values.get("kind", keys_of(schema)["kind"].default))
+        values = {name: value for name, value in values.items() if name not in idle}
+    return schema(**arguments(schema, values, where, idle))
 
 
 def arguments(

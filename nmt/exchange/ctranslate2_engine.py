@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence, Set
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib import import_module
 from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,9 +75,12 @@ def load(path: Path) -> ExportedModel:
             Exit.DATA,
         )
     sealed = VerifiedDirectory(path)
-    sealed.verify()
-    settings = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
-    source, target = modelfiles.sides_of(sealed)
+    with ThreadPoolExecutor(1) as thread:  # to hash the weights takes as long as the rest
+        verified = thread.submit(sealed.verify)
+        settings = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
+        source, target = modelfiles.sides_of(sealed)
+        import_module("ctranslate2")
+        verified.result()
     vocabularies = source.vocabulary, target.vocabulary
     languages = prefixes(settings.decode, *vocabularies)
     right_for = sealed.json(CERTIFICATE)["right_for"]

@@ -37,6 +37,7 @@ class Outer:
     kind: Literal["near", "far"] = key("near", "which keys count")
     flag: bool = key(True, "a switch")
     text: str = key("a", "a text")
+    near: NonNegativeInt = key(0, "a count", only=("near",))
     rest: NonNegativeInt = key(0, "a count", only=("far",))
     sizes: list[PositiveInt] = key([], "a list")
     inner: dict[str, Inner] = key({}, "by name")
@@ -121,7 +122,8 @@ def test_keys_below_keys_are_read_and_named() -> None:
 
 
 def test_keys_that_do_not_count_are_no_part_of_an_object() -> None:
-    assert read(Outer, {"kind": "near", "rest": 5}).rest == 0
+    assert read(Outer, {"kind": "near", "rest": 5}).rest == 0 == read(Outer, {"rest": 5}).rest
+    assert read(Outer, {"near": 5}).near == 5, "the kind has a default"
     assert "rest" not in check.plain(read(Outer, {}))
     far = read(Outer, {"kind": "far", "rest": 5})
     assert check.plain(far)["rest"] == 5 and read(Outer, check.plain(far)) == far
