@@ -41,8 +41,13 @@ def check(experiment: Experiment) -> None:
 
     That is 2 for one language twice, 65 or 66 for files that cannot be read.
     """
+    if "parent" not in experiment.others:
+        return
+    parent, start = experiment.others["parent"], experiment.settings.trainer.init_from
+    if parent is None or parent != start:
+        raise UserError(f"parent={parent}: the run starts from {start}; name the model by parent=")
     data = experiment.settings.data
-    if parent_of(experiment) is None or unnamed_files(experiment.settings):
+    if unnamed_files(experiment.settings):
         return
     if data.source_language == data.target_language:
         raise UserError(f"data.target_language={data.target_language}: also the source's; name two")

@@ -12,6 +12,7 @@ import pytest
 from nmt import lengthen, modeldir, modelfiles
 from nmt.api import models
 from nmt.cli.train import main as train
+from nmt.config import compose
 from nmt.config.compose import Experiment, experiment_of
 from nmt.config.settings import freeze
 from nmt.data.corpus import read_text
@@ -177,6 +178,15 @@ def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptur
     gone: Any = SimpleNamespace(others={"parent": "gone"}, settings=None, run=None)
     assert lengthen.report(gone) is None
     assert "gone: is gone, so that nothing is compared with it" in caplog.text
+
+
+@pytest.mark.parametrize("words", [["trainer.init_from=other"], ["trainer.init_from=null"]])
+def test_the_parent_is_what_the_run_starts_from(words: list[str]) -> None:
+    experiment = compose.experiment_of(["experiment=lengthen", "parent=runs/p", *words])
+    with pytest.raises(UserError, match=r"^parent=runs/p: the run starts from"):
+        lengthen.check(experiment)
+    with pytest.raises(UserError, match=r"^parent=None"):
+        lengthen.check(compose.experiment_of(["experiment=lengthen", "parent=null"]))
 
 
 def test_a_parent_has_to_be_named() -> None:

@@ -165,8 +165,8 @@ def arguments(
         if name not in keys:
             raise UserError(f"{below(where, name)}: no such key{near(str(name), [*keys, *also])}")
     given = {name: value for name, value in values.items() if value != OPEN}
-    for name in keys.keys() - given.keys():
-        if keys[name].default in (..., OPEN):
+    for name in keys:
+        if name not in given and keys[name].default in (..., OPEN):
             raise UserError(f"{below(where, name)}: has no value; give {below(where, name)}=...")
     return {name: fit(keys[name].kind, value, below(where, name)) for name, value in given.items()}
 

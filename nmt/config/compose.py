@@ -40,6 +40,7 @@ from nmt.config.settings import GROUPS, Place, Settings, thaw
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
+_BARE = str.maketrans("", "", "[] ")
 
 OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
 OTHERS = {  # keys at the root that encodings, tables and recipes have
@@ -137,8 +138,10 @@ def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
         meant = check.near(name, map(str, cfg.encoding))
         raise UserError(f"{override.input_line}: {name} is not chosen{meant}")
     if override.is_delete():
-        parent, _, last = key.rpartition(".")
-        del OmegaConf.select(cfg, parent)[last]
+        above, _, last = key.rpartition(".")
+        if last not in (keys := OmegaConf.select(cfg, above) or {}) or not OmegaConf.is_dict(keys):
+            raise UserError(f"{override.input_line}: there is no such key")
+        del keys[last]
     else:
         OmegaConf.update(cfg, key, override.value(), merge=False)
 
@@ -150,8 +153,17 @@ def check_options(overrides: Sequence[Override], folders: Folders) -> None:
         group = override.key_or_group
         if override.is_delete() and group in (*OWN, *PLACE):
             raise UserError(f"{override.input_line}: every run has one; choose it by {group}=...")
+        if group in OTHERS and (override.is_add() or override.is_force_add()):
+            raise UserError(f"{override.input_line}: belongs to an encoding, table or recipe")
+        if not override.is_sweep_override() and override.value() == check.OPEN:
+            raise UserError(f"{group}: has no value; give {group}=...")
         if group not in ABOUT or override.is_sweep_override():
             continue
+        if group != "encoding" and isinstance(override.value(), list):
+            name = override.input_line
+            raise UserError(
+                f"{name}: one option; for several runs: -m {str(name).translate(_BARE)}"
+            )
         if not override.is_delete() and not chosen_options(override):
             raise UserError(f"{override.input_line}: name an option, or leave {group} out")
         for option in chosen_options(override):
@@ -204,8 +216,10 @@ def _leave_out_other_entries(
 
 def _settle_files(cfg: DictConfig, typed: Mapping[str, Override]) -> None:
     """Leave out the files that data.dev_lines replaces; UserError for files that nothing reads."""
-    data, corpora = cfg.data, cfg.data.get("corpora") or {}
-    has_dev = any(OmegaConf.select(cfg, f"data.corpora.{name}.dev_source") for name in corpora)
+    data, corpora = cfg.data, cfg.data.get("corpora")
+    has_dev = isinstance(corpora, DictConfig) and any(
+        isinstance(corpus, DictConfig) and corpus.get("dev_source") for corpus in corpora.values()
+    )
     for replaced, key, part in (
         (data.get("dev_lines"), "dev_lines", "dev"),
         (corpora, "corpora", "train"),

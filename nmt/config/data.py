@@ -87,7 +87,7 @@ class Corpus:
     weight: Annotated[float, Between(1e-6, 1000)] = key(
         1.0, "how often each of its pairs occurs in an epoch, on average"
     )
-    tag: str | None = key(None, "word put before each of its sources, as >>de<< or <BT>")
+    tag: str | None = key(None, "word put before each of its sources, as '>>de<<' or '<BT>'")
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Data:
         None, "draw from so many best segmentations of a line; null: from all"
     )
     user_symbols: list[str] = key(
-        [], "words that are one piece in every segmenter, and are never split, as ['{name}', <BT>]"
+        [], "words that are one piece in every segmenter, and are never split, as ['{name}','<BT>']"
     )
     protected: str | None = key(
         None,

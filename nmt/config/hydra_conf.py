@@ -100,7 +100,10 @@ def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
 def compose(overrides: Sequence[Override], root: str = ROOT) -> DictConfig:
     """The config of overrides, less the keys of encodings, with Hydra's own part."""
     lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
-    return hydra.compose(root, overrides=lines, return_hydra_config=True)
+    try:
+        return hydra.compose(root, overrides=lines, return_hydra_config=True)
+    except ValueError as error:  # of Hydra, for a number in the place of an option
+        raise UserError(f"{' '.join(lines)}: {first_line(error)}") from None
 
 
 def compose_child(
@@ -142,7 +145,7 @@ def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
     try:
         yield
     except MissingConfigException as error:
-        option = str(error.missing_cfg_file).replace("/", "=")
+        option = "=".join(str(error.missing_cfg_file).rsplit("/", 1))
         asking = [o.input_line for o in overrides if o.key_or_group in CHOOSERS]
         by = f"{' '.join(map(str, asking))}: " if asking else ""
         raise AbsentError(f"{by}there is no {option}", option) from None

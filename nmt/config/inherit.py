@@ -1,4 +1,4 @@
-"""What a run has from the model that it starts from (trainer.init_from), unless it is chosen."""
+"""What a run takes from the model that it starts from (trainer.init_from)."""
 
 import re
 from collections.abc import Callable, Sequence
@@ -15,8 +15,8 @@ from nmt.config.settings import is_path
 from nmt.errors import UserError
 
 START = "trainer.init_from"
-GROUPS = ("data", "segmenter", "model", "encoding")
-FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache", "protected"}
+INHERITED = ("data", "segmenter", "model", "encoding")
+FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
 TREATMENT = {  # keys of data about the use of a text; the others say which text it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
     *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
@@ -45,7 +45,7 @@ def compose_from(parent: Parent, path: Path, overrides: Sequence[Override]) -> D
             raise UserError(f"{line}: with {START} text is cut as the parent cuts it; leave it out")
     if not any(override.key_or_group == "model" for override in overrides):
         overrides = [*parse([f"model={CHILD}"]), *overrides]  # nor does a scale choose its size
-    chosen = compose_child(of_groups(overrides), GROUPS, {}).hydra.runtime.choices
+    chosen = compose_child(of_groups(overrides), INHERITED, {}).hydra.runtime.choices
     values: dict[str, Any] = {}
     if chosen["model"] == CHILD:
         values["model"] = parent.settings["model"]
@@ -63,7 +63,7 @@ def compose_from(parent: Parent, path: Path, overrides: Sequence[Override]) -> D
             )
         other, overrides = _other_text(known["kind"], overrides)
         values["data"] = {k: v for k, v in known.items() if k not in TREATMENT | other}
-    cfg = compose_child(overrides, GROUPS, values)
+    cfg = compose_child(overrides, INHERITED, values)
     with open_dict(cfg):
         cfg.segmenter, cfg.data.normalize = parent.settings["segmenter"], known["normalize"]
     return cfg
@@ -88,5 +88,5 @@ def _refuse_keys_of_encoding(parent: Parent, overrides: Sequence[Override]) -> N
             name = next(iter(parent.settings["encoding"]), "relative")
             raise UserError(
                 f"{key}: with {START} the encoding is the parent's; name one to change its keys, "
-                f"as encoding={name}"
+                f"as encoding={name}, whose other keys are then the defaults of that option"
             )
