@@ -19,6 +19,7 @@ from nmt.config.check import OPEN, Between, PositiveInt, key
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError
 from nmt.config.settings import Settings, freeze
+from nmt.config.sweeps import Sweep
 from nmt.data import joined
 from nmt.data.corpus import read_parallel, read_text
 from nmt.data.prepare import Prepared
@@ -33,7 +34,6 @@ from nmt.storage import manifest
 from nmt.sweep import (
     Launcher,
     PlannedRun,
-    Sweep,
     failure_error,
     parallel_runs,
     plan_runs,

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from nmt.config.hydra_conf import parse
+from nmt.config.sweeps import sweep_of
 from nmt.errors import UserError
-from nmt.sweep import LeftOut, PlannedRun, plan_runs, sweep_of
+from nmt.sweep import LeftOut, PlannedRun, plan_runs
 
 
 def planned(*words: str) -> tuple[list[PlannedRun], list[LeftOut]]:

@@ -20,8 +20,8 @@ from nmt.cli import (
 )
 from nmt.cli.help import overrides_of
 from nmt.config.catalog import FAMILIES, family_of
+from nmt.config.sweeps import sweep_of
 from nmt.parent import composed
-from nmt.sweep import sweep_of
 from scripts.bench import __main__ as bench
 from tests.composing import settings_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of

@@ -4,8 +4,8 @@ import pytest
 
 from nmt.config.catalog import options_of
 from nmt.config.hydra_conf import lines_of, parse
+from nmt.config.sweeps import Sweep, sweep_of
 from nmt.errors import UserError
-from nmt.sweep import Sweep, sweep_of
 
 
 def sweep(*argv: str) -> Sweep:

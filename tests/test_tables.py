@@ -16,13 +16,14 @@ from nmt.compare import published
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import with_decode
+from nmt.config.sweeps import Sweep, sweep_of
 from nmt.data import joined, toy
 from nmt.data.corpus import read_text
 from nmt.data.toy.recipe import join_sentences
 from nmt.experiments import facts
 from nmt.experiments.processes import LoggedCommand
 from nmt.experiments.systems import System
-from nmt.sweep import PlannedRun, Sweep, sweep_of
+from nmt.sweep import PlannedRun
 from tests.data.toy_parser import translate
 from tests.fast import fast_first
 from tests.in_process import noting, refuse_commands, start_by

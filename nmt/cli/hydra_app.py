@@ -5,6 +5,7 @@ import sys
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from functools import partial
+from typing import TYPE_CHECKING
 
 import hydra
 from hydra._internal.callbacks import Callbacks
@@ -17,7 +18,9 @@ from omegaconf import DictConfig
 from nmt.config.catalog import conf_dir
 from nmt.config.hydra_conf import ENTRY, ROOT, compose, parse, reading_conf
 from nmt.errors import where_raised
-from nmt.sweep import PlannedRun
+
+if TYPE_CHECKING:  # which imports torch
+    from nmt.sweep import PlannedRun
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +39,7 @@ def run(arguments: Sequence[str]) -> None:
         sys.argv = typed
 
 
-def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
+def launch(train: Train, runs: Sequence["PlannedRun"]) -> None:
     """Train runs by the launcher of Hydra that their overrides choose, each with its log.
 
     A run that fails stops no other; whoever planned the runs sees afterwards which are unfinished.
@@ -54,7 +57,7 @@ def launch(train: Train, runs: Sequence[PlannedRun]) -> None:
             log.warning("the launcher ended with %s", where_raised(error))
 
 
-def _train(train: Train, runs: Sequence[PlannedRun], cfg: DictConfig) -> None:
+def _train(train: Train, runs: Sequence["PlannedRun"], cfg: DictConfig) -> None:
     """Train the run that has the number of this job, wherever the launcher has started it."""
     run = runs[HydraConfig.get().job.num]
     with run.log.open("a", encoding="utf-8") as file, redirect_stdout(file), redirect_stderr(file):

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
     from nmt.config.compose import Experiment
-    from nmt.sweep import Launcher, Sweep
+    from nmt.config.sweeps import Sweep
+    from nmt.sweep import Launcher
     from nmt.training.distributed import World
 
 log = logging.getLogger(__name__)
@@ -64,8 +65,8 @@ def command(argv: list[str]) -> None:
     if help.show_help(MANUAL, options):
         return
     from nmt.config.hydra_conf import lines_of
+    from nmt.config.sweeps import sweep_of
     from nmt.parent import experiment_of
-    from nmt.sweep import sweep_of
     from nmt.training.distributed import joined
 
     with joined() as world:

@@ -11,10 +11,10 @@ from nmt.cli.recipe import main as recipe
 from nmt.cli.recipe import parse_arguments
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import lines_of, parse
+from nmt.config.sweeps import sweep_of
 from nmt.recipes import disk
 from nmt.recipes.lock import names
 from nmt.recipes.recipe import next_commands
-from nmt.sweep import sweep_of
 from tests.recipes import miniature
 
 RECIPES = ["wmt19_deen", "wmt19_zhen"]

@@ -9,8 +9,8 @@ from nmt.cli.train import main as train
 from nmt.config.catalog import config_dir_override
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse as read
+from nmt.config.sweeps import sweep_of
 from nmt.errors import UserError
-from nmt.sweep import sweep_of
 
 BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
 
