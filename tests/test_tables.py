@@ -231,7 +231,7 @@ WRONG = {
     "test": (["experiment=table2", "scale=toy", "table.test=all"], "table.test=all: choose one of"),
     "limit": (
         ["experiment=table2", "scale=toy", "limits.full=no"],
-        "limits.full=no: expected an integer",
+        "data.max_length=no: expected an integer",
     ),
     "clash": (
         [*ONE, "optim.lr=0.1,0.2"],
