@@ -13,12 +13,13 @@ from nmt import lengthen, modeldir, modelfiles
 from nmt.api import models
 from nmt.cli.train import main as train
 from nmt.config import compose
-from nmt.config.compose import Experiment, experiment_of
+from nmt.config.compose import Experiment
 from nmt.config.settings import freeze
 from nmt.data.corpus import read_text
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test
+from nmt.parent import experiment_of
 from nmt.storage import manifest
 
 TINY = [
