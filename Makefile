@@ -23,7 +23,7 @@ install: $(VENV)/installed ## all commands and what tests need, in .venv; then: 
 demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, compare by length
 	$(BIN)/nmt-train -m experiment=demo encoding=absolute,relative runs=$(RUNS)/demo
 	$(BIN)/nmt-evaluate $(RUNS)/demo/toy/absolute-seed1 $(RUNS)/demo/toy/relative-seed1 --bounds 25,50,75 \
-	  --json $(RUNS)/demo/comparison.json --html $(RUNS)/demo/comparison.html --plot $(RUNS)/demo/comparison.png
+	  -o $(RUNS)/demo/comparison.json -o $(RUNS)/demo/comparison.html -o $(RUNS)/demo/comparison.png
 
 wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to Tables 1 to 3; ROOT=DIR RECIPE="arguments of nmt-recipe" TRAIN="of nmt-train"
 	$(REFUSED)$(BIN)/nmt-recipe wmt19_deen $(ROOT:%=--root %) $(RECIPE)

@@ -1,38 +1,52 @@
-"""Picture files: their formats, and plots that are the same bytes for the same data."""
+"""Plots that are the same bytes for the same data."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 
 FORMATS = (".png", ".svg", ".pdf")
+MISSING = "matplotlib is not installed; pip install 'nmt-toolkit[report]'"
 
 
-def check(path: Path) -> None:
-    """Raise UserError if a plot cannot be drawn, before its data is computed."""
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"--plot {path}: the name must end in one of {', '.join(FORMATS)}")
+def require_matplotlib(option: str) -> None:
+    """Raise UserError (69) if a plot cannot be drawn, before its data is computed."""
+    if not is_installed():
+        raise UserError(f"{option}: {MISSING}", Exit.UNAVAILABLE)
+
+
+def is_installed() -> bool:
+    """Whether plots can be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        raise UserError(
-            f"--plot {path}: matplotlib is not installed; pip install 'nmt-toolkit[report]'"
-        ) from None
+        return False
+    return True
 
 
 @contextmanager
-def drawn(path: Path, size: tuple[float, float], font: float) -> Iterator[Any]:
-    """A matplotlib figure of `size` inches, written to `path` when the block ends without an error.
+def drawn(
+    place: Path | TextIO, size: tuple[float, float], font: float, **settings: Any
+) -> Iterator[Any]:
+    """A matplotlib figure of `size` inches, written when the block ends without an error.
 
-    No date is in it, and names within an SVG are not random: equal pictures are equal files.
+    Into a file, whose name decides the format, or as SVG into a stream; `settings` are
+    matplotlib's. No date is in it, and names
+    within an SVG are not random: equal pictures are equal files.
     """
+    import logging
+
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.WARNING)  # its cache is no news
     import matplotlib
     from matplotlib.figure import Figure
 
-    date = {".svg": "Date", ".pdf": "CreationDate"}.get(path.suffix.lower())
-    with matplotlib.rc_context({"svg.hashsalt": "nmt", "font.size": font}):
+    form = place.suffix.lower() if isinstance(place, Path) else ".svg"
+    date = {".svg": "Date", ".pdf": "CreationDate"}.get(form)
+    context: Any = {"svg.hashsalt": "nmt", "font.size": font, **settings}
+    with matplotlib.rc_context(context):
         figure = Figure(figsize=size, layout="constrained")
         yield figure
-        figure.savefig(path, dpi=150, metadata={date: None} if date else {})
+        metadata: dict[str, Any] = {date: None} if date else {}
+        figure.savefig(place, dpi=150, format=form[1:], metadata=metadata)

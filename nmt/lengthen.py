@@ -5,19 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt import modelfiles
-from nmt.compare.report import Report
-from nmt.compare.scores import of_language
 from nmt.config.compose import Experiment
 from nmt.config.data import tags_of
 from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING, Decode
 from nmt.data.languages import languages_of
 from nmt.data.marian import language_codes
 from nmt.errors import UserError
-from nmt.experiments import outputs
-from nmt.experiments.evaluate import evaluate
-from nmt.experiments.options import BOUNDS, EvaluationOptions
-from nmt.experiments.systems import systems_at
-from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test, unnamed_files
+from nmt.evaluation.metrics import of_language
+from nmt.evaluation.options import BOUNDS, EvaluationOptions
+from nmt.evaluation.report import Report
+from nmt.evaluation.run import evaluate
+from nmt.evaluation.systems import systems_at
+from nmt.evaluation.testsets import corpus_test, unnamed_files
+from nmt.storage import outputs
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured
@@ -39,19 +39,15 @@ def parent_of(experiment: Experiment) -> Path | None:
 def check(experiment: Experiment) -> None:
     """Raise UserError, before anything is trained, for a test set that cannot be used after it.
 
-    That is 2 for one language twice, 65 or 66 for files that cannot be read.
+    That is 65 or 66 for files that cannot be read.
     """
     if "parent" not in experiment.others:
         return
     parent, start = experiment.others["parent"], experiment.settings.trainer.init_from
     if parent is None or parent != start:
         raise UserError(f"parent={parent}: the run starts from {start}; name the model by parent=")
-    data = experiment.settings.data
-    if unnamed_files(experiment.settings):
-        return
-    if data.source_language == data.target_language:
-        raise UserError(f"data.target_language={data.target_language}: also the source's; name two")
-    single_test(*map(Path, corpus_test_files(experiment.settings))).read()
+    if not unnamed_files(experiment.settings):
+        corpus_test(experiment.settings).read()
 
 
 def report(experiment: Experiment) -> Report | None:
@@ -71,11 +67,12 @@ def report(experiment: Experiment) -> Report | None:
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    test = single_test(*map(Path, corpus_test_files(settings)))
-    languages = (settings.data.source_language, settings.data.target_language)
     codes = language_codes(modelfiles.sides(run)[0].vocabulary)
     tags = {*codes, *tags_of(settings.data)}
-    joined = joined_pairs(test, languages, run / DIRECTORY, tags)
+    test = corpus_test(settings)
+    joined = test._replace(
+        name="test-joined", about="The same lines, each two joined.", join=2, tags=tags
+    )
     options = EvaluationOptions(
         bounds=_bounds(parent),
         metrics=of_language(METRICS, languages_of(settings)[1]),

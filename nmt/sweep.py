@@ -15,9 +15,9 @@ from nmt.config.sweeps import Sweep
 from nmt.data.prepare import Prepared
 from nmt.data.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.experiments.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.machine.cpus import cores
 from nmt.parent import experiment_of
+from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.training.directory import config_is_settled
 from nmt.training.metrics import METRICS, read_metrics
 from nmt.training.run import Outcome, open_run

@@ -10,32 +10,28 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, TypeVar
 
-from nmt.compare import page, text
-from nmt.compare.buckets import check_bounds
-from nmt.compare.report import PaperTable, Report
-from nmt.compare.scores import NAMES, refuse_moses
 from nmt.config import check
 from nmt.config.check import OPEN, Between, PositiveInt, key
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError
 from nmt.config.settings import Settings, freeze
 from nmt.config.sweeps import Sweep
-from nmt.data import joined
-from nmt.data.corpus import read_parallel, read_text
 from nmt.data.prepare import Prepared
 from nmt.data.toy.recipe import ensure_text
 from nmt.errors import Exit, UserError
-from nmt.experiments import outputs
-from nmt.experiments.evaluate import evaluate
-from nmt.experiments.options import LEAST_SAMPLES, EvaluationOptions
-from nmt.experiments.systems import System, SystemModel
-from nmt.experiments.testsets import DIRECTORY, ParallelFiles, corpus_test_files
-from nmt.storage import manifest
+from nmt.evaluation import page, text
+from nmt.evaluation.groups import check_bounds
+from nmt.evaluation.metrics import NAMES, of_language
+from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions
+from nmt.evaluation.report import Report
+from nmt.evaluation.run import evaluate
+from nmt.evaluation.systems import System, SystemModel
+from nmt.evaluation.testsets import ParallelFiles, corpus_test
+from nmt.storage import manifest, outputs
 from nmt.sweep import (
     Launcher,
     PlannedRun,
     failure_error,
-    parallel_runs,
     plan_runs,
     prepare_corpora,
     train_all,
@@ -62,7 +58,8 @@ class ScaleTests:
     made_by: str | None = key(None, "the command that makes them")
     official: str = key(OPEN, "test set of Table 1")
     single: str = key(OPEN, "test set of Table 2")
-    joined: str = key(OPEN, "test set of Tables 3 and 4: consecutive pairs of the above")
+    joined: str = key(OPEN, "test set of Tables 3 and 4")
+    join: PositiveInt = key(1, "so many consecutive lines of that are read as one")
 
 
 @dataclass
@@ -72,7 +69,6 @@ class TableScale:
     limits: LengthLimits = key(OPEN, "longest training sentences")
     bounds: list[PositiveInt] = key(OPEN, "last length of each group of the tables")
     tests: ScaleTests = key(OPEN, "test sets")
-    paper: bool = key(False, "whether the paper's numbers mean the same here")
     remarks: list[str] = key(OPEN, "what the report says of this scale")
 
 
@@ -80,7 +76,7 @@ class TableScale:
 class TableLayout:
     """One of the paper's tables."""
 
-    name: str = key(OPEN, "in the paper, whose numbers stand next to ours where they mean the same")
+    name: str = key(OPEN, "in the paper")
     caption: str = key(OPEN, "what stands above the table")
     test: Literal["official", "single", "joined"] = key(OPEN, "which of the scale's tests")
     metrics: list[str] = key(OPEN, "in each cell, in this order")
@@ -95,8 +91,7 @@ class TableReport:
     samples: Annotated[int, Between(LEAST_SAMPLES)] = key(
         1000, "of the bootstrap behind intervals and tests"
     )
-    attention: bool = key(True, "also measure the models' attention")
-    by_sentence: bool = key(False, "a joined line is read as the pieces of its sentences")
+    attention: bool = key(True, "also measure the share of the source that is never attended to")
 
 
 class PlannedTable(NamedTuple):
@@ -159,7 +154,12 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     if unknown := [name for name in report.table.metrics if name not in NAMES]:
         raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
     for language in {run.settings.data.target_language for run in runs}:
-        refuse_moses("table.metrics", report.table.metrics, language)
+        known = of_language(report.table.metrics, language)
+        if moses := [name for name in report.table.metrics if name not in known]:
+            plain = moses[0].removesuffix("-moses")
+            raise UserError(
+                f"table.metrics: Moses does not segment {language}; use {plain} for {moses[0]}"
+            )
     absent: dict[str, list[str]] = {}  # why -> runs
     for overrides, error in left_out:
         kind = next(str(o.value()) for o in overrides if o.key_or_group == "run")
@@ -191,10 +191,9 @@ def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
     experiment, settings = runs[0].experiment, runs[0].settings
     limit, row = settings.data.max_length, experiment.others.get("row")
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
-        label, row = " + ".join(settings.encoding), None
+        label = " + ".join(settings.encoding)
     else:
         label = row.rsplit(" ", 1)[0]
-    same = row is not None and not experiment.changed and row.endswith(f" {limit}")
     changed = "-".join(experiment.changed)
     return System(
         ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
@@ -202,7 +201,6 @@ def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
             SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
             for run in runs
         ],
-        published=row if same and experiment.others.get("paper") else None,
     )
 
 
@@ -222,26 +220,17 @@ def _report(
 ) -> Report:
     """Make the report of the systems on one corpus."""
     layout = table.report.table
-    paper_table = PaperTable(
-        name=layout.name,
-        caption=layout.caption,
-        test=test.name,
-        systems=list(range(len(systems))),
-        metrics=layout.metrics,
-        published=table.scale.paper,
-        buckets=layout.buckets,
-    )
     options = EvaluationOptions(
-        bounds=table.scale.bounds,
+        bounds=table.scale.bounds if layout.buckets else (),
+        metrics=layout.metrics,
         samples=table.report.samples,
-        jobs=parallel_runs(table.runs),
         device=systems[0].models[0].settings.trainer.device,
         attention=table.report.attention,
-        title=f"{layout.name}, scale {table.sweep.scale}",
+        title=f"{layout.name}, scale {table.sweep.scale}: {layout.caption}",
         command=command,
         notes=notes,
     )
-    return evaluate(systems, [test], options, [paper_table])
+    return evaluate(systems, [test], options)
 
 
 def _write(report: Report, stem: Path) -> None:
@@ -262,8 +251,8 @@ def _write(report: Report, stem: Path) -> None:
 def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
     """The test set of a table for each corpus of its runs, by the name of the corpus.
 
-    Raises UserError: 66 for a missing file, or no record of joined lines where these are read by
-    sentence; 65 for a file that cannot be read or sides of unequal lines.
+    Raises UserError: 66 for a missing file; 65 for a file that cannot be read or sides of unequal
+    lines.
     """
     kind, by_corpus = table.report.table.test, dict[str, ParallelFiles]()
     for run in table.runs:
@@ -271,16 +260,19 @@ def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
             continue
         tests = read_part(TableScale, run.experiment).tests  # R9 and R10 have others
         name: str = getattr(tests, kind)
-        if tests.root is not None:
-            test = _test_on_disk(Path(tests.root), name, tests, run.settings)
+        join = tests.join if kind == "joined" else 1
+        if tests.root is None:
+            test = corpus_test(run.settings, join)._replace(name=name)
         else:
-            test = _derived_test(run.experiment, name, kind)
-        by_corpus[dataset] = test._replace(by_sentence=table.report.by_sentence)
-        by_corpus[dataset].read()  # says what is wrong before anything is trained
+            test = _test_on_disk(Path(tests.root), name, tests, run.settings, join)
+        test.read()  # says what is wrong before anything is trained
+        by_corpus[dataset] = test
     return by_corpus
 
 
-def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) -> ParallelFiles:
+def _test_on_disk(
+    root: Path, name: str, tests: ScaleTests, settings: Settings, join: int
+) -> ParallelFiles:
     data = settings.data
     ensure_text(data)
     paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
@@ -288,20 +280,5 @@ def _test_on_disk(root: Path, name: str, tests: ScaleTests, settings: Settings) 
         if not path.is_file():
             how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
             raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
-    return ParallelFiles(name, f"{name} in {root}.", paths[0], paths[1])
-
-
-def _derived_test(experiment: Experiment, name: str, kind: str) -> ParallelFiles:
-    """The corpus's own test text, or the same joined in pairs."""
-    source, reference = map(Path, corpus_test_files(experiment.settings))
-    references = read_text(reference)
-    sources = read_parallel(source, references, reference)
-    if kind != "joined":
-        about = f"The test text of the corpus, {len(sources):,} pairs."
-        return ParallelFiles(name, about, source, reference)
-    data, directory = experiment.settings.data, experiment.run.parent / DIRECTORY
-    lines = joined.join(sources, references)
-    about = "The lines of the test text, each two consecutive ones joined by a space."
-    record = joined.described([source, reference], 2, how=about)
-    paths = joined.write(directory, name, data.source_language, data.target_language, lines, record)
-    return ParallelFiles(name, about, *paths)
+    about = f"{name} in {root}{f', each {join} lines joined' if join > 1 else ''}."
+    return ParallelFiles(name, about, [paths[0]], [paths[1]], join)

@@ -33,7 +33,7 @@ gc.disable()  # until all is imported and collected, of which nothing is garbage
 TOGETHER = (  # files whose fixtures cost seconds; see below
     *("test_keys", "test_evaluate_runs", "test_whole", "test_distributed", "test_damaged_run"),
     *("test_ema", "test_ctranslate2_engine"),
-    *("test_scoring", "test_diagnosis", "test_ranking", "test_report", "test_page"),
+    *("test_scoring", "test_text", "test_page"),
 )
 WITH_TRANSFORMERS = ("test_oracles", "test_card_code", "test_marian_read", "test_marian_export")
 TINY = (

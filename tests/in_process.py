@@ -1,6 +1,6 @@
 """Commands in this process: the starts of Python that a test is not about take most of its time.
 
-`nmt.experiments` starts its trainings as processes; `tests/cli/test_plug_in.py` and
+`nmt.sweep` starts its trainings as processes; `tests/cli/test_plug_in.py` and
 `tests/experiments/test_processes.py` start real ones.
 """
 
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
+from nmt import processes
 from nmt import sweep as run
 from nmt.cli import train
-from nmt.experiments import processes
-from nmt.experiments.processes import LoggedCommand
+from nmt.processes import LoggedCommand
 
 RunAll = Callable[..., dict[str, int]]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir, modelfiles
-from nmt.experiments import facts, reading, translate
-from nmt.experiments.systems import ModelFacts
+from nmt.evaluation import facts, run, translations
+from nmt.evaluation.systems import ModelFacts
 from nmt.modeldir import Trained
 
 
@@ -25,7 +25,7 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
     patch.setattr(modeldir, "load", load)
     patch.setattr(modelfiles, "settings", lambda path: trained.settings)
     patch.setattr(modelfiles, "sides", lambda path: (trained.source, trained.target))
-    for module in (facts, reading):
+    for module in (facts, run):
         patch.setattr(module, "facts_at", lambda path: known)
-    patch.setattr(translate, "digest_of", str)
+    patch.setattr(translations, "digest_of", str)
     return loaded

@@ -7,7 +7,6 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -25,10 +24,9 @@ from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit
-from nmt.experiments.options import BOUNDS
+from nmt.evaluation.options import BOUNDS
 from nmt.machine import machine
 from nmt.testing import check_encoding
-from tests.compare import made_up_report
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 
@@ -222,10 +220,11 @@ def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     options = nmt.EvaluationOptions(samples=40, bounds=np.array(BOUNDS))  # type: ignore[arg-type]
     report = nmt.evaluate({"right": a, "other": b}, a, a, options)
     given = [f"right={a}", f"other={b}", "--reference", str(a), "--source", str(a)]
-    assert evaluate.main([*given, "--samples", "40", "--json", str(numbers), "--quiet"]) == 0
+    assert evaluate.main([*given, "--samples", "40", "-o", str(numbers)]) == 0
     typed = {"command": json.loads(numbers.read_text(encoding="utf-8"))["command"]}
     assert json.loads(numbers.read_text(encoding="utf-8")) == {**report.to_json(), **typed}
-    assert report.tests[0].rows[-1].cells[1].scores["BLEU"].mean < 100
+    other = report.figure("BLEU", "other")
+    assert other and other.mean < 100
 
 
 def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> None:
@@ -255,7 +254,7 @@ def test_what_is_no_model_and_no_text_is_named(tiny: Any, settings_of: Any) -> N
         (lambda: nmt.translate(trained, ["a"], workers=0), "workers=0: must be at least 1"),
         (lambda: nmt.translate_stream(trained, ["a"], -1), "workers=-1: must be at least 1"),
         (lambda: nmt.score(trained, ["a"], ["a"], batch_tokens=0), "batch_tokens=0: must be at"),
-        (lambda: nmt.evaluate({}, "a", options=EvaluationOptions(jobs=0)), "jobs=0: must be at"),
+        (lambda: nmt.evaluate({}, "a", options=EvaluationOptions(workers=0)), "workers=0: must be"),
         (lambda: nmt.list_encodings("nonexistent"), "--config-dir: name a directory"),
         (lambda: check_encoding("none", precisions="float32"), "precisions: a text, where a list"),
     ):
@@ -306,26 +305,7 @@ def test_progress_counts_the_lines(tiny: Any, settings_of: Any) -> None:
     assert translated == nmt.translate(trained, lines, workers=1)
 
 
-def test_a_report_as_a_table_of_pandas(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = made_up_report.whole()
-    monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(nmt.UserError, match="to_frame: pandas is not installed; pip install pan"):
-        report.to_frame()
-    pandas: Any = ModuleType("pandas")
-    pandas.DataFrame = list
-    monkeypatch.setitem(sys.modules, "pandas", pandas)
-    rows = report.to_frame()
-    cells = [cell for test in report.tests for row in test.rows for cell in row.cells]
-    assert len(rows) == sum(len(cell.scores) for cell in cells) > 0
-    first, test = rows[0], report.tests[0]
-    score = test.rows[0].cells[0].scores[first["metric"]]
-    assert (first["test"], first["bucket"]) == (test.name, test.rows[0].name)
-    assert (first["system"], first["mean"], first["p"]) == (
-        report.systems[0].label, score.mean, score.p,
-    )  # fmt: skip
-
-
-@pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [], [0]])
+@pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [0]])
 def test_bounds_are_checked_as_those_of_the_command(bounds: list[int], tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"")
     with pytest.raises(nmt.UserError, match="bounds="):

@@ -26,7 +26,7 @@ from nmt.data.corpus import read_text
 from nmt.data.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
-from nmt.experiments.testsets import corpus_test_files
+from nmt.evaluation.testsets import corpus_test_files
 from nmt.model.state import State
 from nmt.training.run import open_run
 from nmt.training.trainer import fit

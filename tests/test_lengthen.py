@@ -18,7 +18,7 @@ from nmt.config.settings import freeze
 from nmt.data.corpus import read_text
 from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
-from nmt.experiments.testsets import corpus_test_files, joined_pairs, single_test
+from nmt.evaluation.testsets import corpus_test_files, single_test
 from nmt.parent import experiment_of
 from nmt.storage import manifest
 
@@ -62,19 +62,23 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     searches = [s["settings"]["decode"] for s in report["about"]["systems"].values()]
     assert searches[0] == searches[1] and searches[0]["alpha"] != 0.5
     for test in report["tests"]:
-        assert [row["high"] for row in test["rows"] if row["high"]] == [
-            *(longest // 2, longest, 2 * longest),
-        ]
+        ends = {group["high"] for group in test["groups"] if group["high"]}
+        assert ends <= {longest // 2, longest, 2 * longest} and longest in ends
     sources, references = (
         read_text(Path(path)) for path in corpus_test_files(experiment_of(command).settings)
     )
-    for system, label in enumerate(("parent", "child")):
+    for label in ("parent", "child"):
         model = modeldir.load(tmp_path / label)
         given = models.score(model, sources, references)
         loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
-        everything = report["tests"][0]["rows"][-1]["cells"][system]
-        assert everything["perplexity"] == pytest.approx(math.exp(loss), rel=1e-6)
-    assert "\nperplexity of the references\n  parent  " in out
+        (found,) = [
+            figure["mean"]
+            for figure in report["figures"]
+            if [figure[key] for key in ("test", "group", "system", "metric")]
+            == ["test", "all", label, "perplexity"]
+        ]
+        assert found == pytest.approx(math.exp(loss), rel=1e-6)
+    assert "\nperplexity  (of the references, by piece)\n" in out
     assert "\nsecond half dropped, %\n" in out
     assert train(command) == 0, "again: nothing is trained, the same is shown"
     again = capsys.readouterr()
@@ -111,7 +115,6 @@ def test_the_corpus_is_the_parents_unless_another_is_named(
     [
         ("data.test_target=tset.en", Exit.NO_INPUT, "tset.en: no such file"),
         ("data.test_target=two.en", Exit.DATA, "two.en"),
-        ("data.target_language=de", Exit.USAGE, "data.target_language=de: also the source's"),
     ],
 )
 def test_a_test_set_that_cannot_be_used_is_refused_before_the_training(
@@ -155,12 +158,12 @@ def test_a_joined_line_of_the_test_text_names_its_language_once(
     sources = [">>fr<< das", ">>fr<<ein", ">>fr<< haus", ">>it<< ja", ">>it<< nein", " so", "da"]
     for name in ("de", "en"):
         (tmp_path / f"test.{name}").write_text("".join(f"{line}\n" for line in sources))
-    test = single_test(tmp_path / "test.de", tmp_path / "test.en")
-    pairs = joined_pairs(test, ("de", "en"), tmp_path / "made", {">>fr<<", ">>it<<"})
-    lines, references = pairs.read()
+    test = single_test([tmp_path / "test.de"], [tmp_path / "test.en"], join=2)
+    lines, references, parts = test._replace(tags={">>fr<<", ">>it<<"}).read()
     assert lines == [">>fr<< das ein", ">>fr<< haus", ">>it<< ja nein", " so da"]
     assert references[0] == ">>fr<< das >>fr<<ein", "a reference is a text"
-    plain, _ = joined_pairs(test, ("de", "en"), tmp_path / "plain").read()
+    assert parts and parts[1:3] == [[">>fr<< haus"], [">>it<< ja", ">>it<< nein"]]
+    plain = test.read().sources
     assert plain == [" ".join(sources[i : i + 2]) for i in range(0, 7, 2)]
     side = SimpleNamespace(vocabulary=Vocabulary(["a", ">>fr<<", ">>it<<"]))
     monkeypatch.setattr(modelfiles, "sides", lambda run: (side, side))

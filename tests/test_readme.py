@@ -9,12 +9,12 @@ import pytest
 
 from nmt.cli import (
     average,
+    diagnose,
     encodings,
     evaluate,
     export_model,
     import_model,
     score,
-    testset,
     train,
     translate,
 )
@@ -32,7 +32,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-evaluate": evaluate.parse_arguments,
     "nmt-translate": translate.parse_arguments,
     "nmt-score": score.parse_arguments,
-    "nmt-recipe": lambda words: testset.parse_arguments(words[1:]),
+    "nmt-diagnose": diagnose.parse_arguments,
     "nmt-average": average.parse_arguments,
     "nmt-import": import_model.parse_arguments,
     "nmt-export": export_model.parse_arguments,

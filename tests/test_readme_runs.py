@@ -28,6 +28,7 @@ NOT_RUN = {  # command -> why this test does not run it
     "nmt-import opus-2020-02-26 opus --samples in.txt": "tests/exchange/test_marian_npz.py",
     f"hf download facebook/{NLLB} --local-dir {NLLB}": "a download",
     "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
+    **{c: "needs numbers of COMET" for c in commands("docs/evaluate.md") if "--scores" in c},
     "nmt-encodings --table": "a minute; tests/inspect/test_table.py makes it",
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
@@ -46,6 +47,7 @@ SMALL = {  # command -> options that make it small
     "nmt-train": TINY,
     "nmt-prepare": ["segmenter.merges=60"],
     "nmt-evaluate": ["--samples", "40", "decode.beam_size=1"],
+    "nmt-diagnose": ["--samples", "40", "decode.beam_size=1"],
 }
 
 
@@ -127,6 +129,7 @@ def test_every_command_is_run_or_has_a_reason_not_to() -> None:
         "nmt-export",
         "nmt-import",
         "nmt-encodings",
+        "nmt-diagnose",
         "nmt-recipe",
     }
     for command in every:

@@ -12,17 +12,15 @@ import pytest
 
 from nmt import tables
 from nmt.cli.train import main as train
-from nmt.compare import published
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import with_decode
 from nmt.config.sweeps import Sweep, sweep_of
-from nmt.data import joined, toy
-from nmt.data.corpus import read_text
+from nmt.data import toy
 from nmt.data.toy.recipe import join_sentences
-from nmt.experiments import facts
-from nmt.experiments.processes import LoggedCommand
-from nmt.experiments.systems import System
+from nmt.evaluation import describe
+from nmt.evaluation.systems import System
+from nmt.processes import LoggedCommand
 from nmt.sweep import PlannedRun
 from tests.data.toy_parser import translate
 from tests.fast import fast_first
@@ -92,16 +90,7 @@ def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> No
     for run, given in zip(runs, options, strict=True):
         assert {f"run={run}", "seed=3"} <= set(given)
     assert (found.report.table.test, found.scale.bounds) == (test, [25, 50, 75, 100])
-    assert found.scale.paper and not found.notes
-    corpora = {}
-    for each in found.runs:
-        scale = tables.read_part(tables.TableScale, each.experiment)
-        corpora[each.settings.data.name] = getattr(scale.tests, test)
-    for corpus, name in corpora.items():
-        known = published.table_of(found.report.table.name, name)
-        assert known is not None
-        rows = [row_of(each).published for each in found.runs if each.settings.data.name == corpus]
-        assert set(rows) == set(published.tables()[known]["systems"])
+    assert not found.notes and found.scale.tests.join == 2
 
 
 @pytest.mark.slow
@@ -148,18 +137,6 @@ def test_rows_are_told_apart_by_all_that_the_command_line_changed_of_encodings()
         "relative, max 100, relative.tau-8",
         "relative, max 100, relative.tau-16",
     ]
-    assert [row.published for row in rows] == [None, None]
-
-
-@pytest.mark.slow
-def test_the_papers_numbers_stand_only_beside_the_papers_runs(tmp_path: Path) -> None:
-    words = ["experiment=table4", f"runs={tmp_path}", "seed=1", "run=R2"]
-    assert [row_of(each).published for each in planned(*words).runs] == ["relative 100"]
-    assert [row_of(each).published for each in planned(*words, "tau=8").runs] == [None]
-    assert [row_of(each).published for each in planned(*words, "limits.full=90").runs] == [None]
-    toy_scale = planned(*words, "scale=toy")
-    assert [row_of(each).published for each in toy_scale.runs] == [None]
-    assert not toy_scale.scale.paper
 
 
 @pytest.mark.slow
@@ -272,17 +249,13 @@ def test_missing_test_sets_name_the_command_that_makes_them(
     assert "newstest2019.zh: no such file; nmt-recipe wmt19_zhen" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("k", "most"), [(2, 41), (5, 104)])
-def test_joined_sentences_of_the_grammar_are_its_sentences(k: int, most: int) -> None:
+def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
     text = toy.pairs(60, 4, 30, seed=3)
-    made = join_sentences(text, 20, k)
+    lines = join_sentences(text, 20)
     short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
-    assert 0 < len(short) < 60 and len(made.sources) == -(-len(short) // k)
-    for source, reference in zip(made.sources, made.references, strict=True):
-        assert translate(source) == reference
-    longest = max(len(toy.words(source)) for source in made.sources)
-    assert most * 0.6 < longest <= most
-    assert [len(parts) for parts, _ in made.parts[:-1]] == [k] * (len(made.parts) - 1)
+    assert 0 < len(short) < 60 and len(lines) == -(-len(short) // 2)
+    assert all(translate(source) == reference for source, reference in lines)
+    assert 24 < max(len(toy.words(source)) for source, _ in lines) <= 41
 
 
 @pytest.mark.slow
@@ -301,7 +274,9 @@ def test_a_miniature_table_and_the_next_one(
     )
     assert "Scale toy: sentences of the embedded grammar" in out and "seed 1." in out
     made = json.loads((where / "table2.json").read_bytes())
-    assert [row["name"] for row in made["tests"][0]["rows"]] == ["0-6", "7-12", "over 12", "all"]
+    assert [group["name"] for group in made["tests"][0]["groups"]] == [
+        *("0-6", "7-12", "over 12", "beyond training", "all"),
+    ]
     assert made["command"].startswith("nmt-train experiment=table2 seed=1")
     assert "<html" in (where / "table2.html").read_text(encoding="utf-8")[:200]
     assert (where / "table2.tsv").stat().st_size > 100
@@ -310,10 +285,6 @@ def test_a_miniature_table_and_the_next_one(
     start_by(monkeypatch, refuse_commands)
     assert train(["experiment=table3", "seed=1", "attention=false", *words]) == 0
     assert "concat_seq, " in capsys.readouterr().out
-    (root,) = (tmp_path / "c" / "toy").glob("de-en*[0-9]")
-    texts = root / "concat_seq.de", root / "concat_seq.en"
-    parts = joined.parts_of(*texts)
-    assert parts is not None and len(parts) == len(read_text(texts[0])) > 5
 
     # another seed trains that one alone; a run that fails leaves the others in the table
     started: list[LoggedCommand] = []
@@ -326,15 +297,6 @@ def test_a_miniature_table_and_the_next_one(
     out, err = capsys.readouterr()
     assert "1 of 2 runs failed: absolute-max12-seed2: training failed (exit 70)" in err
     assert "absolute, max 12" in out and "absolute-max12-seed2: training failed" in out
-
-    # sentence by sentence, if asked for; a test that nobody joined has no sentences
-    start_by(monkeypatch, refuse_commands)
-    both = [*words[:-1], "run=R1,R4"]
-    assert train(["experiment=table3", "seed=1", "by_sentence=true", "attention=false", *both]) == 0
-    out = " ".join(capsys.readouterr().out.split())
-    assert "Each joined line of concat_seq is read as the pieces of its sentences." in out
-    assert train(["experiment=table2", "seed=1", "by_sentence=true", *words]) == 66
-    assert "no record of a joined test set" in capsys.readouterr().err
 
     # the same directory for other text or another config is refused
     other = [word.replace("model.dim=16", "model.dim=32") for word in words]
@@ -381,13 +343,13 @@ def test_the_joblib_launcher_trains_a_table(
 
 def test_a_table_says_what_its_runs_share() -> None:
     settings = experiment_of(["decode.beam_size=3", "decode.alpha=0.5"]).settings
-    assert facts.search_of(settings) == "beam search of 3, alpha 0.5"
-    assert "20 epochs" in " ".join(facts.shared_settings(settings, "seed 1"))
+    assert describe.search_of(settings) == "beam search of 3, alpha 0.5"
+    assert "20 epochs" in " ".join(describe.shared_settings(settings, "seed 1"))
     settings = experiment_of(["experiment=compare"]).settings
-    assert facts.search_of(settings) == "greedy search"
+    assert describe.search_of(settings) == "greedy search"
     limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
-    assert facts.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
-    alone = facts.search_of(with_decode(settings, {"split": "sentences"}))
+    assert describe.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
+    alone = describe.search_of(with_decode(settings, {"split": "sentences"}))
     assert alone == "greedy search, each sentence alone"
-    shared = " ".join(facts.shared_settings(settings, "seed 1"))
+    shared = " ".join(describe.shared_settings(settings, "seed 1"))
     assert f"{settings.trainer.max_steps} updates" in shared and "seed 1." in shared

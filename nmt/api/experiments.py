@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from nmt import corpus, parent
 from nmt.api import arguments
-from nmt.compare.report import Report as Report
 from nmt.config import catalog
 from nmt.config.compose import Experiment as Experiment
 from nmt.config.settings import Settings
 from nmt.data.prepare import Prepared as Prepared
-from nmt.experiments import testsets
-from nmt.experiments.evaluate import evaluate as evaluate_systems
-from nmt.experiments.options import DEFAULTS
-from nmt.experiments.options import EvaluationOptions as EvaluationOptions
-from nmt.experiments.systems import systems_at
+from nmt.evaluation import testsets
+from nmt.evaluation.options import DEFAULTS
+from nmt.evaluation.options import EvaluationOptions as EvaluationOptions
+from nmt.evaluation.report import Report as Report
+from nmt.evaluation.run import evaluate as evaluate_systems
+from nmt.evaluation.systems import systems_at
 from nmt.training import session
 from nmt.training.run import Outcome as Outcome
 
@@ -39,22 +39,23 @@ def evaluate(
 
     `systems` are model directories, which translate the file `source`, or files of translations, by
     the labels that tables show; "runs/a,runs/b" is an ensemble. `reference` is the file of the
-    right translations; line N of all files belongs together. Translations are kept, see
-    `options.cache`, and no text is translated twice. `nmt.compare.text.render` makes of the report
-    what nmt-evaluate prints.
+    right translations; line N of all files belongs together. Translations are kept, and no text is
+    translated twice. `nmt.evaluation.text.render` makes of the report what nmt-evaluate prints, and
+    `report.figures` are rows of plain numbers, as for a pandas.DataFrame.
     Raises UserError: 2 for what does not fit together, 65 for files of unequal lines, 66 for what
     is not there.
 
     >>> report = nmt.evaluate({"baseline": "runs/a", "mine": "out.txt"}, "test.en", "test.de")
-    >>> report.tests[0].rows[-1].cells[1].scores["BLEU"].mean
+    >>> report.figure("BLEU", "mine").mean
     31.4
     """
     columns = {name: Path(path) for name, path in options.columns.items()}
-    arguments.positive(threads=options.threads, workers=options.workers, jobs=options.jobs)
+    arguments.positive(threads=options.threads, workers=options.workers)
     bounds = list(map(index, options.bounds))  # plain numbers, also of numpy
-    options = options._replace(bounds=bounds, columns=columns, cache=Path(options.cache))
+    options = options._replace(bounds=bounds, columns=columns)
     named = systems_at({label: str(path) for label, path in systems.items()})
-    test = testsets.single_test(None if source is None else Path(source), Path(reference))
+    sources = [] if source is None else [Path(source)]
+    test = testsets.single_test(sources, [Path(reference)])
     return evaluate_systems(named, [test], options)
 
 

@@ -144,7 +144,7 @@ def _translator(
     settings.decode.check_n_best(n, f"n={n}", "give beam_size")
     if engine == "nmt":
         return Translator.of(first, settings.decode, *others, workers=workers)
-    from nmt.experiments import engines  # and what exports a model
+    from nmt.exchange import engines  # and what exports a model
 
     return engines.translator([first, *others], settings.decode, workers, engine, needs)
 

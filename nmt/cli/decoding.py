@@ -7,7 +7,19 @@ from nmt.cli.parser import PROCESSES, Parser
 from nmt.config import check
 from nmt.config.settings import Decode
 from nmt.errors import UserError
-from nmt.experiments.columns import COLUMNS, parse_columns
+
+COLUMNS = "NAME=FILE,..."  # what --columns takes
+
+
+def parse_columns(argument: str) -> dict[str, str]:
+    """`heads=FILE,order=FILE` -> {"heads": FILE, ...}; raises UserError for anything else."""
+    files: dict[str, str] = {}
+    for part in argument.split(","):
+        name, _, path = part.partition("=")
+        if not name or not path or name in files:
+            raise UserError(f"--columns {argument}: expected {COLUMNS}, each name once")
+        files[name] = path
+    return files
 
 
 def add_running(parser: Parser) -> None:
@@ -26,10 +38,8 @@ def add_running(parser: Parser) -> None:
 
 
 def add_translating(parser: Parser) -> None:
-    """Add the options of `add_running`, and --by-sentence and --workers, of all that translate."""
+    """Add the options of `add_running`, and --workers, of all that translate."""
     add_running(parser)
-    by_sentence = "segment each sentence of a joined line separately (nmt-recipe testset)"
-    parser.add_argument("--by-sentence", action="store_true", help=by_sentence)
     many = "processes that translate, one thread each (default: by threads and length of the text)"
     parser.add_argument("--workers", type=PROCESSES, metavar="N", help=many)
 

@@ -5,11 +5,12 @@ import sys
 from functools import partial
 from pathlib import Path
 
+from nmt import figure
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.config.settings import GROUPS
 from nmt.errors import UserError
-from nmt.experiments import outputs
+from nmt.storage import outputs
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -38,7 +39,11 @@ def command(argv: list[str]) -> None:
     """List the encodings; describe, draw or check some; or make the table of all."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    outputs.check_writable([], options.plot)
+    if options.plot:
+        if options.plot.suffix.lower() not in figure.FORMATS:
+            raise UserError(f"--plot {options.plot}: end the name in {', '.join(figure.FORMATS)}")
+        figure.require_matplotlib(f"--plot {options.plot}")
+    outputs.check_writable([options.plot])
     if options.table:
         from nmt.inspect.table import table
 

@@ -4,17 +4,13 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.decoding import decode_overrides
 from nmt.cli.parser import Parser, two
 from nmt.cli.streams import sample_lines
-from nmt.errors import Exit, UserError
-from nmt.experiments import outputs
-
-if TYPE_CHECKING:
-    from nmt.exchange.model_card import CardScores
+from nmt.errors import UserError
+from nmt.storage import outputs
 
 USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...] \
 [decode.KEY=VALUE ...]"
@@ -30,8 +26,7 @@ M2M100 or NLLB read, for models of that form: those imported.
 --to argos (extra ct2): a package DIR.argosmodel for Argos Translate and LibreTranslate, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.
 
-README.md in the directory is a model card, with scores by length (of --scores, or of
-experiment=lengthen) and Python that translates where nmt is not installed.
+README.md in the directory is a model card, with Python that translates where nmt is not installed.
 
 The engine is compared with the model on the lines of --samples (or made-up ones), and on lines
 longer than in training: log-probabilities in float32 (to 1e-4), greedy and beam search. If they
@@ -57,7 +52,6 @@ def command(argv: list[str]) -> None:
     from nmt.exchange.exporting import export
     from nmt.exchange.model_card import CardOptions
 
-    scores = [_scores(argument) for argument in options.scores]
     trained = modeldir.load(options.model)
     settings = with_decode(trained.settings, options.changes)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
@@ -70,38 +64,10 @@ def command(argv: list[str]) -> None:
         sample_lines(options.samples),
         options.to,
         options.precision,
-        CardOptions(name, options.license, [*_own_scores(options.model), *scores]),
+        CardOptions(name, options.license),
         options.names,
     )
     sys.stdout.write(f"{options.directory}\n")
-
-
-def _own_scores(model: str) -> "list[CardScores]":
-    """Those that experiment=lengthen left in a run."""
-    from nmt import lengthen
-
-    file = Path(model) / lengthen.DIRECTORY / lengthen.REPORT
-    return [_scores(f"{lengthen.CHILD}={file}")] if file.is_file() else []
-
-
-def _scores(argument: str) -> "CardScores":
-    """Read [LABEL=]FILE."""
-    from nmt.compare.report import Report
-    from nmt.exchange.model_card import scores_of
-    from nmt.storage import manifest
-
-    label, equals, name = argument.partition("=")
-    whole = Path(argument).exists() or not equals
-    file = Path(argument if whole else name)
-    if not file.is_file():
-        raise UserError(f"--scores {file}: no such file", Exit.NO_INPUT)
-    try:
-        report = Report.from_json(manifest.read(file, None))
-    except (ValueError, TypeError) as error:
-        raise UserError(
-            f"{file}: not the scores that nmt-evaluate --json writes ({error})", Exit.DATA
-        ) from None
-    return scores_of(report, None if whole else label)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -116,13 +82,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--precision", default="float32", choices=PRECISIONS, help="of the weights")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add("--license", metavar="ID", help="for the card; an identifier of the hub, as apache-2.0")
-    add(
-        "--scores",
-        action="append",
-        default=[],
-        metavar="[LABEL=]FILE",
-        help="for the card: what nmt-evaluate --json wrote, and which of its systems this is",
-    )
     add("--names", type=two, metavar="SOURCE,TARGET", help="of the languages, in a package")
     options = parser.parse_intermixed_args(argv)
     options.changes = decode_overrides(options.settings)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, integer, two
 from nmt.cli.streams import sample_lines
-from nmt.experiments import outputs
+from nmt.storage import outputs
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained

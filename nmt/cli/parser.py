@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 from nmt import __version__
 from nmt.errors import UserError
-from nmt.experiments.options import LEAST_SAMPLES
+from nmt.evaluation.options import LEAST_SAMPLES
 
 
 class Parser(argparse.ArgumentParser):

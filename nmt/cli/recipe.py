@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from nmt.cli import testset
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import DISK, Exit, UserError
@@ -20,8 +19,7 @@ from nmt.storage import atomic
 
 log = logging.getLogger(__name__)
 
-USAGE = """nmt-recipe RECIPE [STAGE ...] [OPTION ...]
-       nmt-recipe testset DIR ..."""
+USAGE = "nmt-recipe RECIPE [STAGE ...] [OPTION ...]"
 ABOUT = """
 Makes the training text and test sets of Rosendahl et al. (2019).
 
@@ -29,12 +27,11 @@ Makes the training text and test sets of Rosendahl et al. (2019).
   nmt-recipe wmt19_deen --root /disk/wmt19
   nmt-recipe wmt19_deen --list                    what it downloads, to fetch by hand
   nmt-recipe wmt19_deen download --local FOLDER   files fetched by hand
-  nmt-recipe testset --help                       your own test sets: put together, lines joined
 
 Stages, in this order (all, unless you name some):
   download  fetches the archives, resuming where it stopped, and checks their SHA-256
   corpus    joins the parallel text of all archives to train.*; counts in corpus.json
-  tests     writes dev.*, the test sets, newstest_all and concat_seq
+  tests     writes dev.*, the test sets, and newstest_all
 
 Stages that are finished with the same inputs are skipped, so the same command continues after an
 interruption. Keep the archives: those that are gone are downloaded again. Before the first
@@ -44,9 +41,6 @@ the paper's tables from the text: to go on with training alone, use these."""
 
 def command(argv: list[str]) -> None:
     """Do the stages, or say what they would do."""
-    if argv[:1] == ["testset"]:
-        testset.command(argv[1:])
-        return
     options = parse_arguments(argv)
     job: RecipeJob = options.job
     if options.list:

@@ -21,8 +21,8 @@ from typing import Any, BinaryIO, NamedTuple
 from nmt.cli.streams import OutputStream, plain_output
 from nmt.data.corpus import file_of
 from nmt.errors import Exit, UserError
-from nmt.experiments.outputs import check_writable, unwritable
 from nmt.storage import atomic, manifest
+from nmt.storage.outputs import check_writable, unwritable
 
 log = logging.getLogger(__name__)
 

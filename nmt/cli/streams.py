@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from nmt.data.corpus import HEAD, opened, raw_lines, refuse_wide
 from nmt.errors import Exit, UserError
-from nmt.experiments import outputs
+from nmt.storage import outputs
 
 log = logging.getLogger(__name__)
 

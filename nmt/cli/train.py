@@ -152,7 +152,7 @@ def train(experiment: "Experiment", world: "World") -> None:
 def compare_with_parent(experiment: "Experiment") -> None:
     """Show what a child of experiment=lengthen gains and loses compared with its parent."""
     from nmt import lengthen
-    from nmt.compare import text
+    from nmt.evaluation import text
 
     if report := lengthen.report(experiment):
         sys.stdout.write(text.render(report))
@@ -162,7 +162,7 @@ def compare_with_parent(experiment: "Experiment") -> None:
 
 def train_sweep(sweep: "Sweep", command: str) -> None:
     """Train several runs, those that are not finished; then say which, or show their table."""
-    from nmt.compare import text
+    from nmt.evaluation import text
     from nmt.sweep import failure_error, plan_runs, prepare_corpora, train_all
     from nmt.tables import make_table, plan_table
 
@@ -196,8 +196,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     """
     from nmt import build
     from nmt.config.settings import freeze
-    from nmt.experiments.columns import columns_of_test
-    from nmt.experiments.testsets import corpus_test_files, unnamed_files
+    from nmt.evaluation.testsets import columns_of_test, corpus_test_files, unnamed_files
     from nmt.storage import manifest
 
     by_corpus: dict[bytes, list[Experiment]] = {}

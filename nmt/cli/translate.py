@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from nmt.config.settings import Decode
     from nmt.decode.notes import Notes
     from nmt.decode.translator import Translation, Translator
-    from nmt.experiments.engines import LoadedModels
+    from nmt.exchange.engines import LoadedModels
 
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
 EPILOG = """
@@ -82,10 +82,9 @@ def command(argv: list[str]) -> None:
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
             from nmt.config.settings import with_decode
-            from nmt.data.joined import by_sentence
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
-            from nmt.experiments import engines
+            from nmt.exchange import engines
             from nmt.machine.memory import keep_memory
 
         keep_memory()
@@ -98,8 +97,6 @@ def command(argv: list[str]) -> None:
         decode.check_n_best(n_best, f"--n-best {n_best}", "add decode.beam_size")
         translator = loaded.translator(decode)
         source: Iterable[str] = text_lines(arriving or stream, options.input)
-        if options.by_sentence:
-            source = by_sentence(Path(options.input))
         inputs = {TEXT: Hashed(source, decode.window)} | {
             name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
             for name, path in options.parallel.items()
@@ -137,7 +134,6 @@ def _output(
         "--scores": options.scores,
         "--json": options.json,
         "--alignment": options.alignment,
-        "--by-sentence": options.by_sentence,
         "--columns": sorted(options.columns),
         PREFIX: options.target_prefix is not None,
         "--device": loaded.device,
@@ -199,8 +195,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     if name := next((name for name, path in options.parallel.items() if path == "-"), None):
         where = f"{PREFIX} " if name == PREFIX else f"--columns {name}="
         raise UserError(f"{where}-: stdin is for the text; give a file")
-    if options.by_sentence and inputs == ["-"]:
-        raise UserError("--by-sentence: no record lies beside stdin; give a file")
     options.models = [options.model, *(a for a in names if Path(a).is_dir())]
     options.input, options.changes = inputs[0], decode_overrides(settings)
     return options

@@ -44,8 +44,8 @@ _BARE = str.maketrans("", "", "[] ")
 
 OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
 OTHERS = {  # keys at the root that encodings, tables and recipes have
-    *("tau", "limits", "bounds", "tests", "paper", "remarks", "table", "samples", "attention"),
-    *("by_sentence", "row", "parent"),
+    *("tau", "limits", "bounds", "tests", "remarks", "table", "samples", "attention"),
+    *("row", "parent"),
 }
 
 

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from nmt.config.data import HEADS, WORDS
 from nmt.data.normalise import normalise
-from nmt.data.segmenter import Segmenter, pieces_of
+from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 
 SENTENCE = "sentence"
@@ -60,7 +60,7 @@ def expand(
             _check_tree(columns[name], at)
     if not words and all(column.per == SENTENCE for column in column_lines.values()):
         return columns
-    surfaces = segmenter.surfaces(pieces_of(segmenter, text))
+    surfaces = segmenter.surfaces(segmenter.encode(text))
     of_words = word_indices(line_words, surfaces, where)[:most]  # [piece] number of its word
     for name, column in column_lines.items():
         if name == HEADS:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from nmt.config.data import Data, symbols_of
 from nmt.data import json_values
 from nmt.data.corpus import read_text
-from nmt.data.segmenter import JoinedLine
 from nmt.data.tokenizer import Tokenizer, warn_of_unknown
 from nmt.errors import Exit, UserError
 
@@ -25,7 +24,7 @@ _NO_SPACES = "\u0e00"  # scripts from here on, as Thai and Chinese, have no spac
 class ProtectedLine(NamedTuple):
     """A line in which placeholders stand for strings."""
 
-    text: str  # a JoinedLine stays one
+    text: str
     strings: tuple[str, ...]  # those of the first placeholders
 
     def restored(self, output: str) -> str:
@@ -93,9 +92,6 @@ class Protection:
         """Put the placeholders of strings into a text."""
         if not self.patterns:
             return text
-        if isinstance(text, JoinedLine):
-            sentences = [self.place(sentence, strings) for sentence in text.sentences]
-            return JoinedLine(" ".join(sentences), sentences)
         placeholders = dict(zip(strings, PLACEHOLDERS, strict=False))
         parts, end = list[str](), 0
         for start, stop in self.spans(text):
@@ -105,9 +101,8 @@ class Protection:
         return "".join([*parts, _as_text(text[end:])])
 
     def _strings(self, text: str) -> Iterator[str]:
-        for sentence in text.sentences if isinstance(text, JoinedLine) else [text]:
-            for start, stop in self.spans(sentence):
-                yield sentence[start:stop]
+        for start, stop in self.spans(text):
+            yield text[start:stop]
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where strings are, from left to right; of those that overlap, the first and longest."""

@@ -1,6 +1,5 @@
 """All segmenters, and reading one from a model directory."""
 
-from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 from nmt.data import json_values
@@ -11,24 +10,6 @@ from nmt.data.unigram import Unigram
 # Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
 # of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
 Segmenter: TypeAlias = Bpe | Unigram
-
-
-class JoinedLine(str):
-    """A line joined from sentences, each of which is segmented alone (see `nmt.data.joined`)."""
-
-    sentences: Sequence[str]
-
-    def __new__(cls, line: str, sentences: Sequence[str] = ()) -> "JoinedLine":
-        """`sentences`: with one space between them, they are the line."""
-        joined = super().__new__(cls, line)
-        joined.sentences = sentences
-        return joined
-
-
-def pieces_of(segmenter: Segmenter, line: str) -> list[str]:
-    """Return the pieces of a line; of a JoinedLine, those of its sentences, one after the other."""
-    sentences = line.sentences if isinstance(line, JoinedLine) else [line]
-    return [piece for sentence in sentences for piece in segmenter.encode(sentence)]
 
 
 def segmenter_from_json(value: Any) -> Segmenter:

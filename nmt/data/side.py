@@ -5,7 +5,7 @@ from typing import Any, TypeAlias
 
 from nmt.data import json_values
 from nmt.data.protection import Protection
-from nmt.data.segmenter import Segmenter, pieces_of, segmenter_from_json
+from nmt.data.segmenter import Segmenter, segmenter_from_json
 from nmt.data.vocab import Vocabulary
 
 
@@ -22,11 +22,8 @@ class Side:
         return cls(segmenter, Vocabulary(dict.fromkeys([*pieces, *segmenter.tokenizer.symbols])))
 
     def ids(self, text: str) -> list[int]:
-        """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone.
-
-        The pieces of a JoinedLine are those of its sentences.
-        """
-        return self.vocabulary.ids(pieces_of(self.segmenter, text))
+        """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone."""
+        return self.vocabulary.ids(self.segmenter.encode(text))
 
     def text(self, ids: Iterable[int]) -> str:
         """Return one line of text for the ids before the first EOS."""

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from nmt.data.normalise import normalise
 from nmt.data.protection import PLACEHOLDERS
-from nmt.data.segmenter import pieces_of
 from nmt.data.side import Side
 from nmt.data.vocab import END
 from nmt.decode.engine import Weights
@@ -55,7 +54,7 @@ def aligned(
     numbers = _word_numbers(line, [pair.source.text for pair, _ in parts])
     for (pair, of_part), of_words in zip(parts, numbers, strict=True):
         text, strings = pair.source.protected
-        inputs = pieces_of(source.segmenter, text)[: len(pair.source.ids) - 1]
+        inputs = source.segmenter.encode(text)[: len(pair.source.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
         pieces += [*inputs, END]
         outputs += [*output, END]

@@ -6,7 +6,6 @@ from itertools import accumulate
 from typing import TypeAlias
 
 from nmt.data.languages import short_code
-from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
@@ -52,18 +51,17 @@ class SentenceSplitter:
     def groups(self, line: str, most: int | None) -> list[str]:
         """As many sentences together as have at most `most` pieces; None: each alone.
 
-        A sentence of more pieces stays whole. Of a JoinedLine the sentences are known.
+        A sentence of more pieces stays whole.
         """
         tag, rest = tag_and_rest(line, self.tags)
-        known = line.sentences if isinstance(line, JoinedLine) else None
 
         def text(group: Sequence[str]) -> str:
             if tag and not tag_and_rest(group[0], self.tags)[0]:
                 group = [f"{tag} {group[0]}", *group[1:]]
-            return "".join(group).strip() if known is None else JoinedLine(" ".join(group), group)
+            return "".join(group).strip()
 
         groups: list[list[str]] = []
-        for sentence in filter(str.strip, self._split(rest) if known is None else known):
+        for sentence in filter(str.strip, self._split(rest)):
             if most and groups and self.count(text([*groups[-1], sentence])) <= most:
                 groups[-1].append(sentence)
             else:
@@ -92,18 +90,11 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
 def tagged_parts(
     line: str, tags: Set[str], most: int, count: Callable[[str], int], spans: Spans
 ) -> list[str]:
-    """The parts of a line, each behind the tags of the line; none is of two known sentences."""
-    parts, before = list[str](), ""
-
-    def pieces(part: str) -> int:
-        return count(before + part)
-
-    sentences = line.sentences if isinstance(line, JoinedLine) else [line]
-    for sentence in filter(str.strip, sentences):
-        tag, rest = tag_and_rest(sentence, tags)
-        before = f"{tag} " if tag else before
-        parts += [before + part for part in parts_of(rest, most, pieces, spans)]
-    return parts
+    """The parts of a line, each behind the tags of the line."""
+    tag, rest = tag_and_rest(line, tags)
+    before = f"{tag} " if tag else ""
+    parts = parts_of(rest, most, lambda part: count(before + part), spans)
+    return [before + part for part in parts]
 
 
 def parts_of(

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 from nmt.data.columns import ColumnLine
-from nmt.data.segmenter import JoinedLine
 from nmt.errors import Exit, UserError
 
 
@@ -12,7 +11,7 @@ class ParallelLine(NamedTuple):
     """A line of text, and the lines of other streams that belong to it."""
 
     number: int  # from 1
-    text: str  # without the end of the line; a JoinedLine stays one
+    text: str  # without the end of the line
     columns: dict[str, ColumnLine]
     target: str  # prefix of its translation, or the translation; empty where there is none
 
@@ -71,8 +70,7 @@ def windows(
 
 
 def _stripped(line: str) -> str:
-    """A line without its end; a JoinedLine has none, and a copy of it would lose its sentences."""
-    return line if isinstance(line, JoinedLine) else line.removesuffix("\n").removesuffix("\r")
+    return line.removesuffix("\n").removesuffix("\r")
 
 
 def _unparallel(what: str) -> UserError:

@@ -119,8 +119,8 @@ class Translator:
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
         on; fewer where `has_more` says that no other has arrived. An empty line has one empty
-        translation; a JoinedLine is read as the pieces of its sentences. Unusual lines are counted,
-        and logged once after the last line. With `align`, each translation has its alignment.
+        translation. Unusual lines are counted, and logged once after the last line. With `align`,
+        each translation has its alignment.
 
         Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
         more lines, before any line of their window is translated; (2) for a column that is missing

@@ -5,37 +5,19 @@ known is left out: a model from elsewhere does not tell what it was trained on.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.compare.notation import beyond, count, interval, number
-from nmt.compare.report import FEW, SOURCE, Report, ScoredTest
-from nmt.compare.text.columns import markdown_table
 from nmt.data.bpe import Bpe
 from nmt.data.languages import languages_of, short_code
 from nmt.data.marian import language_codes
-from nmt.errors import UserError
 from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
-
-METRICS = {
-    **dict.fromkeys(("BLEU", "BLEU-moses"), "bleu"),
-    **dict.fromkeys(("TER", "TER-moses"), "ter"),
-    "chrF2": "chrf",
-    "exact": "exact_match",
-}  # our name -> the hub's
-
-
-class CardScores(NamedTuple):
-    """The scores of one system of a report."""
-
-    report: Report
-    system: int
 
 
 class CardOptions(NamedTuple):
@@ -43,20 +25,6 @@ class CardOptions(NamedTuple):
 
     name: str
     license: str | None = None  # None: left out
-    scores: Sequence[CardScores] = ()
-
-
-def scores_of(report: Report, label: str | None = None) -> CardScores:
-    """The system of this label, or the only one; UserError for none, or several."""
-    labels = [system.label for system in report.systems]
-    if label is None and len(labels) == 1:
-        return CardScores(report, 0)
-    if label not in labels:
-        raise UserError(
-            f"{label or 'no label'}: name the system that is this model, LABEL=FILE; there are "
-            f"{', '.join(labels)}"
-        )
-    return CardScores(report, labels.index(label))
 
 
 def card(
@@ -78,58 +46,20 @@ def card(
         parts.append(f"## Training\n\n{_table(rows)}\n")
     findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(certificate))
     parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
-    if options.scores:
-        sections = (_scores(scores) for scores in options.scores)
-        parts.append("## Scores by length\n\n" + "\n".join(sections))
     return "\n".join(parts).encode(errors="replace")
 
 
 def _front(adapter: Adapter, options: CardOptions) -> str:
     """The YAML that the hub reads."""
     languages = _languages(adapter.trained)
-    results = [entry for scores in options.scores for entry in _results(scores, languages)]
     values: dict[str, Any] = {
         "language": languages,
         "license": options.license,
         "library_name": adapter.on_hub,
         "pipeline_tag": "translation",
         "tags": ["translation", *adapter.trained.settings.encoding],
-        "model-index": options.scores and [{"name": options.name, "results": results}],
     }
     return OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in values.items() if v}))
-
-
-def _results(scores: CardScores, languages: list[str]) -> Iterator[dict[str, Any]]:
-    """The scores on all pairs of each test, as entries of a model index."""
-    tests = scores.report.tests
-    by_source = [test for test in tests if test.side == SOURCE]
-    for test in by_source or tests:  # those by reference length may be the same once more
-        known = test.rows[-1].cells[scores.system].scores
-        metrics = [
-            {
-                "type": METRICS[metric.name],
-                "name": metric.name,
-                "value": round(known[metric.name].mean, 2),
-                "args": {"signature": metric.signature},
-            }
-            for metric in test.metrics
-            if metric.name in known
-        ]
-        if metrics:
-            pair = ["-".join(languages)] if len(languages) == 2 else []  # else it is not known
-            task = {"type": "translation", "name": " ".join(["Translation", *pair])}
-            data = dict.fromkeys(("type", "name"), _test_name(scores.report, test))
-            yield {"task": task, "dataset": data, "metrics": metrics}
-
-
-def _test_name(report: Report, test: ScoredTest) -> str:
-    """The name of a test set: that of its source or reference file, where no other is known."""
-    files = report.about.get("files", {})
-    for kind in ("source", "reference"):
-        path = files.get(f"{test.name} {kind}", {}).get("path")
-        if test.name == "test" and path:
-            return str(path).replace("\\", "/").rpartition("/")[2]
-    return test.name
 
 
 def _languages(trained: Trained) -> list[str]:
@@ -158,7 +88,7 @@ def _about(adapter: Adapter) -> str:
 def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
     """Sizes, encoding, segmentation."""
     shape = trained.settings.model
-    yield "parameters", count(sum(p.numel() for p in trained.model.parameters()))
+    yield "parameters", f"{sum(p.numel() for p in trained.model.parameters()):,}"
     yield "layers", f"{shape.encoder_layers} in the encoder, {shape.decoder_layers} in the decoder"
     yield "width", f"{shape.dim}, feed-forward {shape.feedforward_dim}, {shape.heads} heads"
     yield "norm, activation", f"{shape.norm}-norm, {shape.activation}"
@@ -168,7 +98,7 @@ def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
         words = side.segmenter.tokenizer
         kind = "byte pair encoding" if isinstance(side.segmenter, Bpe) else "SentencePiece"
         text = f"{kind}; tokenizer {words.kind}, normalisation {words.normalize}"
-        yield f"{name} pieces", f"{count(len(side.vocabulary.to_json()))}, {text}"
+        yield f"{name} pieces", f"{f'{len(side.vocabulary.to_json()):,}'}, {text}"
 
 
 def _training(trained: Trained) -> Iterator[tuple[str, str]]:
@@ -182,18 +112,18 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
     yield "corpus", settings.data.name
     for key, what in (("train_pairs", "training pairs"), ("dev_pairs", "development pairs")):
         if key in facts:
-            yield what, count(facts[key])
+            yield what, f"{facts[key]:,}"
     if fingerprint := facts.get("fingerprint"):
         yield "fingerprint of the text", f"`{fingerprint}`"
     if (join := settings.data.join) > 1:
         yield "joined lines", f"up to {join}, {settings.data.join_share:g} of the examples"
     for side in ("source", "target"):
         if (longest := facts.get(f"longest_{side}")) is not None:
-            yield f"longest {side}", f"{count(longest)} pieces"
+            yield f"longest {side}", f"{longest:,} pieces"
     if averaged := facts.get("averaged"):
         yield "mean of", f"{len(averaged)} models; the updates are those of the last"
-    yield "updates", count(facts["step"])
-    yield "tokens of an update", f"up to {count(trainer.batch_tokens * trainer.accumulate)}"
+    yield "updates", f"{facts['step']:,}"
+    yield "tokens of an update", f"up to {trainer.batch_tokens * trainer.accumulate:,}"
     adam = "AdamW" if optim.weight_decay else "Adam"
     yield "optimiser", f"{adam}, {optim.kind}, learning rate {optim.lr:g}"
     yield "label smoothing, dropout", f"{optim.label_smoothing:g}, {settings.model.dropout:g}"
@@ -202,31 +132,7 @@ def _training(trained: Trained) -> Iterator[tuple[str, str]]:
         yield "development perplexity", f"{perplexity:.2f}"
 
 
-def _scores(scores: CardScores) -> str:
-    """The tables of a report for one system."""
-    report, s = scores
-    sections = []
-    for test in report.tests:
-        names = [metric.name for metric in test.metrics]
-        lines = [["length", "pairs", *(f"{name} [95%]" for name in names), "length ratio"]]
-        for row in test.filled:
-            cell = row.cells[s]
-            values = [cell.scores.get(name) for name in names]
-            texts = [
-                f"{number(score.mean)}{beyond(cell)} {interval(score)}" if score else "-"
-                for score in values
-            ]
-            pairs = count(row.pairs) + (" (few)" if row.few else "")
-            lines.append([row.name, pairs, *texts, number(cell.ratio, 2)])
-        unit = f"Lengths of the {test.side}, in {test.unit}. " if test.unit else ""
-        notes = f"{unit}Intervals: bootstrap of {report.samples} samples; few: under {FEW} pairs"
-        notes += f"; ^: every {test.side} is longer than any in training.\n"
-        signatures = "\n".join(f"- {m.name}: `{m.signature}`" for m in test.metrics)
-        by = f"Translated by `{report.systems[s].label}` in nmt. {notes}"
-        head = f"### {_test_name(report, test)}\n\n{by}"
-        sections.append(f"{head}\n{markdown_table(lines)}\n\n{signatures}\n")
-    return "\n".join(sections)
-
-
 def _table(rows: Iterable[tuple[str, str]]) -> str:
-    return markdown_table([("", ""), *rows], ":--")
+    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
+    heading = "| | |\n|:--|:--|"
+    return "\n".join([heading, *(f"| {name} | {value} |" for name, value in cells)])

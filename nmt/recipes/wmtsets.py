@@ -6,7 +6,6 @@ import tarfile
 from collections.abc import Sequence
 from functools import partial
 from http.client import HTTPException
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +13,16 @@ from nmt.errors import Exit, UserError
 from nmt.recipes.download import UnavailableError
 from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.recipes.testsets import ALL, JOINED, join_sets
 from nmt.storage import atomic
 from nmt.storage.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 DISK = 10e6  # bytes of all sets
+ALL = "newstest_all"  # all sets of ten years, one after the other
 
 
 def tests(job: RecipeJob) -> Stage:
-    """All sets as test/NAME.de and .en; the development text; newstest_all and concat_seq."""
+    """All sets as test/NAME.de and .en; the development text; newstest_all."""
     local = {name: _local(job, name) for name in job.lock.sets}
 
     def inputs() -> dict[str, Any]:
@@ -69,11 +68,16 @@ def _tests(job: RecipeJob, local: dict[str, tuple[Path, Path] | None]) -> tuple[
         outputs += outs
     if missing:
         raise unavailable("tests", missing, why)
-    dev = _sides(job, job.root, "dev")
-    for side, out in enumerate(dev):
-        texts = [_sides(job, folder, name)[side].read_bytes() for name in job.lock.dev]
-        atomic.replace(out, b"".join(texts))
-    return [*outputs, *dev, *(_joined(job, folder) if job.lock.all else ())], ""
+    together = [
+        (_sides(job, job.root, "dev"), list(job.lock.dev)),
+        *([(_sides(job, folder, ALL), list(job.lock.all))] if job.lock.all else []),
+    ]
+    for outs, names in together:
+        for side, out in enumerate(outs):
+            texts = [_sides(job, folder, name)[side].read_bytes() for name in names]
+            atomic.replace(out, b"".join(texts))
+        outputs += outs
+    return outputs, ""
 
 
 def _copy(job: RecipeJob, name: str, paths: Sequence[Path], outs: Sequence[Path]) -> None:
@@ -89,17 +93,6 @@ def _copy(job: RecipeJob, name: str, paths: Sequence[Path], outs: Sequence[Path]
     for out, text in zip(outs, texts, strict=True):
         atomic.replace(out, text if text.endswith(b"\n") else text + b"\n")
     log.info("  %s: %d pairs, from %s", name, expected, paths[0].parent)
-
-
-def _joined(job: RecipeJob, folder: Path) -> list[Path]:
-    """Write newstest_all and concat_seq, with their records."""
-    pairs = [(name, *_sides(job, folder, name)) for name in job.lock.all]
-    records = [folder / f"{name}.json" for name in (ALL, JOINED)]
-    for record in records:  # a damaged one would be refused as a stranger's file
-        record.unlink(missing_ok=True)
-    kinds = ((ALL, 1), (JOINED, 2))
-    texts = (join_sets(pairs, folder, job.lock.languages, *kind).texts for kind in kinds)
-    return [*chain(*texts), *records]
 
 
 def _from_sacrebleu(job: RecipeJob, name: str) -> tuple[Path, Path]:

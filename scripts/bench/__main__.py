@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
-from nmt.experiments.processes import stop_on_signals
 from nmt.machine.cpus import cores
+from nmt.processes import stop_on_signals
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session

@@ -14,6 +14,7 @@ import pytest
 from nmt import __version__
 from nmt.cli import (
     average,
+    diagnose,
     encodings,
     evaluate,
     export_model,
@@ -30,6 +31,7 @@ from tests.composing import settings_of
 
 COMMANDS = {
     "average": average.main,
+    "diagnose": diagnose.main,
     "encodings": encodings.main,
     "evaluate": evaluate.main,
     "export": export_model.main,
@@ -82,9 +84,9 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("translate", ["--nbest", "3", "m"], 2, "--nbest: no such option; did you mean --n-best?"),
     ("score", ["m", "--batch-tokns=3"], 2, "did you mean --batch-tokens?"),
     ("evaluate", ["x", "--sample", "3"], 2, "--sample: no such option; did you mean --samples?"),
-    ("recipe", ["testset", "x", "--nme=y"], 2, "--nme: no such option; did you mean --name?"),
+    ("diagnose", ["m", "x", "--refernce=y"], 2, "did you mean --reference?"),
     ("average", ["r", "--out", "x"], 2, "--out: no such option; did you mean --output?"),
-    ("export", ["m", "d", "--score", "x"], 2, "--score: no such option; did you mean --scores?"),
+    ("export", ["m", "d", "--sample", "x"], 2, "did you mean --samples?"),
     ("export", ["m", "d", "--to=marian", "decode.precision=int8"], 2, "choose it by --precision"),
     ("import", ["m", "--trained-len=3"], 2, "did you mean --trained-length?"),
     ("train", ["--beam-size", "3"], 2, "--beam-size: no such option"),
@@ -102,10 +104,11 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["model.encoder_layers=1000000"], 2, "encoder_layers=1000000: must be from 1"),
     ("train", ["encoding=relative", "tau=1" + "0" * 30], 2, "encoding.relative.tau=1000000000"),
     ("evaluate", ["x"], 66, "x: no such file or directory"),
-    ("recipe", ["testset", "x"], 2, "--name, --source, --reference; see --help"),
-    ("evaluate", ["--jobs", "x"], 2, "argument --jobs: x: expected an integer from 1 to 1024"),
+    ("diagnose", ["x"], 2, "TEXT"),
+    ("evaluate", ["--join", "x"], 2, "argument --join: x: expected an integer from 1 to 1000"),
     ("evaluate", ["--samples", "39"], 2, "--samples: 39: expected an integer from 40 to 100000"),
-    ("evaluate", ["x", "--jobs", "0"], 2, "argument --jobs: 0: expected an integer from 1 to 1024"),
+    ("evaluate", ["x", "--scores", "y"], 2, "--scores y: expected NAME=SYSTEM:FILE"),
+    ("evaluate", ["x", "-o", "y.doc"], 2, "-o y.doc: the name must end in .html"),
     ("translate", ["m", "--n-best", "9999"], 2, "--n-best: 9999: expected an integer from 1 to"),
     ("translate", ["m", "--workers=9999"], 2, "--workers: 9999: expected an integer from 1 to 10"),
     ("average", ["r", "--last=1"], 2, "argument --last: 1: expected an integer from 2 to"),

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from nmt import modelfiles
+from nmt.cli import decoding as options
 from nmt.cli import evaluate, train, translate
 from nmt.config.compose import experiment_of
 from nmt.config.data import Column
 from nmt.config.settings import freeze
 from nmt.errors import UserError
-from nmt.experiments import columns as options
+from nmt.evaluation.testsets import columns_of_test
 from nmt.modeldir import Trained
 from nmt.training.run_config import differences
 from tests.conftest import TINY
@@ -104,13 +105,13 @@ def test_wrong_words(word: str) -> None:
 
 def test_the_next_command_names_the_files() -> None:
     toy = experiment_of(["data.root=x"]).settings
-    assert options.columns_of_test(toy)["heads"] == "x/test.heads"
-    assert options.columns_of_test(settings()) == {}
+    assert columns_of_test(toy)["heads"] == "x/test.heads"
+    assert columns_of_test(settings()) == {}
     unnamed = {"heads": "TEST.heads", "tag": "TEST.tag"}
-    assert options.columns_of_test(settings("heads", "tag")) == unnamed
+    assert columns_of_test(settings("heads", "tag")) == unnamed
     word = "+data.columns.tag={per: word,train: a,dev: b,test: x/c}"
     named = experiment_of(["data=files", "data.root=x", word]).settings
-    assert options.columns_of_test(named) == {"tag": "x/c"}
+    assert columns_of_test(named) == {"tag": "x/c"}
 
 
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:

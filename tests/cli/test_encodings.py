@@ -43,7 +43,7 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
         (["relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
-        (["none", "--plot", "x.gif"], "--plot x.gif: the name must end in one of .png, .svg, .pdf"),
+        (["none", "--plot", "x.gif"], "--plot x.gif: end the name in .png, .svg, .pdf"),
         (["--plot", "x.png"], "--plot: of which encoding? nmt-encodings NAME --plot FILE"),
         (["relative", "--table"], "relative: --table takes KEY=VALUE, not a name"),
         (["--table", "--check"], "--table --check: choose one of them"),

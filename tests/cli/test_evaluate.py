@@ -3,20 +3,19 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 
 from nmt.cli import evaluate
-from nmt.compare.report import Report
 from nmt.config.settings import Settings, freeze
-from nmt.data import joined
 from nmt.data.corpus import read_text
-from nmt.experiments.facts import facts_of
-from nmt.experiments.systems import systems_of
+from nmt.evaluation.facts import facts_of
+from nmt.evaluation.systems import systems_of
 from nmt.storage import atomic, manifest
-from tests.compare.made_up import noisy, references
-from tests.decode.copying import ended, trained
+from tests.decode.copying import trained
+from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend
 
 Run = Callable[..., tuple[int, str, str]]
@@ -48,66 +47,114 @@ def write(path: Path, lines: list[str]) -> None:
     path.write_bytes("".join(f"{line}\n" for line in lines).encode())
 
 
+def read(path: Path) -> Any:
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def mean(report: Any, *where: str) -> float:
+    """The mean of a system, group and metric."""
+    keys = ("system", "group", "metric")
+    (found,) = [f for f in report["figures"] if tuple(f[key] for key in keys) == where]
+    return float(found["mean"])
+
+
 def test_two_files(command: Run, tmp_path: Path) -> None:
     words = ("a.txt", "other=b.txt", "--reference", "ref", "--source", "src", "--bounds", "4,8")
-    code, out, err = command(*words, "--json", "new/r.json", "--plot", "new/p.svg")
+    code, out, err = command(*words, "-o", "new/r.json", "--output", "new/p.svg")
     assert code == 0, err
-    assert "test, 40 pairs; source length in words of the source (no model to count pieces)" in out
+    assert "test, 40 pairs; source length in words (no model to count pieces)" in out
     assert "nrefs:1|bs:40|seed:12345" in out
-    assert "scoring test: 40 pairs\n" in err
-    made = Report.from_json(json.loads((tmp_path / "new/r.json").read_text()))
-    assert [system.label for system in made.systems] == ["a", "other"]
-    assert [row.name for row in made.tests[0].rows] == ["0-4", "5-8", "over 8", "all"]
+    assert "scoring test: 40 pairs\n" in err and err.endswith("wrote new/r.json\nwrote new/p.svg\n")
+    made = read(tmp_path / "new/r.json")
+    assert [system["label"] for system in made["systems"]] == ["a", "other"]
+    (test,) = made["tests"]
+    assert [group["name"] for group in test["groups"]] == ["0-4", "5-8", "over 8", "all"]
     hypotheses, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     expected = BLEU().corpus_score(hypotheses, [right]).score
-    assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(expected)
-    lines = [(line.source, line.reference, line.hypotheses[0][0]) for line in made.tests[0].lines]
+    assert mean(made, "a", "all", "BLEU") == pytest.approx(expected)
+    lines = [
+        (line["source"], line["reference"], line["hypotheses"][0][0]) for line in test["lines"]
+    ]
     sources = (tmp_path / "src").read_text().split("\n")[:-1]
     assert lines == list(zip(sources, right, hypotheses, strict=True))
     others = (tmp_path / "b.txt").read_text().split("\n")[:-1]
-    assert [line.hypotheses[1] for line in made.tests[0].lines] == [[other] for other in others]
-    assert set(made.about["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
-    assert made.about["files"]["test reference"]["path"] == "ref"
-    svg = (tmp_path / "new/p.svg").read_text()
-    assert svg.startswith("<?xml")
+    assert [line["hypotheses"][1] for line in test["lines"]] == [[other] for other in others]
+    assert set(made["about"]["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
+    assert made["about"]["files"]["test reference ref"]["path"] == "ref"
+    assert (tmp_path / "new/p.svg").read_text().startswith("<?xml")
 
 
-def test_quiet_and_without_source(command: Run) -> None:
-    code, out, err = command("a.txt", "--reference", "ref", "--quiet")
-    assert (code, err) == (0, "")
-    assert "no source, hence no lengths" in out
-    assert "all" in out
+def test_without_source_and_as_tsv(command: Run) -> None:
+    code, out, _ = command("a.txt", "--reference", "ref")
+    assert code == 0 and "no source, hence no lengths" in out
+    code, out, _ = command("a.txt", "--reference", "ref", "--format", "tsv")
+    assert code == 0 and {line.count("\t") for line in out.split("\n")[:-1]} == {14}
 
 
 def test_exact_match_is_shown_when_asked_for(command: Run, tmp_path: Path) -> None:
     words = ("a.txt", "copy=ref", "--reference", "ref", "--source", "src", "--bounds", "6")
-    assert "exact" not in command(*words, "--json", "usual.json")[1]
-    usual = Report.from_json(json.loads((tmp_path / "usual.json").read_text()))
-    code, out, err = command(*words, "--metric", "exact,ter", "--json", "r.json", "--plot", "r.svg")
+    assert "exact" not in command(*words, "-o", "usual.json")[1]
+    usual = read(tmp_path / "usual.json")
+    code, out, err = command(*words, "--metric", "exact,ter", "-o", "r.json", "-o", "r.svg")
     assert code == 0, err
     assert "\nexact  (% of lines equal to the reference" in out and "\nBLEU" not in out
-    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert [metric.name for metric in made.tests[0].metrics] == ["exact", "TER"]
+    made = read(tmp_path / "r.json")
+    assert [metric["name"] for metric in made["tests"][0]["metrics"]][:2] == ["exact", "TER"]
     said, right = ((tmp_path / n).read_text().split("\n")[:-1] for n in ("a.txt", "ref"))
     share = 100 * sum(a == b for a, b in zip(said, right, strict=True)) / len(right)
-    noisy_cell, copy_cell = made.tests[0].rows[-1].cells
-    assert 0 < share < 100 and noisy_cell.scores["exact"].mean == pytest.approx(share)
-    assert noisy_cell.scores["exact"].low < share < noisy_cell.scores["exact"].high
-    assert copy_cell.scores["exact"].mean == 100
-    usual_cell = usual.tests[0].rows[-1].cells[0]
-    assert noisy_cell.ratio == usual_cell.ratio != share / 100  # of BLEU's tokens
+    assert 0 < share < 100 and mean(made, "a", "all", "exact") == pytest.approx(share)
+    assert mean(made, "copy", "all", "exact") == 100
+    ratios = [mean(report, "a", "all", "length ratio") for report in (usual, made)]
+    assert ratios[0] == ratios[1] != share / 100  # of BLEU's tokens
     assert "exact by source length" in (tmp_path / "r.svg").read_text()
+
+
+def test_scores_of_a_learned_metric_are_treated_like_any(command: Run, tmp_path: Path) -> None:
+    for name, value in (("a", 0.5), ("b", 0.75)):
+        write(tmp_path / f"{name}.comet", [f"{value + i % 2 / 8}" for i in range(40)])
+    words = ("a.txt", "b.txt", "--reference", "ref", "--source", "src", "--bounds", "6")
+    given = ("--scores", "comet=a:a.comet", "--scores", "comet=b:b.comet")
+    code, out, err = command(*words, *given, "-o", "r.json")
+    assert code == 0, err
+    assert mean(read(tmp_path / "r.json"), "b", "all", "comet") == pytest.approx(0.8125)
+    table = out.split("\ncomet  (")[1].split("\n\n")[0]
+    assert "0.562" in table and "0.812*" in table and "  95%" in table
+    for lines, code, message in (
+        (["1"] * 39, 65, "b.comet: 39 lines, but the test has 40"),
+        (["1"] * 39 + ["good"], 65, "b.comet:40: 'good' is no number"),
+        (["1"] * 39 + ["nan"], 65, "b.comet:40: 'nan' is no number"),
+    ):
+        write(tmp_path / "b.comet", lines)
+        found, out, err = command(*words, *given)
+        assert (found, out) == (code, "") and message in err
+
+
+def test_consecutive_lines_are_joined_within_a_file(command: Run, tmp_path: Path) -> None:
+    lines = read_text(tmp_path / "ref")
+    write(tmp_path / "more", lines[:5])
+    texts = ("--source", "src", "--source", "more", "--reference", "ref", "--reference", "more")
+    joined = [" ".join(lines[i : i + 4]) for i in range(0, 40, 4)]
+    joined += [" ".join(lines[:4]), lines[4]]  # none crosses the border of the files
+    write(tmp_path / "copy", joined)
+    code, out, err = command("copy", *texts, "--join", "4", "-o", "r.json")
+    assert code == 0, err
+    made = read(tmp_path / "r.json")
+    assert [line["reference"] for line in made["tests"][0]["lines"]] == joined
+    assert made["about"]["joined"] == {"test": 4}
+    places = [group for group in made["tests"][0]["groups"] if " of 4" in group["name"]]
+    assert [group["pairs"] for group in places] == [11] * 4
+    assert mean(made, "copy", "3 of 4", "arrived") == 1 and "\nleft out, %  (" in out
+    assert command("copy", *texts[2:], "--join", "4")[0] == 2  # one source, two references
 
 
 def test_columns_of_a_table_are_a_test_set(command: Run, tmp_path: Path) -> None:
     rows = zip(read_text(tmp_path / "src"), read_text(tmp_path / "ref"), strict=True)
     write(tmp_path / "t.tsv", ["\t".join(row) for row in rows])
-    words = ("a.txt", "--source", "t.tsv:1", "--reference", "t.tsv:2", "--json", "r")
+    words = ("a.txt", "--source", "t.tsv:1", "--reference", "t.tsv:2", "-o", "r.json")
     assert command(*words)[0] == 0
-    files = json.loads((tmp_path / "r").read_bytes())["about"]["files"]
+    files = read(tmp_path / "r.json")["about"]["files"]
     assert {file["sha256"] for file in files.values()} == {manifest.sha256_of(tmp_path / "t.tsv")}
     assert [file["path"] for file in files.values()] == ["t.tsv:1", "t.tsv:2"]
-    assert joined.described([tmp_path / "t.tsv:2"], 2)["inputs"][0]["sha256"]
 
 
 def test_outputs_whose_ter_takes_long_are_said_before(command: Run, tmp_path: Path) -> None:
@@ -128,11 +175,9 @@ def test_lines_end_at_lf_alone(command: Run, tmp_path: Path) -> None:
     odd = ["one\u2028two", "three\x85four \x0b\x0c\x1c five six seven", "eight\rnine", ""]
     write(tmp_path / "ref", odd)
     (tmp_path / "hyp").write_bytes(b"\xef\xbb\xbf" + "\r\n".join(odd).encode() + b"\r\n")
-    code, _, _ = command("hyp", "--reference", "ref", "--json", "r.json")
+    code, _, _ = command("hyp", "--reference", "ref", "-o", "r.json")
     assert code == 0
-    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert made.tests[0].rows[-1].pairs == 4
-    assert made.tests[0].rows[-1].cells[0].scores["BLEU"].mean == pytest.approx(100)
+    assert mean(read(tmp_path / "r.json"), "hyp", "all", "BLEU") == pytest.approx(100)
 
 
 WRONG = {
@@ -150,24 +195,15 @@ WRONG = {
     "label": (("x/y=a.txt", "--reference", "ref"), 2, "x/y=a.txt: expected LABEL=PATH"),
     "no system": (("decode.alpha=1", "--reference", "ref"), 2, "no system"),
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
-    "no model to diagnose": (("decode.alpha=1", "--source", "src", "--diagnose"), 2, "no system"),
-    "no model": (("a.txt", "decode.alpha=1", "--reference", "ref"), 2, "is a model; leave it out"),
-    "unseen": (("a.txt", "--reference", "ref", "--rank", "--lost"), 2, "--rank does not show it"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
     "no text": (("a.txt", "--reference", "ref", "--lengths", "model"), 2, "add --source SRC"),
-    "perplexity": (("a.txt", "--reference", "ref", "--perplexity"), 2, "--perplexity: none of"),
     "metric": (("a.txt", "--reference", "ref", "--metric", "x"), 2, "no metric 'x'; choose from"),
-    "plot": (("a.txt", "--reference", "ref", "--plot", "p.gif"), 2, "must end in one of"),
-    "output": (("a.txt", "--reference", "ref", "--json", "ref/r.json"), 73, "ref: "),
+    "plot": (("a.txt", "--reference", "ref", "-o", "p.gif"), 2, "must end in .html"),
+    "output": (("a.txt", "--reference", "ref", "-o", "ref/r.json"), 73, "ref: "),
     "no reference": (("a.txt",), 2, "a.txt: names no test set; add --reference REF"),
     "source alone": (("a.txt", "--source", "src"), 2, "--source src: to score translations of it"),
     "two ways": (("a.txt", "--test", "t=src,ref", "--reference", "ref"), 2, "--test: has source"),
     "two tests": (("a.txt", "--test", "t=src,ref", "--test", "u=src,ref"), 2, "a.txt: a file has"),
-    "no sentences": (
-        ("a.txt", "--reference", "ref", "--source", "src", "--by-sentence"),
-        2,
-        "--by-sentence: no",
-    ),
 }
 
 
@@ -203,34 +239,34 @@ def models(
 
 def test_models_translate_and_count_pieces(command: Run, models: list[str], tmp_path: Path) -> None:
     words = ("m1", "again=m2", "file=s", "--reference", "s", "--source", "s", "--bounds", "2")
-    code, out, err = command(
-        *words, "decode.beam_size=2", "--output-dir", "out", "--json", "r.json"
-    )
+    code, out, err = command(*words, "decode.beam_size=2", "--output-dir", "out", "-o", "r.json")
     assert code == 0, err
     assert "source length in subword pieces of m1" in out
     for name in ("m1", "again", "file"):
         assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
-    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
+    made = read(tmp_path / "r.json")
     longest = int(trained().facts["longest_source"])
-    assert [system.longest_trained for system in made.systems] == [longest, longest, None]
-    assert made.tests[0].rows[0].pairs == 4
-    assert made.about["systems"]["m1"]["settings"]["decode"]["beam_size"] == 2
-    assert made.about["systems"]["file"] == {"places": ["s"]}
+    assert [system["longest_trained"] for system in made["systems"]] == [longest, longest, None]
+    assert made["tests"][0]["groups"][0]["pairs"] == 4
+    assert made["about"]["systems"]["m1"]["settings"]["decode"]["beam_size"] == 2
+    assert made["about"]["systems"]["file"] == {"places": ["s"]}
 
 
 def test_several_models_are_one_system(command: Run, models: list[str], tmp_path: Path) -> None:
-    words = ("both=m1,m2", "m2,m1", "file=s", "--reference", "s", "--source", "s", "--json", "r")
-    code, _, err = command(*words, "--output-dir", "out", "--jobs", "1")
+    words = ("both=m1,m2", "m2,m1", "file=s", "--reference", "s", "--source", "s", "-o", "r.json")
+    code, _, err = command(*words, "--output-dir", "out")
     assert code == 0, err
     assert models == ["m1", "m2", "m2", "m1"]
     for name in ("both", "m2+m1"):
         assert (tmp_path / f"out/{name}.txt").read_bytes() == (tmp_path / "s").read_bytes()
-    made = Report.from_json(json.loads((tmp_path / "r").read_text()))
-    places = [system["places"] for system in made.about["systems"].values()]
+    made = read(tmp_path / "r.json")
+    places = [system["places"] for system in made["about"]["systems"].values()]
     assert places == [["m1,m2"], ["m2,m1"], ["s"]]
     one, other = (facts_of(system) for system in systems_of(["m1", "both=m1,m2"]))
-    assert one is not None and made.systems[0].parameters == 2 * one.parameters
-    assert other is not None and made.systems[0].encoding_parameters == other.encoding_parameters
+    assert one is not None and made["systems"][0]["parameters"] == 2 * one.parameters
+    assert (
+        other is not None and made["systems"][0]["encoding_parameters"] == other.encoding_parameters
+    )
     code, _, err = command(*words, "--perplexity")
     assert (code, "m1,m2: --perplexity: of single models only" in err) == (2, True)
     code, _, err = command("m1,none", *words[2:])
@@ -247,14 +283,13 @@ def test_no_text_is_searched_twice(
     assert models == ["m1"]  # for both names of the one text
     (text,) = (tmp_path / "data/translations").glob("*.txt")
     record = json.loads(text.with_suffix(".json").read_bytes())
-    assert (record["model"], record["test"], record["file"]) == ("m1", "one", "s")
+    assert (record["model"], record["test"]) == ("m1", "one")
     assert record["origin"]["models"] == ["m1"]
-    again = ("other=m1", "--reference", "s", "--source", "copy", "--json", "r", "--rank")
+    again = ("other=m1", "--reference", "s", "--source", "copy", "-o", "r.json", "--sort")
     assert command(*again)[0] == 0 and models == ["m1"]
     assert command(*again, "decode.alpha=0")[0] == 0 and models == ["m1", "m1"]
-    assert command(*again, "--cache", "elsewhere")[0] == 0 and len(models) == 3
     (tmp_path / "s").write_bytes(b"w1\n" * 5)
-    assert command("m1", "--reference", "s", "--source", "s")[0] == 0 and len(models) == 4
+    assert command("m1", "--reference", "s", "--source", "s")[0] == 0 and len(models) == 3
 
     before = text.read_bytes()
     text.write_bytes(b"Better." + before)
@@ -274,55 +309,6 @@ def test_no_text_is_searched_twice(
     code, out, err = command(*words)
     assert code == 0 and out and not text.exists()
     assert f"{text.relative_to(tmp_path)}: Read-only file system; not kept" in err
-
-
-def test_joined_lines_by_sentence(
-    command: Run,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings_of: Callable[..., Settings],
-) -> None:
-    pretend(monkeypatch, ended()._replace(settings=settings_of()))
-    lines = ["w1 w2", "w3", "w4 w5 w6", "w7"]
-    joined.write(tmp_path, "two", "de", "en", joined.join(lines, lines), {})
-    words = ("model", "--source", "two.de", "--reference", "two.en", "--bounds", "4,5")
-    (tmp_path / "model").mkdir()
-    code, _, err = command(*words, "--output-dir", "whole")
-    assert code == 0, err
-    assert read_text(tmp_path / "whole/model.txt") == ["w1 w2 w3 w39", "w4 w5 w6 w7 w39"]
-    code, _, err = command(*words, "--output-dir", "apart", "--by-sentence", "--json", "r.json")
-    assert code == 0, err
-    assert read_text(tmp_path / "apart/model.txt") == ["w1 w2 w39 w3 w39", "w4 w5 w6 w39 w7 w39"]
-    made = Report.from_json(json.loads((tmp_path / "r.json").read_text()))
-    assert [row.pairs for row in made.tests[0].rows] == [0, 1, 1, 2]
-    assert made.about["by_sentence"] == ["test"]
-    plain = ("two.en", "--source", "two.de", "--reference", "two.en", "--by-sentence")
-    assert command(*plain)[0] == 2
-    assert command(*plain, "--lengths", "model")[0] == 0
-    (tmp_path / "two.json").unlink()
-    code, _, err = command(*words, "--by-sentence")
-    assert code == 2 and "--by-sentence: no test has joined lines" in err
-
-
-def test_dropped_second_halves_of_joined_lines_are_counted(command: Run, tmp_path: Path) -> None:
-    first, second = ["Der alte Mann schläft.", "Wir gehen."], ["Sie sah den Hund.", "Es schneit."]
-    pairs = [line for two in zip(first, second, strict=True) for line in two]
-    joined.write(tmp_path, "two", "de", "en", joined.join(pairs, pairs), {})
-    write(tmp_path / "half", first)
-    words = ("half", "whole=two.de", "--source", "two.de", "--reference", "two.en")
-    code, out, err = command(*words, "--json", "r.json")
-    assert code == 0, err
-    block = out.split("second half dropped, %\n")[1].split("\n\n")[0]
-    assert [line.split()[::2] for line in block.split("\n")[:2]] == [
-        ["half", "100.0"],
-        ["whole", "0.0"],
-    ]
-    cells = json.loads((tmp_path / "r.json").read_text())["tests"][0]["rows"][-1]["cells"]
-    assert [cell["signs"]["dropped_half"] for cell in cells] == [1.0, 0.0]
-    write(tmp_path / "other", read_text(tmp_path / "two.en")[::-1])
-    code, out, err = command("half", "--source", "two.de", "--reference", "other")
-    assert code == 0 and "second half dropped" not in out
-    assert "dropped second halves are not counted: other: is not the reference" in err
 
 
 def test_labels(tmp_path: Path, models: list[str]) -> None:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -14,11 +15,11 @@ from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
 from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, transformers_read
-from nmt.experiments.outputs import check_writable, text_writer
 from nmt.inspect import plot
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest, modelpath
-from tests.compare.made_up import noisy, references
+from nmt.storage.outputs import check_writable, text_writer
+from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend
 
 
@@ -31,14 +32,11 @@ class Option(NamedTuple):
 
 
 OPTIONS = {
-    "evaluate --json": Option("evaluate", "MODEL --source src --reference ref --json OUT"),
-    "evaluate --plot": Option("evaluate", "MODEL --source src --reference ref --plot OUT"),
+    "evaluate -o": Option("evaluate", "MODEL --source src --reference ref -o OUT.json"),
     "evaluate --output-dir": Option(
         "evaluate", "MODEL --source src --reference ref --output-dir OUT", True
     ),
-    "evaluate --html": Option("evaluate", "MODEL --test a=src,ref --html OUT"),
-    "evaluate --tsv": Option("evaluate", "MODEL --test a=src,ref --tsv OUT"),
-    "evaluate --table": Option("evaluate", "MODEL --test a=src,ref --table OUT"),
+    "evaluate -o picture": Option("evaluate", "MODEL --test a=src,ref -o OUT.png"),
     "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
     "encodings --plot": Option("encodings", "relative --plot OUT"),
     "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),
@@ -48,12 +46,6 @@ OPTIONS = {
     "export DIR": Option("export_model", "MODEL OUT --to marian"),
     "export FILE": Option("export_model", "MODEL OUT.argosmodel --to argos"),
     "import MODEL": Option("import_model", "MODEL OUT"),
-    "testset": Option(
-        "recipe",
-        "testset OUT --name t --source src --reference ref"
-        " --source-language de --target-language en",
-        True,
-    ),
 }
 
 
@@ -94,7 +86,8 @@ def run(option: Option, out: str) -> int:
 
 def suffix(option: Option) -> str:
     """What the name of its output ends in."""
-    return ".png" if "--plot" in option.words else ".argosmodel" * ("argos" in option.words)
+    named = re.search(r"OUT(\.\w+)", option.words)
+    return ".png" if "--plot" in option.words else named[1] if named else ""
 
 
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
@@ -146,7 +139,7 @@ def full(patch: pytest.MonkeyPatch, *names: str) -> None:
     patch.setattr(os, "replace", failing)
 
 
-FILES = {"--json": "new/s.json", "--plot": "new/s.svg", "--output-dir": "kept"}
+FILES = ["-o", "new/s.json", "-o", "new/s.svg", "--output-dir", "kept"]
 
 
 @pytest.mark.parametrize("lost", [("s.json",), ("s.svg",), ("model.txt",), ("s.json", "model.txt")])
@@ -158,11 +151,11 @@ def test_a_disk_that_fills_costs_only_what_it_does_not_hold(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     pretend(monkeypatch, copying)
-    words = ["model", "--source", "src", "--reference", "ref", "--samples", "40", "--quiet"]
+    words = ["model", "--source", "src", "--reference", "ref", "--samples", "40"]
     assert evaluate.main(words) == 0
     table = capfd.readouterr().out
     full(monkeypatch, *lost)
-    code = evaluate.main([*words, *(word for pair in FILES.items() for word in pair)])
+    code = evaluate.main([*words, *FILES])
     out, err = capfd.readouterr()
     assert (code, out) == (Exit.IO, table)
     last = err.split("\n")[-2]

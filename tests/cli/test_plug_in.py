@@ -97,7 +97,7 @@ def test_is_shown_at_work(
         own = ["--config-dir", str(folder), f"name=run{seed}", f"seed={seed}"]
         assert train([*words, *own]) == 0
     runs = [str(tmp_path / f"run{seed}") for seed in (1, 2)]
-    assert evaluate([*runs, "--samples", "40", "--jobs", "2", "--device", "cpu"]) == 0
+    assert evaluate([*runs, "--samples", "40", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert "± 2 seeds" in out and "translating" in err
     for name, more in {"a.svg": [], "b.svg": ["--run", runs[0]]}.items():

@@ -95,7 +95,15 @@ def test_help_and_comments_explain_every_new_key() -> None:
     for group in ("scale", "run", "experiment"):
         for option in options_of(group):
             assert re.search(rf"^   [ *] {option} +\S", text, re.M), option
-    for key in ("jobs", "samples", "attention", "bounds", "limits.full", "tests.single", "paper"):
+    for key in (
+        "jobs",
+        "samples",
+        "attention",
+        "bounds",
+        "limits.full",
+        "tests.single",
+        "tests.join",
+    ):
         assert f"  {key} " in text
     files = [*(conf_dir() / "scale").glob("*"), *(conf_dir() / "run").glob("*")]
     files += [

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
-from nmt.experiments.processes import LoggedCommand
+from nmt.processes import LoggedCommand
 from tests.in_process import noting, refuse_commands, start_by
 
 TINY = [

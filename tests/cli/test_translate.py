@@ -17,7 +17,6 @@ import pytest
 from nmt import modeldir
 from nmt.config.settings import Decode, Settings
 from nmt.data.bpe import Bpe
-from nmt.data.joined import join, write
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.vocab import Vocabulary
@@ -26,7 +25,6 @@ from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
 from tests.cli.conftest import Run
-from tests.decode.copying import ended
 
 ROOT = Path(__file__).parent.parent.parent
 FIXED = "a trained model is fixed; only decode.<key>=<value> may change"
@@ -175,32 +173,6 @@ def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
     assert err.count("UTF-8") == 1
     code, out, _ = nmt_translate("--json", stdin=b"w1 \xffw2\n")
     assert json.loads(out)["source"] == "w1 \ufffdw2"
-
-
-def test_joined_lines_by_sentence(
-    command: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, settings_of: Callable[..., Any]
-) -> None:
-    monkeypatch.setattr(
-        modeldir, "load", lambda *_: ended()._replace(settings=settings_of("decode.window=2"))
-    )
-    source = ["w1 w2", "w3", "", "w4", "w5"]
-    made, _ = write(tmp_path, "two", "de", "en", join(source, source[::-1]), {})
-    code, out, err = command("model", str(made))
-    assert (code, out) == (0, b"w1 w2 w3 w39\nw4 w39\nw5 w39\n"), err
-    code, out, err = command("model", str(made), "--by-sentence")
-    assert (code, out) == (0, b"w1 w2 w39 w3 w39\nw4 w39\nw5 w39\n"), err
-    code, out, _ = command("model", str(made), "--by-sentence", "--json")
-    assert json.loads(out.split(b"\n")[0])["source"] == "w1 w2 w3"
-    for words, found, told in (
-        (["--by-sentence"], 2, "--by-sentence: no record lies beside stdin; give a file"),
-        ([str(tmp_path / "two.en"), "--by-sentence"], 65, "two.en: is not the source that"),
-        ([str(tmp_path / "no.de"), "--by-sentence"], 66, "no.de: no such file"),
-    ):
-        code, out, err = command("model", *words)
-        assert (code, out) == (found, b"") and told in err and err.count("\n") == 1
-    (tmp_path / "two.json").unlink()
-    code, out, err = command("model", str(made), "--by-sentence")
-    assert code == 66 and "two.json: no record of a joined test set, by which" in err
 
 
 def test_files_and_gz(nmt_translate: Run, tmp_path: Path) -> None:

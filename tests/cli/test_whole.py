@@ -55,11 +55,11 @@ def test_scores_of_the_training_text(
     _, run, corpus = learnt
     files = ["--source", str(corpus / "train.de")]
     files += ["--reference", str(corpus / "train.en"), "--samples", "50"]
-    words = [f"it={run}", *files, "--json", str(tmp_path / "s.json"), "--bounds", "6"]
+    words = [f"it={run}", *files, "-o", str(tmp_path / "s.json"), "--bounds", "6"]
     assert evaluate(words) == 0
     assert "over 6" in capsys.readouterr().out
-    rows = json.loads((tmp_path / "s.json").read_bytes())["tests"][0]["rows"]
-    assert sum(row["pairs"] for row in rows) == 2 * 40  # the buckets, and all
+    groups = json.loads((tmp_path / "s.json").read_bytes())["tests"][0]["groups"]
+    assert sum(g["pairs"] for g in groups if g["low"] is not None) == groups[-1]["pairs"] == 40
 
 
 def test_the_same_command_again_changes_nothing(learnt: tuple[list[str], Path, Path]) -> None:
@@ -105,7 +105,7 @@ def test_the_demo_compares_by_length(
     capsys.readouterr()
     runs = [str(tmp_path / "toy" / f"{name}-seed1") for name in ("absolute", "relative")]
     plot = tmp_path / "comparison.png"
-    assert evaluate([*runs, "--bounds", "25,50,75", "--samples", "40", "--plot", str(plot)]) == 0
+    assert evaluate([*runs, "--bounds", "25,50,75", "--samples", "40", "-o", str(plot)]) == 0
     table = capsys.readouterr().out
     assert "absolute" in table and "relative" in table and "51-75" in table
     assert plot.stat().st_size > 10_000

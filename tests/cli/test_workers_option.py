@@ -16,11 +16,11 @@ import nmt
 from nmt import modeldir
 from nmt.cli import evaluate as commands
 from nmt.cli import resumable
-from nmt.compare.report import ComparedLine
-from nmt.experiments.evaluate import evaluate
-from nmt.experiments.options import EvaluationOptions
-from nmt.experiments.systems import systems_of
-from nmt.experiments.testsets import single_test
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.report import ComparedLine
+from nmt.evaluation.run import evaluate
+from nmt.evaluation.systems import systems_of
+from nmt.evaluation.testsets import single_test
 from nmt.machine.pool import WorkerPool, can_fork
 from nmt.modeldir import Trained
 from tests.cli.conftest import LINES, Run
@@ -162,11 +162,10 @@ def test_evaluation_translates_by_workers(
     systems = systems_of([f"a={model}"])
 
     def lines(workers: int) -> list[ComparedLine]:
-        cache = text.with_name(f"kept{workers}")
-        options = EvaluationOptions(
-            samples=40, metrics=["exact"], quiet=True, workers=workers, cache=cache
-        )
-        return evaluate(systems, [single_test(text, text)], options).tests[0].lines
+        (here := text.with_name(f"here{workers}")).mkdir()
+        monkeypatch.chdir(here)  # where translations are kept
+        options = EvaluationOptions(samples=40, metrics=["exact"], quiet=True, workers=workers)
+        return evaluate(systems, [single_test([text], [text])], options).tests[0].lines
 
     alone = lines(1)
     assert begun == [] and len(alone) == len(LINES)

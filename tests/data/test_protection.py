@@ -11,7 +11,6 @@ from nmt import corpus
 from nmt.config.data import Column
 from nmt.data.prepare import fingerprint, prepare
 from nmt.data.protection import PLACEHOLDERS, ProtectedLine, Protection, read_patterns
-from nmt.data.segmenter import JoinedLine
 from nmt.data.segmenter_files import sides_of_files
 from nmt.data.side import Side
 from nmt.data.tokenizer import Tokenizer
@@ -84,13 +83,6 @@ def test_beyond_nine_strings_are_text() -> None:
     line = protection(r"\{\d+\}").line(text)
     assert line.text == " ".join([*PLACEHOLDERS, "{9}", "{10}"])
     assert line.restored(line.text) == text
-
-
-def test_sentences_of_a_joined_line_share_their_placeholders() -> None:
-    text = JoinedLine("{b} x. {a} {b}", ["{b} x.", "{a} {b}"])
-    placed = protection(r"\{.\}").line(text).text
-    assert isinstance(placed, JoinedLine)
-    assert placed == "<x1> x. <x2> <x1>" and placed.sentences == ["<x1> x.", "<x2> <x1>"]
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from sacremoses import MosesTokenizer
 from nmt.config.data import Data, columns_of
 from nmt.data.bpe import Bpe
 from nmt.data.corpus import read_text
-from nmt.data.joined import join
 from nmt.data.preparation.learn import count_pieces, learn_merges
 from nmt.data.tokenizer import Tokenizer
 from nmt.data.toy import pairs, words
@@ -96,22 +95,19 @@ def test_words_are_those_of_moses() -> None:
 def test_joined_lines_are_the_pieces_of_their_parts() -> None:
     """A sentence is segmented in a longer line as it is alone, on both sides of the seam."""
     drawn = pairs(1000, 4, 30, seed="joined")
-    lines = join([source for source, _ in drawn], [target for _, target in drawn])
+    twos = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
     tokenizers = [Tokenizer("nfc", "moses", language) for language in ("de", "en")]
     counts = [
         Counter(" ".join(tokenizer.lines(side)).split(" "))
         for tokenizer, side in zip(tokenizers, zip(*short(), strict=True), strict=True)
     ]
     merges, _ = learn_merges(counts[0] + counts[1], 50000, 2)
-    for side, (tokenizer, text) in enumerate(
-        zip(tokenizers, (lines.sources, lines.references), strict=True)
-    ):
+    for side, tokenizer in enumerate(tokenizers):
         segmenter = Bpe(tokenizer, merges, count_pieces(counts[side], merges))
-        for line, parts in zip(text, lines.parts, strict=True):
-            assert segmenter.encode(line) == [
-                p for one in parts[side] for p in segmenter.encode(one)
-            ]
-    assert len(lines.sources) == 500
+        for two in twos:
+            parts = [pair[side] for pair in two]
+            whole = segmenter.encode(" ".join(parts))
+            assert whole == [p for one in parts for p in segmenter.encode(one)]
 
 
 def test_german_determines_english() -> None:
@@ -268,7 +264,7 @@ def test_the_training_text_covers_the_words(tmp_path: Path) -> None:
     lines = {name: t.removesuffix("\n").split("\n") for name, t in text.items()}
     endings = ("de", "en", *columns_of(data).keys() - {"words"})
     of_parts = {f"{part}.{e}" for part in ("train", "dev", "test") for e in endings}
-    assert set(lines) == of_parts | {"concat_seq.de", "concat_seq.en", "concat_seq.json", RECORD}
+    assert set(lines) == of_parts | {"concat_seq.de", "concat_seq.en", RECORD}
     assert [len(lines[f"{p}.de"]) for p in ("train", "dev", "test")] == [3000, 60, 300]
     for source, target in zip(lines["test.de"], lines["test.en"], strict=True):
         assert translate(source) == target

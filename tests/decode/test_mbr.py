@@ -15,7 +15,7 @@ from nmt.decode.mbr import by_utility
 from nmt.decode.sources import Source
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.experiments.facts import search_of
+from nmt.evaluation.describe import search_of
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, decode, trained
 

@@ -13,14 +13,12 @@ import torch
 from torch import Tensor
 
 from nmt.api.models import score
-from nmt.compare.attention.statistics import attention_statistics
-from nmt.compare.attention.sums import read_pairs
 from nmt.config.settings import Settings
 from nmt.data.prepare import prepare
-from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
+from nmt.evaluation.attention import coverage
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from tests import composing
@@ -135,11 +133,6 @@ def test_no_sentence_ends_within_a_string(side: Side, monkeypatch: pytest.Monkey
     assert best.text == text and "<x1>" in side.vocabulary.pieces(best.ids)
 
 
-def test_sentences_of_a_joined_line_are_numbered_as_one(side: Side) -> None:
-    line = JoinedLine(f"{URL} 3 {MAIL} 1", [f"{URL} 3", f"{MAIL} 1"])
-    assert Translator.of(copying(side), decode()).texts([line]) == [line]
-
-
 def test_a_prefix_has_placeholders_too(side: Side) -> None:
     (best,) = next(Translator.of(copying(side), decode()).translate([f"3 {URL}"], prefixes=[URL]))
     pieces = side.vocabulary.pieces(best.ids)
@@ -165,11 +158,9 @@ def test_pairs_are_scored_as_they_were_trained_on(
     with torch.inference_mode():
         (given,) = score(trained, sources, targets)
     assert given.pieces.count("<x1>") == 1 and "<x2>" not in given.pieces
-    found = attention_statistics(trained, sources, targets)
-    assert "<x1>" in found.sentences[0].pieces
-    assert len(found.sentences[0].coverage) == len(found.sentences[0].pieces)
-    (pair,) = read_pairs(trained, sources, targets, {})
-    assert len(pair.target) == given.length
+    (covered,) = coverage(trained, sources, targets)
+    text, _ = side.protection.pair(sources[0], targets[0])
+    assert "<x1>" in text and len(covered) == len(side.segmenter.encode(text))
 
 
 def test_words_with_strings_are_aligned(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from nmt.config.data import Corpus
-from nmt.data.segmenter import JoinedLine
 from nmt.data.side import Side
 from nmt.data.vocab import Vocabulary
 from nmt.decode import parts
@@ -60,26 +59,6 @@ def test_what_stands_before_the_text_is_said_of_each_group() -> None:
     assert splitter("<BT>").groups(f"<BT> {text}", 3) == ["<BT> Er ging.", "<BT> Sie blieb."]
     assert splitter("<BT>").groups(f"<BT> {text}", 5) == [f"<BT> {text}"]
     assert splitter().groups("<BT> Er ging. Ja.", None) == ["<BT> Er ging.", "Ja."]  # no tag of it
-
-
-def test_the_sentences_of_a_joined_line_are_known() -> None:
-    line = JoinedLine("a. b c. d", ["a. b", "", "c. d"])
-    groups = splitter().groups(line, None)
-    assert groups == ["a. b", "c. d"]
-    assert [group.sentences for group in groups if isinstance(group, JoinedLine)] == [
-        ["a. b"], ["c. d"],
-    ]  # fmt: skip
-
-
-def test_the_sentences_of_a_joined_line_have_its_tag() -> None:
-    """It has it once, as in training, or each sentence has its own."""
-    for sentences in (["<BT> a b.", "c.", "d."], ["<BT> a b.", "<BT> c.", "<BT> d."]):
-        line = JoinedLine(" ".join(sentences), sentences)
-        groups = splitter("<BT>").groups(line, None)
-        assert groups == ["<BT> a b.", "<BT> c.", "<BT> d."]
-        assert all(isinstance(group, JoinedLine) and group.sentences == [group] for group in groups)
-    groups = splitter("<BT>").groups(JoinedLine("<BT> a b. c.", ["<BT> a b.", "c."]), 3)
-    assert groups == ["<BT> a b.", "<BT> c."]
 
 
 @pytest.mark.parametrize("language", ["de", "deu_Latn", "__de__", "de-AT", "DE"])
@@ -217,18 +196,6 @@ def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(translated.translator.reader, "tags", {"w9"})
     translated.translator.texts(["w9 w1 w2 w3 w4 w5 w6"])
     assert translated.read == ["w9 w1 w2 w3", "w9 w4 w5 w6"]
-
-
-def test_parts_at_spaces_are_of_one_sentence_of_a_joined_line(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    model = copying()
-    model.model.source_limit = 5  # type: ignore[misc]
-    translated = Translated(model, monkeypatch, too_long="split")
-    monkeypatch.setattr(translated.translator.reader, "tags", {"w9"})
-    sentences = ["w9 w1 w2", "w3 w4 w5 w6 w7", "", "w8"]
-    translated.translator.texts([JoinedLine(" ".join(sentences), sentences)])
-    assert translated.read == ["w9 w1 w2", "w9 w3 w4", "w9 w5 w6", "w9 w7", "w9 w8"]
 
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,12 +21,12 @@ from nmt.exchange import (
     ctranslate2_adapter,
     ctranslate2_cache,
     ctranslate2_options,
+    engines,
     exporting,
     importing,
     proof,
 )
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.experiments import engines
 from nmt.modeldir import Trained
 from tests.exchange.m2m100_models import make
 from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)

@@ -23,9 +23,8 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_adapter, exporting, samples
+from nmt.exchange import ctranslate2_adapter, engines, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.experiments import engines
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from nmt.storage import manifest
@@ -409,8 +408,8 @@ def test_exports_are_systems_of_an_evaluation(place: Path, model: Trained, tmp_p
     for path, side in ((source, 0), (reference, 1)):
         path.write_text("".join(f"{pair[side]}\n" for pair in text), encoding="utf-8")
     arguments = [f"model={place / 'model'}", f"export={place / 'made'}", "--source", str(source)]
-    arguments += ["--reference", str(reference), "--samples", "40", "--device", "cpu", "--quiet"]
-    arguments += ["--output-dir", str(tmp_path), "--json", str(tmp_path / "r.json")]
+    arguments += ["--reference", str(reference), "--samples", "40", "--device", "cpu"]
+    arguments += ["--output-dir", str(tmp_path), "-o", str(tmp_path / "r.json")]
     assert evaluate.main([*arguments, "decode.alpha=0", "decode.beam_size=2"]) == Exit.OK
     texts = [(tmp_path / f"{label}.txt").read_bytes() for label in ("model", "export")]
     assert texts[0] == texts[1] and len(texts[0].split()) > 12

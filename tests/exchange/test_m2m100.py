@@ -204,12 +204,14 @@ def test_references_are_scored_in_the_language_that_is_asked_for(
     (tmp_path / "text").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     text = ["--source", str(tmp_path / "text"), "--reference", str(tmp_path / "text")]
     both = [str(tmp_path / target) for target in ("eng_Latn", "fra_Latn")]
-    words = [*both, *text, "--perplexity", "--json", str(tmp_path / "scores"), "--samples", "40"]
+    words = [*both, *text, "--perplexity", "-o", str(tmp_path / "s.json"), "--samples", "40"]
     words += ["--target-language", "en"]  # else they are not compared
     for language, same in ((), False), (["decode.target_language=fra_Latn"], True):
         assert evaluate.main([*words, *language]) == 0
-        (test,) = json.loads((tmp_path / "scores").read_bytes())["tests"]
-        one, other = (cell["perplexity"] for cell in test["rows"][-1]["cells"])
+        figures = json.loads((tmp_path / "s.json").read_bytes())["figures"]
+        one, other = (
+            f["mean"] for f in figures if f["metric"] == "perplexity" and f["group"] == "all"
+        )
         assert (one == other) == same
 
 

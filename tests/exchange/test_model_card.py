@@ -1,8 +1,5 @@
 """The card of a model that leaves tells what its files know, and nothing else."""
 
-import json
-from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +7,9 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import export_model
-from nmt.compare.report import REFERENCE
-from nmt.errors import Exit, UserError
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
-from nmt.exchange.model_card import CardOptions, card, scores_of
+from nmt.exchange.model_card import CardOptions, card
 from nmt.modeldir import Trained
-from tests.compare import made_up_report
 from tests.encodings.agreement import theirs
 from tests.exchange.test_ctranslate2_export import LINES, made
 
@@ -60,21 +54,11 @@ def written(trained: Trained, found: dict[str, Any], options: CardOptions) -> st
 
 
 def test_the_hub_reads_its_front_matter() -> None:
-    report = made_up_report.whole()
-    options = CardOptions("my model", "apache-2.0", [scores_of(report, "relative 100")])
+    options = CardOptions("my model", "apache-2.0")
     read = theirs("huggingface_hub").ModelCard(text_of(options))
     assert read.data.language == ["de", "en"] and read.data.license == "apache-2.0"
     assert read.data.library_name == "ctranslate2" and read.data.pipeline_tag == "translation"
-    assert read.data.tags == ["translation", "relative"] and read.data.model_name == "my model"
-    kinds = {"BLEU": "bleu", "TER": "ter", "chrF2": "chrf"}
-    wanted = [
-        (kinds[metric.name], round(test.rows[-1].cells[1].scores[metric.name].mean, 2), test.name)
-        for test in report.tests
-        for metric in test.metrics
-        if metric.name in test.rows[-1].cells[1].scores
-    ]
-    found = [(e.metric_type, e.metric_value, e.dataset_name) for e in read.data.eval_results]
-    assert found == wanted and len(wanted) > 2
+    assert read.data.tags == ["translation", "relative"]
 
 
 def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
@@ -85,11 +69,9 @@ def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
 
 
 def test_what_is_known_is_told() -> None:
-    report = made_up_report.whole()
-    scores = [scores_of(report, "relative 100")]
     words = ["data.join=2", "data.join_share=0.25", "optim.weight_decay=0.1"]
     facts = TRAINED | {"averaged": [{"name": "a"}, {"name": "b"}]}
-    text = text_of(CardOptions("m", None, scores), *words, facts=facts)
+    text = text_of(CardOptions("m"), *words, facts=facts)
     for line in (
         "| training pairs | 20,000 |",
         "| fingerprint of the text | `c5f2` |",
@@ -115,30 +97,7 @@ def test_what_is_known_is_told() -> None:
         'place = Path("its name")',
     ):
         assert line in text, line
-    row = report.tests[0].rows[3]
-    score = row.cells[1].scores["BLEU"]
-    assert f"| {row.name} | {row.pairs:,} | {score.mean:.1f}" in text
-    assert f"[{score.low:.1f}, {score.high:.1f}]" in text
     assert text.index("| positional encoding | relative {") < text.index("## Training")
-
-
-def test_lengths_of_references_are_told_from_those_of_sources() -> None:
-    report = made_up_report.whole()
-    by_source = report.tests[0]
-    by_reference = replace(by_source, name=f"{by_source.name}-by-reference", side=REFERENCE)
-    for tests, names in (
-        ([by_source, by_reference], [by_source.name]),
-        ([by_reference], [by_reference.name]),
-    ):
-        scores = scores_of(replace(report, tests=tests), "relative 100")
-        text = text_of(CardOptions("m", None, [scores]))
-        assert text.count("\n## Scores by length\n") == 1
-        parts = text.split("\n### ")[1:]
-        for test, part in zip(tests, parts, strict=True):
-            assert f"Lengths of the {test.side}, in {test.unit}." in part
-            assert f"^: every {test.side} is longer than any in training" in part
-        (entry,) = theirs("huggingface_hub").ModelCard(text).data.to_dict()["model-index"]
-        assert [result["dataset"]["name"] for result in entry["results"]] == names
 
 
 def test_what_is_not_known_is_left_out() -> None:
@@ -160,40 +119,24 @@ def test_languages_that_pieces_name_are_those_of_the_search() -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "targets", "task"),
+    ("words", "targets"),
     [
-        ([], ["fr", "nl"], "Translation"),
-        (["decode.source_language=fra"], ["fr"], "Translation de-fr"),
-        (
-            ["data=files", "data.root=.", "+data.corpora.untagged={}"],
-            ["en", "fr", "nl"],
-            "Translation",
-        ),
+        ([], ["fr", "nl"]),
+        (["decode.source_language=fra"], ["fr"]),
+        (["data=files", "data.root=.", "+data.corpora.untagged={}"], ["en", "fr", "nl"]),
     ],
 )
-def test_several_targets_are_told_and_no_pair(
-    words: list[str], targets: list[str], task: str
-) -> None:
+def test_several_targets_are_told(words: list[str], targets: list[str]) -> None:
     pieces = ["a", ">>fra<<", ">>nl<<"]
-    options = CardOptions("m", None, [scores_of(made_up_report.whole(), "relative 100")])
-    text = written(made("encoding=relative", *words, letters=pieces), FOUND, options)
+    text = written(made("encoding=relative", *words, letters=pieces), FOUND, CardOptions("m"))
     data = theirs("huggingface_hub").ModelCard(text).data.to_dict()
     assert data["language"] == ["de", *targets]
-    assert data["model-index"][0]["results"][0]["task"]["name"] == task
     assert f"translates from `de` to {', '.join(f'`{code}`' for code in targets)}, written" in text
 
 
 def test_no_name_leaves_its_cell() -> None:
     text = text_of(CardOptions("m"), facts=TRAINED | {"fingerprint": "a | b\n| c | d"})
     assert "| fingerprint of the text | `a \\| b \\| c \\| d` |" in text
-
-
-def test_the_system_is_named_where_there_are_several() -> None:
-    report = made_up_report.whole()
-    assert scores_of(report, "LSTM 100").system == 2
-    for label in (None, "other"):
-        with pytest.raises(UserError, match="name the system that is this model, LABEL=FILE"):
-            scores_of(report, label)
 
 
 @pytest.fixture
@@ -205,37 +148,8 @@ def model(tmp_path: Path) -> Path:
 
 
 def test_the_command_writes_it(model: Path, tmp_path: Path) -> None:
-    report = made_up_report.whole().to_json()
-    (tmp_path / "r.json").write_text(json.dumps(report), encoding="utf-8")
-    place = model / "lengthened"
-    place.mkdir()
-    report["systems"][0]["label"] = "child"
-    (place / "report.json").write_text(json.dumps(report), encoding="utf-8")
     command = [str(model), str(tmp_path / "out"), "--to", "ctranslate2", "--license", "mit",
                "--samples", str(tmp_path / "in.txt")]  # fmt: skip
-    assert export_model.main([*command, "--scores", f"relative 100={tmp_path / 'r.json'}"]) == 0
+    assert export_model.main(command) == 0
     text = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "# model\n" in text and "license: mit" in text and 'Path("out")' in text
-    assert text.index("Translated by `child`") < text.index("Translated by `relative 100`")
-
-
-@pytest.mark.parametrize(
-    ("spoil", "code"),
-    [
-        (lambda plain: {**plain, "format": 99}, Exit.DATA),
-        (lambda plain: {**plain, "systems": "none"}, Exit.DATA),
-        (lambda plain: {"format": 2}, Exit.DATA),
-        (lambda plain: [], Exit.DATA),
-        (None, Exit.NO_INPUT),
-    ],
-)
-def test_other_files_than_scores_are_refused(
-    spoil: Callable[[Any], Any] | None, code: Exit, model: Path, tmp_path: Path
-) -> None:
-    if spoil is not None:
-        plain = spoil(made_up_report.whole().to_json())
-        (tmp_path / "r.json").write_text(json.dumps(plain), encoding="utf-8")
-    scores = f"relative 100={tmp_path / 'r.json'}"
-    command = [str(model), str(tmp_path / "out"), "--to", "ctranslate2", "--scores", scores]
-    assert export_model.main(command) == code
-    assert not (tmp_path / "out").exists()

@@ -16,13 +16,63 @@ Row = tuple[str, str, str, str, Any]
 
 
 def rows_of_json(path: Path) -> dict[str, float]:
-    """All figures of a report that `nmt-evaluate --json` wrote."""
+    """All figures of a report that nmt-evaluate wrote as JSON."""
     report = json.loads(path.read_text(encoding="utf-8"))
     labels = [system["label"] for system in report["systems"]]
-    rows = [row for test in report["tests"] for row in _rows_of_test(test, labels)]
+    if "figures" in report:
+        rows = [row for figure in report["figures"] for row in _rows_of_figure(figure, labels)]
+    else:
+        rows = [row for test in report["tests"] for row in _rows_of_test(test, labels)]
     named = {"|".join(where): value for *where, value in rows if value is not None}
     assert len(named) > 20, f"{path}: only {len(named)} figures"
     return named
+
+
+NAMES = {  # of a figure that has only a mean in the older form
+    "length ratio": "length ratio",
+    "perplexity": "perplexity",
+    "left out": "omitted",
+    "repeated 4-grams": "repeated",
+    "unattended source": "unattended",
+    "surplus": "repeated",
+}
+LOST = {
+    "lost within": "within",
+    "lost beyond": "beyond",
+    "end sign": "end",
+    "place": "place",
+    "content": "content",
+}
+
+
+def _rows_of_figure(figure: dict[str, Any], labels: list[str]) -> Iterator[Row]:
+    """The rows of one figure, by the names of the older form; none of figures that it lacks."""
+    test, group, system, metric = (figure[key] for key in ("test", "group", "system", "metric"))
+    if system not in labels:  # the references', which the older form has with each system
+        for label in labels if group != "beyond training" else ():
+            yield test, group, label, "repeated_reference", figure["mean"]
+        return
+    if metric in LOST:
+        yield test, group, system, "pairs", figure["pairs"]
+        for part in ("mean", "low", "high"):
+            yield test, group, system, f"lost, {LOST[metric]} {part}", figure[part]
+        return
+    if group == "beyond training" or metric == "lost 6-grams":
+        return
+    if " of " in group:
+        group = f"place {group}"
+    else:
+        yield test, group, system, "pairs", figure["pairs"]
+    if metric in NAMES:
+        yield test, group, system, NAMES[metric], figure["mean"]
+    elif metric == "arrived":
+        for part in ("mean", "low", "high"):
+            yield test, group, system, f"arrived {part}", figure[part]
+    else:
+        for part in ESTIMATE:
+            yield test, group, system, f"{metric} {part}", figure[part]
+        for number, value in enumerate(figure["seeds"], start=1):
+            yield test, group, system, f"{metric} seed {number}", value
 
 
 def _rows_of_test(test: dict[str, Any], labels: list[str]) -> Iterator[Row]:

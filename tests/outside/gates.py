@@ -353,28 +353,42 @@ def measure_figures(checkout: Checkout, work: Path) -> Values:
     runs += [checkout.build_run("relative-1", work), checkout.build_run("rotary-1", work)]
     for model in ("relative-1", "rotary-1"):
         runs.append(checkout.build_run(model, work, f"{model[:-1]}2", seed=2))
-    joined = _join_lines(checkout, work)
-    tests = ("--test", f"single={TEXT},{REFERENCE}", "--test", f"joined={joined[0]},{joined[1]}")
     metrics = ("--metric", "BLEU,BLEU-moses,chrF2,TER,exact")
-    common = ("--bounds", "12,24,36", "--samples", "100", *metrics, "--json")
+    common = ("--bounds", "12,24,36", "--samples", "100", *metrics)
     more = ("--perplexity", "--lost", "--attention")
-    checkout.run("evaluate", *runs, *tests, *more, *common, "runs.json", cwd=work)
     files = [f"{name}={PINNED}/{name}.txt" for name in ("first", "second", "third")]
-    text = ("--source", joined[0], "--reference", joined[1])
-    checkout.run("evaluate", *files, *text, *common, "files.json", cwd=work)
-    diagnosis = checkout.run(
-        "evaluate", runs[0], "--source", TEXT, "--reference", REFERENCE, "--diagnose", cwd=work
-    )
-    here = {f"runs|{k}": v for k, v in rows_of_json(work / "runs.json").items()}
+    text = ("--source", str(TEXT), "--reference", str(REFERENCE))
+    named = {name: ("--test", f"{name}={TEXT},{REFERENCE}") for name in ("single", "joined")}
+    if not (checkout.root / "nmt" / "evaluation").is_dir():  # ce9b2018
+        return _measure_figures_before(checkout, work, runs, [*more, *common], files)
+    here = dict[str, float]()
+    for name, join in (("single", ()), ("joined", ("--join", "2"))):
+        output = ("-o", f"{name}.json")
+        checkout.run("evaluate", *runs, *named[name], *join, *more, *common, *output, cwd=work)
+        here |= {f"runs|{k}": v for k, v in rows_of_json(work / f"{name}.json").items()}
+    of_files = (*files, *text, "--join", "2", *common, "-o", "files.json")
+    checkout.run("evaluate", *of_files, cwd=work)
+    diagnosis = checkout.run("diagnose", runs[0], TEXT, "--reference", REFERENCE, cwd=work)
     here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
     return Values(rows_of_json(work / "files.json"), here)
 
 
-def _join_lines(checkout: Checkout, work: Path) -> tuple[Path, Path]:
-    """The test with two consecutive lines in one, and the record of its sentences."""
+def _measure_figures_before(
+    checkout: Checkout, work: Path, runs: list[Path], options: list[str], files: list[str]
+) -> Values:
+    """The same by the commands that the reference commit has."""
     arguments = ("--name", "joined", "--source", TEXT, "--reference", REFERENCE)
     checkout.run("recipe", "testset", work / "tests", *arguments, cwd=work)
-    return work / "tests" / "joined.de", work / "tests" / "joined.en"
+    joined = work / "tests" / "joined.de", work / "tests" / "joined.en"
+    tests = ("--test", f"single={TEXT},{REFERENCE}", "--test", f"joined={joined[0]},{joined[1]}")
+    checkout.run("evaluate", *runs, *tests, *options, "--json", "runs.json", cwd=work)
+    text = ("--source", str(joined[0]), "--reference", str(joined[1]), *options[3:])
+    checkout.run("evaluate", *files, *text, "--json", "files.json", cwd=work)
+    single = ("--source", TEXT, "--reference", REFERENCE)
+    diagnosis = checkout.run("evaluate", runs[0], *single, "--diagnose", cwd=work)
+    here = {f"runs|{k}": v for k, v in rows_of_json(work / "runs.json").items()}
+    here |= {f"diagnosis|{k}": v for k, v in rows_of_diagnosis(diagnosis).items()}
+    return Values(rows_of_json(work / "files.json"), here)
 
 
 # G9

@@ -69,7 +69,6 @@ def test_a_recipe_gives_its_text(name: str, mini: Make, capsys: pytest.CaptureFi
     if name == "wmt19_deen":
         assert told["paper"]["lines"] == 6_000_000 and told["paper"]["over_100"] == 0.4
         assert len(lines(it.root / "test" / "newstest_all.de")) == 70
-        assert len(lines(it.root / "test" / "concat_seq.en")) == 35
     assert not it.strays()
     assert re.search(r"^in all: .*B in root$", err, re.M)
 
@@ -94,7 +93,7 @@ MADE = [  # and by which stage
     ("downloads/rapid2019.de-en.zip", "download"),
     ("train.en", "corpus"),
     ("test/newstest2012.en", "tests"),
-    ("test/concat_seq.json", "tests"),
+    ("test/newstest_all.en", "tests"),
     ("dev.de", "tests"),
 ]
 DAMAGED = [(*file, how) for how in ("gone", "changed", "shorter") for file in MADE]
@@ -157,7 +156,7 @@ def undisturbed(mini: Make) -> tuple[Mini, dict[str, bytes]]:
         "state/corpus.json",
         "train.en",  # one side of the text has its name
         pytest.param("corpus.json", marks=pytest.mark.slow),
-        "concat_seq.en",  # the record is there, one text is not
+        "newstest_all.en",  # one side is there
         pytest.param("state/tests.json", marks=pytest.mark.slow),
     ],
 )

@@ -9,7 +9,7 @@ import sacrebleu.utils
 from portalocker import AlreadyLocked
 
 from nmt.cli.recipe import main as recipe
-from nmt.recipes.testsets import JoinedSets, join_sets
+from nmt.recipes import wmtsets
 from tests.recipes import miniature
 from tests.recipes.conftest import Make, lines
 
@@ -34,11 +34,14 @@ def test_a_set_that_changes_while_it_is_read_is_read_again(
     path = it.folder / "sets" / "newstest2013.en"
     before = path.read_bytes()
 
-    def changing(*arguments: Any) -> JoinedSets:
-        path.write_bytes(before.replace(b" ", b"  ", 1))
-        return join_sets(*arguments)
+    copy = wmtsets._copy
 
-    monkeypatch.setattr("nmt.recipes.wmtsets.join_sets", changing)
+    def changing(job: Any, name: str, *paths: Any) -> None:
+        copy(job, name, *paths)
+        if name == "newstest2013":
+            path.write_bytes(before.replace(b" ", b"  ", 1))
+
+    monkeypatch.setattr(wmtsets, "_copy", changing)
     assert recipe(it.words("tests")) == 0
     assert (it.root / "test" / path.name).read_bytes() == before
     capsys.readouterr()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt.config.compose import experiment_of
-from nmt.experiments.testsets import corpus_test_files
+from nmt.evaluation.testsets import corpus_test_files
 from scripts import scan
 
 LINES = [f"IN: walk {i} OUT: I_WALK " + "I_RUN " * i for i in range(200)]

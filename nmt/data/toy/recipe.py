@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from nmt.config.data import RECIPE, Data
-from nmt.data import joined
 from nmt.data.preparation import cache
 from nmt.data.toy import draw, words
 from nmt.data.toy.lexicon import COORDINATORS, NOUNS
@@ -89,25 +88,27 @@ def write(data: Data, directory: Path) -> None:
             text = "".join(row[ending] + "\n" for row in rows)
             (directory / f"{part}.{ending}").write_bytes(text.encode())
     lines = join_sentences([s[:2] for s in drawn["test"]], data.train_longest)
-    about = joined.described([], 2, how="parts of one sentence: , und")
-    joined.write(directory, JOINED, source, target, lines, about)
+    for side, language in enumerate((source, target)):
+        text = "".join(f"{line[side]}\n" for line in lines)
+        (directory / f"{JOINED}.{language}").write_bytes(text.encode())
     (directory / RECORD).write_bytes(manifest.dump(_record(data)))
 
 
-def join_sentences(pairs: Sequence[tuple[str, str]], longest: int, k: int = 2) -> joined.Joined:
-    """Join each k sentences of at most `longest` words to one of the grammar, by `, und`.
+def join_sentences(pairs: Sequence[tuple[str, str]], longest: int) -> list[tuple[str, str]]:
+    """Join each two sentences of at most `longest` words to one of the grammar, by `, und`.
 
     A full stop within a line would be unknown to models of this corpus.
     """
     german_and, english_and = next(iter(COORDINATORS.items()))
     short = [pair for pair in pairs if len(words(pair[0])) <= longest]
     for i, (source, target) in enumerate(short):
-        if i % k:  # only a noun keeps its capital within a sentence
+        if i % 2:  # only a noun keeps its capital within a sentence
             is_noun = words(source)[0] in _NOUN_FORMS
             source = source if is_noun else source[:1].lower() + source[1:]
             target = target[:1].lower() + target[1:]
-        if (i + 1) % k and i + 1 < len(short):
+        elif i + 1 < len(short):
             source = f"{source.removesuffix('.')}, {german_and}"
             target = f"{target.removesuffix('.')}, {english_and}"
         short[i] = source, target
-    return joined.join([source for source, _ in short], [target for _, target in short], k)
+    twos = [short[i : i + 2] for i in range(0, len(short), 2)]
+    return [(" ".join(s for s, _ in two), " ".join(t for _, t in two)) for two in twos]

@@ -1,0 +1,123 @@
+"""The share of the source that a translation never attends to: a sign of loss without references.
+
+The model reads each source again together with its own translation (teacher forcing), and the
+probabilities of cross-attention are added up while they are made. What counts, and how:
+
+- The translation is cut into pieces anew from its text. That need not give the very pieces that
+  the search found, and a piece that the vocabulary lacks is read as <unk>.
+- The queries are the decoder's steps that produce the pieces of the translation: the step that
+  produces piece i (from 0) has read <bos> and the pieces before i. The step that produces <eos> is
+  left out, and so is padding. What goes to <eos> of the source covers nothing (heads rest there
+  when they have nothing to do).
+- Complex embeddings have two streams for each token, each with its own attention: their mean.
+- A source longer than the encoding's table is cut, as decode.too_long=truncate does; the pieces
+  that were cut off have no attention. So is a translation that its table cannot hold.
+- Encodings that need the desired length get that of the translation.
+"""
+
+import random
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from nmt.data.grouping import by_length
+from nmt.data.vocab import PAD
+from nmt.decode.sources import ForcedPair, SourceReader
+from nmt.decode.tensors import as_inputs
+from nmt.model.attention import AttentionRecord
+from nmt.model.watch import watching
+from nmt.modeldir import Trained
+
+TOKENS = 4096  # of a batch, padding included
+SAMPLE = 16  # lines of a bucket whose attention is added up
+LITTLE = 0.2
+"""Coverage below which a source piece counts as not attended to.
+
+Coverage is the sum over all pieces of the translation, so this is a fifth of what one piece of it
+gives away. Pieces have about 1 on average where both sides are equally long.
+"""
+
+
+def coverage(
+    trained: Trained,
+    sources: Sequence[str],
+    translations: Sequence[str],
+    columns: Mapping[str, Sequence[str]] | None = None,
+    tokens: int = TOKENS,
+) -> list[list[float]]:
+    """How much cross-attention each source piece got, summed over the translation's pieces.
+
+    The mean over heads and layers. `columns`: the integers parallel to the sources, line by line,
+    as for translation. A batch holds at most `tokens` tokens of the longer side. An empty source
+    was not translated by the model and has no attention. Raises UserError (65) where sides or
+    columns are not parallel, (2) where a column is missing or unknown.
+    """
+    reader, most = SourceReader(trained, trained.model), trained.model.limits(training=False)
+    lines = reader.lines(sources, columns or {}, translations, "translations")
+    pairs = [reader.pair(line, most) for line in lines]
+    texts = [trained.source.protection.pair(*p)[0] for p in zip(sources, translations, strict=True)]
+    covered = [[0.0] * len(trained.source.segmenter.encode(text)) for text in texts]
+    filled = [place for place, pair in enumerate(pairs) if len(pair.source.ids) > 1]
+    lengths = [max(len(pairs[place].source.ids), len(pairs[place].target)) for place in filled]
+    for group in by_length(lengths, tokens):
+        batch = [filled[i] for i in group]
+        rows = _cover_batch(trained, [pairs[place] for place in batch])
+        for place, row in zip(batch, rows.tolist(), strict=True):
+            # pieces that were cut off got nothing, nor did <eos> and padding
+            covered[place] = (row + covered[place])[: len(covered[place])]
+    return covered
+
+
+def _cover_batch(trained: Trained, pairs: Sequence[ForcedPair]) -> Tensor:
+    """One pass over a batch: [batch, source]."""
+    model = trained.model
+    source, target, columns = as_inputs(pairs, next(model.parameters()).device)
+    keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
+    sums = list[Tensor]()
+
+    def add(record: AttentionRecord) -> None:
+        if record.site == "cross":
+            p = record.probabilities.unflatten(0, (-1, model.streams)).float().mean(1)
+            p = p[:, :, -queries.shape[1] :, -keys.shape[1] :]  # without pieces for languages
+            p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
+            sums.append(p.mean(1).sum(1))
+
+    with torch.inference_mode(), watching(model, add):
+        model.hidden(source, target, columns)
+    return torch.stack(sums).mean(0)
+
+
+def _all_but_last(ids: Tensor) -> Tensor:
+    """Which ids [batch, length] are followed by another one of their line."""
+    filled = ids != PAD
+    followed = filled & filled.roll(-1, 1)
+    followed[:, -1] = False
+    return followed
+
+
+def count_unattended(
+    trained: Trained,
+    sources: Sequence[str],
+    translations: Sequence[str],
+    lines: Sequence[int],
+    columns: Mapping[str, Sequence[str]] | None = None,
+) -> dict[int, tuple[int, int]]:
+    """Of some lines, how many pieces of the source have too LITTLE coverage, and how many it has.
+
+    An empty translation attends to nothing.
+    """
+    chosen = {name: [column[i] for i in lines] for name, column in (columns or {}).items()}
+    texts = [sources[i] for i in lines], [translations[i] for i in lines]
+    return {
+        line: (sum(value < LITTLE for value in values), len(values))
+        for line, values in zip(lines, coverage(trained, *texts, chosen), strict=True)
+    }
+
+
+def draw_lines(
+    lines: Sequence[int], sources: Sequence[str], seed: int, most: int = SAMPLE
+) -> list[int]:
+    """Up to so many of some lines, drawn by a fixed seed, in order; empty ones are left out."""
+    filled = [line for line in lines if sources[line].strip()]
+    return sorted(random.Random(seed).sample(filled, min(most, len(filled))))

@@ -1,0 +1,181 @@
+"""What a report says of its systems: size, training, search, versions, files, settings."""
+
+import logging
+import platform
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from nmt import __version__, modelfiles
+from nmt.config.settings import RESTRICTIONS, Settings, freeze
+from nmt.data.columns import missing
+from nmt.data.corpus import file_of
+from nmt.evaluation.attention import SAMPLE
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.report import REFERENCE, SOURCE, ComparedSystem, TrainedRun
+from nmt.evaluation.scoring import TranslatedTest
+from nmt.evaluation.systems import ModelFacts, System, SystemModel
+from nmt.evaluation.testsets import ParallelFiles
+from nmt.storage import manifest
+from nmt.training.run import progress
+
+log = logging.getLogger(__name__)
+
+PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
+TOO_LONG = {
+    "split": "translated in parts",
+    "refuse": "left empty",
+    "truncate": "cut to that",
+}  # what decode.too_long does with a source
+SPLITS = {
+    "sentences": ", each sentence alone",
+    "auto": ", lines longer than in training a few sentences at a time",
+}  # decode.split in words
+
+
+def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
+    """The systems as a report has them; warns where a trained length cannot be marked."""
+    rows = []
+    for s, system in enumerate(systems):
+        facts = system.facts
+        for side in {test.side for test in tests if test.trained[s] is None}:
+            if facts:
+                _warn_of_missing_marks(system.label, facts, side)
+        runs = [_trained(model, model.run) for model in system.models if model.run]
+        row = ComparedSystem(system.label, runs=runs)
+        if facts:
+            sizes = facts.longest, facts.parameters, facts.encoding_parameters
+            row = ComparedSystem(system.label, *sizes, runs)
+        rows.append(row)
+    return rows
+
+
+def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
+    """Say why the trained length of a model is not marked: in other pieces, or not known."""
+    if model.of(side)[1] is not None:
+        reason = "segments otherwise than lengths are counted; its trained length is not marked"
+        log.warning("%s: %s", label, reason)
+    elif side == REFERENCE:
+        log.warning("%s: its longest target in training is not known, and not marked", label)
+
+
+def _trained(model: SystemModel, run: Path) -> TrainedRun:
+    """The training of a run up to its newest checkpoint, or to the one that the model is."""
+    facts = modelfiles.facts(model.paths[0])
+    is_checkpoint = model.fingerprint is None
+    step = facts["step"] if is_checkpoint else progress(run)[0]
+    return TrainedRun(str(run), model.settings.seed, step, facts.get("dev_perplexity"))
+
+
+def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
+    """Versions of all that computes scores, the files that were read, and systems."""
+    versions = {"nmt": __version__, "python": platform.python_version()}
+    files = {
+        f"{test.name} {side} {path.name}": {
+            "path": str(path),
+            "sha256": manifest.sha256_of(file_of(path)),
+        }
+        for test in tests
+        for side, path in test.paths
+    }
+    described = {
+        system.label: {
+            "places": system.places,
+            **({"settings": freeze(system.models[0].settings)} if system.models else {}),
+        }
+        for system in systems
+    }
+    return {
+        "versions": versions | {name: version(name) for name in PACKAGES},
+        "files": files,
+        "joined": {test.name: test.join for test in tests if test.join > 1},
+        "systems": described,
+    }
+
+
+def notes(
+    systems: Sequence[System], tests: Sequence[TranslatedTest], options: EvaluationOptions
+) -> list[str]:
+    """How the numbers came about, as far as this is known."""
+    found = [*options.notes, *training_notes(systems), *search_notes(systems)]
+    found += [note for test in tests for note in _notes_of_long_sources(test, systems)]
+    if options.attention:
+        found.append(
+            f"unattended source: of the first run, on up to {SAMPLE} lines of each bucket, drawn "
+            f"by seed {options.seed}, the same for all systems."
+        )
+    return list(dict.fromkeys(found))
+
+
+def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
+    """What became of the sources that models do not translate whole; see `LineReader`."""
+    labels_of = dict[str, list[str]]()
+    for s, system in enumerate(systems):
+        if system.facts is None or system.models[0].settings.decode.split != "lines":
+            continue
+        counted = test.side == SOURCE and test.trained[s] is not None  # in its own pieces
+        lengths = test.lengths if counted else None
+        if lengths is None:
+            segmenter = system.facts.segmenter
+            lengths = [len(segmenter.encode(line)) for line in test.sources or ()]
+        most, way = system.longest_whole, system.models[0].settings.decode.too_long
+        if way == "split" and missing(system.facts.columns, ()):
+            way = "refuse"  # columns cannot be divided
+        if count := sum(length > most for length in lengths):
+            text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
+            labels_of.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
+    return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
+
+
+def shared_settings(settings: Settings, seeds: str) -> list[str]:
+    """Corpus, size and budget that all runs have in common, from the settings of one."""
+    model, trainer = settings.model, settings.trainer
+    limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
+    limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
+    return [
+        f"Corpus {settings.data.name}; {model.encoder_layers}+{model.decoder_layers} layers of "
+        f"{model.dim}, {model.heads} heads; {seeds}.",
+        f"Training: {' or '.join(limits)} of {trainer.batch_tokens * trainer.accumulate:,} tokens, "
+        f"learning rate {settings.optim.lr:g} ({settings.optim.kind}).",
+    ]
+
+
+def training_notes(systems: Sequence[System]) -> list[str]:
+    """Training settings that all runs share; none where they share nothing."""
+    runs = [model.settings for system in systems for model in system.models if model.run]
+    seeds = sorted({settings.seed for settings in runs})
+    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    described = [shared_settings(settings, named) for settings in runs]
+    return [note for note in described[0] if all(note in d for d in described)] if runs else []
+
+
+def search_notes(systems: Sequence[System]) -> list[str]:
+    """How the models among systems search, by their settings."""
+    searches: dict[str, list[str]] = {}
+    for system in systems:
+        if system.models:
+            searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
+    described = [
+        search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
+        for search, labels in searches.items()
+    ]
+    return [f"Translation: {'; '.join(described)}."] if described else []
+
+
+def search_of(settings: Settings) -> str:
+    """How a model searches, as its settings say."""
+    decode = settings.decode
+    chosen = f", the best of {decode.mbr} by expected chrF" if decode.mbr else ""
+    for key, free in RESTRICTIONS.items():
+        if (value := getattr(decode, key)) != free:
+            chosen = f", {key} {value}{chosen}"
+    chosen += SPLITS.get(decode.split, "")
+    if decode.method == "sample":
+        return (
+            f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
+            f"top_p {decode.top_p:g}, seed {decode.seed}){chosen}"
+        )
+    if decode.beam_size == 1:
+        return f"greedy search{chosen}"
+    return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}{chosen}"

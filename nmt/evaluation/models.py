@@ -1,0 +1,194 @@
+"""What only the models of an evaluation can tell: translations, likelihoods, attention."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from nmt.config.settings import with_decode
+from nmt.data.corpus import read_text
+from nmt.decode import forced
+from nmt.decode.notes import Note
+from nmt.decode.sources import LENGTH
+from nmt.decode.torch_engine import adapted
+from nmt.evaluation.attention import count_unattended, draw_lines
+from nmt.evaluation.facts import facts_of
+from nmt.evaluation.groups import choose_lines
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.scoring import TranslatedTest
+from nmt.evaluation.significance import Floats
+from nmt.evaluation.systems import System, SystemModel
+from nmt.evaluation.translations import KeptTranslation, load, translate_all
+from nmt.exchange import ctranslate2_engine
+from nmt.modeldir import Trained
+
+log = logging.getLogger(__name__)
+
+
+class ReadTest(NamedTuple):
+    """A test set in memory, and the files of integers that each system reads beside it."""
+
+    test: TranslatedTest  # with the translations that are read from files
+    columns: dict[int, Mapping[str, Path]]  # by system
+
+
+def with_search_settings(system: System, changes: Mapping[str, object]) -> System:
+    """The system with its facts, and other values under decode; UserError if one cannot be."""
+    models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
+    system = system._replace(models=models)
+    return system._replace(facts=facts_of(system))
+
+
+def translate_tests(
+    tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
+) -> list[list[list[list[str]]]]:
+    """The translations that models make: test, system, run -> lines; no run of a file.
+
+    Raises what `translate_all` does.
+    """
+    requests = {
+        (t, s, run): KeptTranslation(
+            *(system.label, model, read.test.name, read.test.sources or []),
+            *(model.settings.decode, read.columns[s], _forced_lengths(system, model, read, s)),
+        )
+        for s, system in enumerate(systems)
+        for run, model in enumerate(system.models)
+        for t, read in enumerate(tests)
+    }
+    lines = translate_all(list(requests.values()), options)
+    translations: list[list[list[list[str]]]] = [[[] for _ in systems] for _ in tests]
+    for (t, s, _), translation in zip(requests, lines, strict=True):
+        translations[t][s].append(translation)
+    return translations
+
+
+def _forced_lengths(system: System, model: SystemModel, read: ReadTest, s: int) -> Sequence[int]:
+    """With decode.length=forced and no column that says them: the lengths of the references."""
+    if model.settings.decode.length != "forced" or LENGTH in read.columns[s]:
+        return ()
+    assert system.facts is not None, "a model has facts"
+    return [len(system.facts.target_segmenter.encode(line)) for line in read.test.references]
+
+
+def translate_with_forced_lengths(
+    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+) -> list[list[list[str]]]:
+    """Translations with lengths forced to those of the references: system, run -> lines.
+
+    No run of a system whose loss cannot be divided into its parts, which is said.
+    """
+    lengths = {"length": "forced", "min_length_ratio": 0}
+    forced_systems = []
+    for s, system in enumerate(systems):
+        models = system.models
+        if reason := _why_not_divided(system, read.test, s):
+            message = "%s: --lost does not say why %s loses text: %s"
+            log.warning(message, read.test.name, system.label, reason)
+            models = []
+        models = [m._replace(settings=with_decode(m.settings, lengths)) for m in models]
+        forced_systems.append(system._replace(models=models))
+    columns: dict[int, Mapping[str, Path]] = {
+        s: {name: path for name, path in files.items() if name != LENGTH}
+        for s, files in read.columns.items()
+    }
+    (lines,) = translate_tests([read._replace(columns=columns)], forced_systems, options)
+    return lines
+
+
+def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
+    """Why what a system loses cannot be divided into its parts; empty: it can."""
+    if system.facts is None:
+        return "translations in a file have no other lengths"
+    if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
+        return "CTranslate2 cannot force lengths; name the model that was exported"
+    decode = system.models[0].settings.decode
+    if decode.split != "lines":
+        return f"decode.split={decode.split} does not go with lengths of whole lines"
+    longest = test.trained[s]
+    if longest is None:
+        return "its trained length in these pieces is not known"
+    is_beyond = [length > longest for length in test.lengths or ()]
+    if all(is_beyond) or not any(is_beyond):
+        return f"{'every' if all(is_beyond) else 'no'} {test.side} is longer than any in training"
+    held, segmenter = system.facts.source_limit, system.facts.segmenter
+    most = system.longest_whole
+    if any(len(segmenter.encode(line)) > most for line in test.sources or ()):
+        what = "all that its encoding holds" if most == held else "decode.max_source"
+        return f"some sources have more than {most} pieces, {what}"
+    return ""
+
+
+def count_likelihoods(
+    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+) -> dict[int, list[Floats]]:
+    """How likely models find the references: system, run -> [lines, 2].
+
+    The columns are the negative log-probability (natural logarithm) and the pieces, as training
+    measures it on the development text; NaN where a side is too long for the model.
+    """
+    return {
+        s: [_count_likelihood(system.label, model, read, s, options) for model in system.models]
+        for s, system in enumerate(systems)
+        if system.models
+    }
+
+
+def _count_likelihood(
+    label: str, model: SystemModel, read: ReadTest, s: int, options: EvaluationOptions
+) -> Floats:
+    trained, too_long = single(model, options), Note()
+    columns = _columns(trained, read.columns[s])
+    texts = read.test.sources or [], read.test.references
+    scored = list(forced.score(trained, *texts, columns, too_long=too_long))
+    if too_long.count:
+        log.warning(
+            "%s: no perplexity where pairs are longer than the encoding holds: %s", label, too_long
+        )
+    unknown = (np.nan, np.nan)
+    return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])
+
+
+def count_attention(
+    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+) -> dict[int, list[Floats]]:
+    """Source pieces without attention, and all pieces, of a sample of each bucket: [lines, 2].
+
+    Of the first run of each system; of single models of this toolkit, as ensembles and CTranslate2
+    show no attention. Zero in lines that are not in the sample, which is the same for all systems.
+    """
+    test, counted = read.test, dict[int, list[Floats]]()
+    sources = test.sources or []
+    buckets = choose_lines(len(sources), test.lengths, options.bounds)
+    sample = sorted(
+        line
+        for group, lines in buckets
+        if group.low is not None
+        for line in draw_lines(lines.tolist(), sources, options.seed)
+    )
+    for s, system in enumerate(systems):
+        paths = system.models[0].paths if system.models else ()
+        if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
+            continue
+        log.info("observing the attention of %s", system.label)
+        trained = single(system.models[0], options)
+        counts = np.zeros((len(sources), 2))
+        columns = _columns(trained, read.columns[s])
+        found = count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
+        for line, row in found.items():
+            counts[line] = row
+        counted[s] = [counts]
+    return counted
+
+
+def single(model: SystemModel, options: EvaluationOptions) -> Trained:
+    """A model, which is no ensemble, as its settings have it translate."""
+    (trained,) = load(model.paths, options).models
+    return adapted(trained, model.settings.decode)
+
+
+def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
+    """The columns that a model reads."""
+    reads = trained.model.columns
+    return {name: read_text(path) for name, path in files.items() if name in reads}

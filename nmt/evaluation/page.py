@@ -1,0 +1,127 @@
+"""A report as one HTML page that needs nothing else: no network, no font, no script.
+
+The template escapes every string, and spells out its invisible characters. The policy in the page's
+head allows its style and pictures within it; a browser would refuse whatever a hostile test set
+might smuggle past the escaping.
+"""
+
+import base64
+import json
+import re
+from collections.abc import Iterator, Sequence
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+from markupsafe import Markup
+
+from nmt import figure
+from nmt.config.check import flat
+from nmt.evaluation import notation, plot
+from nmt.evaluation.notation import spell_out
+from nmt.evaluation.report import REFERENCES, Group, Metric, Report, ScoredTest
+
+TEMPLATE = Path(__file__).with_name("page.jinja")
+OPEN = 8  # examples that are open at first
+GAP = "\u2038"  # words of the reference are missing here
+
+
+def html(report: Report) -> str:
+    """The whole page; the same report gives the same bytes. Without matplotlib it has no charts."""
+    environment = Environment(
+        autoescape=True,
+        finalize=lambda value: spell_out(value) if type(value) is str else value,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    functions: tuple[Any, ...] = (
+        notation.conclude,
+        notation.mean,
+        notation.interval,
+        notation.p_value,
+    )
+    functions += (notation.marks, notation.count, notation.title_of, notation.notes_of)
+    functions += (notation.describe_axis, notation.system_cells, mark_differences, settings)
+    environment.globals |= {function.__name__: function for function in functions}
+    has_charts = figure.is_installed()
+    template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
+    return template.render(
+        report=report,
+        tests=[_test(report, test, has_charts) for test in report.tests],
+        COLUMNS=notation.SYSTEM_COLUMNS,
+        OPEN=OPEN,
+        GAP=GAP,
+        missing="" if has_charts else figure.MISSING,
+    )
+
+
+def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
+    """What the template shows of a test: charts and tables, the main metric's first."""
+    on_axis = [m for m in test.metrics if report.known(test, m.name, test.buckets)]
+    charted = on_axis if has_charts and test.unit else []
+    return {
+        "test": test,
+        "charts": [(m, _chart(report, test, m)) for m in charted],
+        "scores": [_table(report, test, m) for m in test.metrics if m.is_main],
+        "others": [_table(report, test, m) for m in test.metrics if not m.is_main],
+    }
+
+
+def _table(report: Report, test: ScoredTest, metric: Metric) -> dict[str, Any]:
+    """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
+    groups = report.known(test, metric.name, test.groups)
+    labels = [*report.labels, REFERENCES]
+    rows = [
+        (label, [report.figure(metric.name, label, group.name, test.name) for group in groups])
+        for label in labels
+    ]
+    return {
+        "metric": metric,
+        "groups": groups,
+        "rows": [(label, cells) for label, cells in rows if any(cells)],
+        "best": [_best(report, test, metric, group) for group in groups],
+    }
+
+
+def _best(report: Report, test: ScoredTest, metric: Metric, group: Group) -> str | None:
+    means = [f.mean for f in report.row(test, group, metric.name) if f]
+    if metric.higher_is_better is None or len(means) < 2:
+        return None
+    return notation.number((max if metric.higher_is_better else min)(means), metric.form)
+
+
+def _chart(report: Report, test: ScoredTest, metric: Metric) -> str:
+    svg = plot.chart(report, test, metric)
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')}"
+
+
+def settings(report: Report) -> Iterator[tuple[str, str]]:
+    """Settings that reproduce the numbers: keys and values."""
+    bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
+    for key, value in flat(bootstrap | report.about):
+        is_text = isinstance(value, str)
+        yield key, value if is_text else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def mark_differences(text: str, reference: str) -> Markup:
+    """The text with those words marked that are not at their place in the reference.
+
+    A caret stands where words of the reference are missing. Words are what stands between spaces;
+    where the reference has none, every character is one.
+    """
+    pattern = r"\S+" if re.search(r"\s", reference.strip()) else r"\S"
+    words: Sequence[str] = re.findall(pattern, text)
+    others = re.findall(pattern, reference)
+    space = " " if pattern == r"\S+" else ""
+    parts = []
+    for kind, a, b, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+        run = spell_out(space.join(words[a:b]))
+        if kind == "delete" or kind == "replace":
+            parts.append(Markup("<mark>{}</mark>").format(run))
+        elif kind == "insert":
+            parts.append(Markup('<span class="gap">{}</span>').format(GAP))
+        else:
+            parts.append(Markup.escape(run))
+    return Markup(space).join(parts)

@@ -1,0 +1,126 @@
+"""A report as pictures: a metric with intervals by length, as a file or inside a page."""
+
+import io
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nmt.evaluation.metrics import RATIO
+from nmt.evaluation.notation import CARET, count, spell_out, title_of
+from nmt.evaluation.report import Group, Metric, Report, ScoredTest
+from nmt.figure import drawn
+
+SIZE = (8, 4.5)  # inches, of a file
+CHART = (5, 3)  # of one chart on a page: readable at 400 pixels, two side by side on a screen
+# Okabe and Ito (2008): told apart by readers with any colour vision; shapes help in grey print.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"
+PLAIN = {"text.parse_math": False}  # labels may have a $
+LEGEND = {"loc": "outside upper left", "frameon": False, "fontsize": 8, "ncols": 4}
+SPREAD = 0.4  # share of a bucket's width over which the systems stand
+
+
+def draw(report: Report, path: Path) -> None:
+    """Draw the main metric of the first test, and the length ratio below it, into a file.
+
+    The file's name decides its format. The same report gives the same bytes.
+    """
+    test = report.tests[0]
+    metrics = [test.metrics[0], *(m for m in test.metrics if m.name == RATIO)]
+    with drawn(path, SIZE, font=9, **PLAIN) as figure:
+        panels = figure.subplots(
+            len(metrics), 1, sharex=True, height_ratios=[2.4, 1][: len(metrics)]
+        )
+        panels = panels if len(metrics) > 1 else [panels]
+        handles, *_ = [
+            _draw_metric(axes, report, test, metric)
+            for axes, metric in zip(panels, metrics, strict=True)
+        ]
+        panels[0].set_ylim(bottom=0)
+        few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
+        title = f"{title_of(metrics[0])} by {test.side} length, 95% intervals{few}"
+        panels[0].set_title(title, fontsize=9, loc="left")
+        _label_buckets(panels[-1], report, test, metrics[0])
+        figure.legend(handles=handles, **LEGEND)
+
+
+def chart(report: Report, test: ScoredTest, metric: Metric) -> str:
+    """A metric by length as the text of an SVG file."""
+    text = io.StringIO()
+    with drawn(text, CHART, font=9, **PLAIN) as figure:
+        axes = figure.subplots()
+        handles = _draw_metric(axes, report, test, metric)
+        _label_buckets(axes, report, test, metric)
+        figure.legend(handles=handles, **LEGEND)
+    return text.getvalue()
+
+
+def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> list[Any]:
+    """A line for each system through its buckets, each with an interval; hollow where few pairs.
+
+    Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
+    """
+    handles = []
+    groups, scale = _groups(test), 100 if metric.form in ("share", "points") else 1
+    for s, label in enumerate(report.labels):
+        offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
+        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
+        known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
+        x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
+        style = _style(s)
+        handles += axes.plot(x, means, label=spell_out(label), markersize=5, linewidth=1, **style)
+        if metric.is_main:
+            # a percentile interval of few pairs may not contain its score; a bar has no negative
+            ends = [(scale * (f.low or 0), scale * (f.high or 0)) for _, f, _ in known]
+            low = [max(0.0, m - end) for m, (end, _) in zip(means, ends, strict=True)]
+            high = [max(0.0, end - m) for m, (_, end) in zip(means, ends, strict=True)]
+            bars = {"ecolor": style["color"], "capsize": 3, "linewidth": 1}
+            axes.errorbar(x, means, yerr=[low, high], fmt="none", **bars)
+        few = [(at, m) for (at, _, group), m in zip(known, means, strict=True) if group.few]
+        for at, m in few:
+            axes.plot([at], [m], markersize=5, linestyle="", markerfacecolor="white", **style)
+    handles += _mark_training(axes, report, test)
+    axes.set_ylabel(spell_out(title_of(metric)))
+    if metric.name == RATIO:
+        axes.axhline(1, color="0.6", linewidth=0.8, zorder=0)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.grid(axis="y", color="0.9", linewidth=0.6)
+    axes.set_axisbelow(True)
+    return handles
+
+
+def _groups(test: ScoredTest) -> Sequence[Group]:
+    return test.buckets or test.groups[:1]
+
+
+def _style(s: int) -> dict[str, str]:
+    """Colour and marker of a system: another pair for each of the first 49."""
+    before = s // len(COLOURS)  # how often all colours were used
+    return {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[(s + before) % len(MARKERS)]}
+
+
+def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
+    """A dashed line where the texts get longer than any in training; one for each such length."""
+    limits, lines = test.limits(), []
+    for longest, systems in limits.items():
+        if (place := test.axis_position(longest)) is None:
+            continue
+        alone = len(limits) == 1
+        whose = "" if alone else ", " + ", ".join(report.labels[s] for s in systems)
+        style = {"linestyle": "--", "linewidth": 1, "zorder": 0}
+        colour = "0.35" if alone else COLOURS[systems[0] % len(COLOURS)]
+        label = f"longest in training: {longest}{whose}"
+        lines.append(axes.axvline(place - 0.5, label=spell_out(label), color=colour, **style))
+    return lines
+
+
+def _label_buckets(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> None:
+    groups = _groups(test)
+    names = []
+    for group in groups:
+        unseen = any(f and f.unseen for f in report.row(test, group, metric.name))
+        names.append(f"{group.name}{f' {CARET}' * unseen}\nn = {count(group.pairs)}")
+    axes.set_xticks(range(len(groups)), names)
+    axes.set_xlim(-0.5, len(groups) - 0.5)
+    unit = spell_out(f"{test.side} length in {test.unit}")
+    axes.set_xlabel(unit if test.unit else "all pairs")

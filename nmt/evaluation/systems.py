@@ -1,0 +1,275 @@
+"""The systems of an evaluation: models, ensembles, files; runs that differ in the seed are one."""
+
+import json
+import logging
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt import modelfiles
+from nmt.config.check import flat
+from nmt.config.settings import Settings, freeze, is_path
+from nmt.data.corpus import uncompressed
+from nmt.data.segmenter import Segmenter
+from nmt.errors import Exit, UserError
+from nmt.evaluation.report import SOURCE
+from nmt.exchange import ctranslate2_engine
+from nmt.storage import manifest, modelpath
+from nmt.training.directory import CONFIG
+from nmt.training.run import progress
+from nmt.training.run_config import read_config
+
+log = logging.getLogger(__name__)
+
+SEEDED = re.compile(r"[-_.]?seed[-_]?\d+$")
+INVALID_IN_LABEL = re.compile(r"[/\\\x00-\x1f]|^\.")  # labels are names of files, too
+IGNORED_KEYS = (
+    *("seed", "trainer.device", "trainer.threads", "trainer.log_every", "trainer.tensorboard"),
+    *("trainer.keep_checkpoints", "trainer.gradient_checkpointing", "trainer.deterministic"),
+    *("trainer.max_hours", "trainer.keep_best", "trainer.callback", "trainer.nonfinite_patience"),
+    *("data.workers", "decode.batch_tokens", "decode.window"),
+)  # keys in which runs of one system may differ, in addition to paths; none changes results
+
+
+class SystemModel(NamedTuple):
+    """A model that translates, or several that do so together by the mean of their probabilities.
+
+    Settings are those of the first: its corpus, and how it searches unless told otherwise.
+    """
+
+    place: str  # as it may be typed
+    paths: tuple[Path, ...]  # runs, checkpoints or model directories
+    settings: Settings
+    fingerprint: str | None  # of what a run was trained on; None: no run
+
+    @property
+    def run(self) -> Path | None:
+        """The run directory that it is, or is a checkpoint of; None for all else."""
+        if len(self.paths) > 1:
+            return None
+        (path,) = self.paths
+        if is_run(path):
+            return path
+        above = path.parent if path.parent.name == "checkpoints" else path.resolve().parent
+        return above.parent if above.name == "checkpoints" and is_run(above.parent) else None
+
+
+class ModelFacts(NamedTuple):
+    """Facts of a system's first model, without its weights; sizes are those of an ensemble."""
+
+    parameters: int
+    encoding_parameters: int
+    longest: int | None  # longest source in training, in its own pieces; None: unknown
+    segmenter: Segmenter  # of the source
+    columns: frozenset[str]  # integers parallel to the source that it reads, alone or with others
+    target_longest: int | None  # longest target in training, likewise
+    target_segmenter: Segmenter
+    source_limit: int | None = None  # pieces of the longest source that it holds; None: any
+
+    def of(self, side: str) -> tuple[Segmenter, int | None]:
+        """The segmenter of the sources, or of the references, and the longest in training."""
+        if side == SOURCE:
+            return self.segmenter, self.longest
+        return self.target_segmenter, self.target_longest
+
+
+class System(NamedTuple):
+    """A row of a table: models of one config, one per seed, or a file of translations."""
+
+    label: str  # as tables show it
+    models: list[SystemModel]  # by seed; none: the file has the translations
+    file: Path | None = None
+    facts: ModelFacts | None = None  # see `facts.facts_of`; None: not read, or a file
+
+    @property
+    def places(self) -> list[str]:
+        """Where its models are, or its file."""
+        return [str(self.file)] if self.file else [model.place for model in self.models]
+
+    @property
+    def longest_whole(self) -> int:
+        """Pieces of the longest source that its models translate as it is."""
+        held = self.facts and self.facts.source_limit
+        most = self.models[0].settings.decode.max_source
+        return most if held is None else min(held, most)
+
+
+def is_run(path: Path) -> bool:
+    """Whether a directory is one of nmt-train, not a model directory itself."""
+    config = path / CONFIG  # damaged, it is refused rather than overlooked
+    return (config.exists() or config.is_symlink()) and not (path / manifest.NAME).exists()
+
+
+def systems_of(arguments: Sequence[str]) -> list[System]:
+    """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
+
+    Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
+    that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
+    model, and what `group_by_config` does.
+    """
+    return group_by_config([_parse_system(argument) for argument in _without_logs(arguments)])
+
+
+def systems_at(places: Mapping[str, str]) -> list[System]:
+    """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
+    return group_by_config([_system_at(label, place) for label, place in places.items()])
+
+
+def _without_logs(arguments: Sequence[str]) -> list[str]:
+    """The arguments less the logs of `nmt-train -m`, which `runs/toy/*` names with the runs."""
+    runs = [path for path in map(Path, arguments) if is_run(path)]
+    homes = {run.parent for run in runs}
+    logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
+    for failed in sorted(set(logs) - {f"{run}.log" for run in runs}):
+        log.warning("%s: a log without a run; left out", failed)
+    return [argument for argument in arguments if argument not in logs]
+
+
+LabelledSystem = tuple[str | None, System]  # with the label that was given, if any
+
+
+def _parse_system(argument: str) -> LabelledSystem:
+    """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
+    label, equals, place = argument.partition("=")
+    if not equals or _paths(argument)[0].exists():
+        return _system_at(None, argument)
+    if not place or not label.strip() or INVALID_IN_LABEL.search(label):
+        raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
+    return _system_at(label.strip(), place)
+
+
+def _system_at(label: str | None, place: str) -> LabelledSystem:
+    paths = _paths(place)
+    name = "+".join(map(_default_label, paths))
+    if not paths[0].exists():
+        raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
+    if not paths[0].is_dir():
+        return label, System(label or name, [], paths[0])
+    for below in ("*", "*/*"):
+        if any(map(is_run, paths[0].glob(below))):
+            raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
+    for path in paths:
+        if not is_run(path):
+            continue
+        step, last = progress(path)
+        if step < last:
+            log.warning(
+                "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated",
+                *(path, step, last),
+            )
+    checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
+    fingerprint = None
+    if len(paths) == 1 and is_run(paths[0]):
+        fingerprint = str(modelfiles.facts(checkpoints[0])["fingerprint"])
+    model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
+    return label, System(label or name, [model])
+
+
+def _paths(place: str) -> tuple[Path, ...]:
+    """A path, or the directories PATH,PATH,..., which are an ensemble."""
+    directories = [Path(path) for path in place.split(",")]
+    if Path(place).exists() or not all(path.is_dir() for path in directories):
+        return (Path(place),)
+    return tuple(directories)
+
+
+def _default_label(path: Path) -> str:
+    """The default label of a system."""
+    resolved = path.resolve()
+    if resolved.parent.name == "checkpoints":
+        return f"{resolved.parent.parent.name}@{resolved.name}"
+    return resolved.name if path.is_dir() else uncompressed(path).stem
+
+
+def settings_of(path: Path) -> Settings:
+    """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
+    if ctranslate2_engine.is_exported(path):
+        return ctranslate2_engine.load(path).settings
+    if not is_run(path):
+        return modelfiles.settings(path)
+    return read_config(path)
+
+
+def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
+    """Runs of one config are a system; a label starts or names one.
+
+    A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
+    for a run or seed that comes twice, for runs of one label that are of several configs, and for
+    two systems of one name.
+    """
+    groups: list[list[LabelledSystem]] = []
+    by_label, by_config = dict[str, list[LabelledSystem]](), dict[str, list[LabelledSystem]]()
+    for label, system in labelled:
+        if not _is_single_run(system):
+            groups.append([(label, system)])
+            continue
+        config = json.dumps(_config(system.models[0]), sort_keys=True)
+        group = by_config.get(config) if label is None else by_label.get(label)
+        if group is None:
+            groups.append(group := [])
+        by_config.setdefault(config, group)
+        if label is not None:
+            by_label.setdefault(label, group)
+        _refuse_unlike(label, system.models[0], [other.models[0] for _, other in group])
+        group.append((label, system))
+    systems = [_system(group) for group in groups]
+    labels = [system.label for system in systems]
+    if twice_named := next((label for label in labels if labels.count(label) > 1), None):
+        raise UserError(
+            f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
+            "one system are runs, not checkpoints, averaged models or files)",
+            Exit.USAGE,
+        )
+    return systems
+
+
+def _is_single_run(system: System) -> bool:
+    return bool(system.models) and system.models[0].fingerprint is not None
+
+
+def _system(group: list[LabelledSystem]) -> System:
+    """The system of a group, its runs by seed."""
+    if not _is_single_run(group[0][1]):
+        return group[0][1]
+    group.sort(key=lambda member: member[1].models[0].settings.seed)
+    name = group[0][1].label
+    label = next((label for label, _ in group if label), SEEDED.sub("", name) or name)
+    return System(label, [system.models[0] for _, system in group])
+
+
+def _refuse_unlike(label: str | None, run: SystemModel, others: Sequence[SystemModel]) -> None:
+    """Raise UserError for a run of another config than others of its label, or of their seed."""
+    config, other = _config(run), _config(others[0]) if label and others else {}
+    keys = sorted({*config, *other} - {"parent"}) if other else []  # a label joins those of several
+    if differ := [k for k in keys if config.get(k) != other.get(k)]:
+        raise UserError(
+            f"{label}: {others[0].place} and {run.place} are of two configs "
+            f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
+            "give each its own LABEL="
+        )
+    if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
+        raise UserError(
+            f"{run.place}: the same config and seed as {twice.place}; "
+            "name one of them, or give each a LABEL="
+        )
+
+
+def _config(run: SystemModel) -> dict[str, Any]:
+    """All that a system's runs have in common, by dotted key."""
+    values = {
+        k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
+    }
+    start = run.settings.trainer.init_from
+    return {
+        "order": list(run.settings.encoding),
+        "corpus": run.fingerprint,
+        "parent": None if start is None else _parent(Path(start)),
+        **values,
+    }
+
+
+def _parent(start: Path) -> str:
+    """The name of a run that another goes on from, less its seed."""
+    run = start.parent.parent if start.parent.name == "checkpoints" else start
+    return SEEDED.sub("", run.name)

@@ -1,0 +1,163 @@
+"""Test sets: the files of a user or a corpus, and lines of them joined into longer ones."""
+
+import re
+from collections.abc import Sequence, Set
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from nmt import corpus
+from nmt.config.settings import Settings
+from nmt.data.corpus import packed, read_parallel, read_text
+from nmt.data.toy.recipe import ensure_text
+from nmt.decode.parts import tag_and_rest
+from nmt.errors import Exit, UserError
+from nmt.evaluation.systems import System
+
+TEST = "test"  # the name of the one test set that is given none
+NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
+
+
+class TextPair(NamedTuple):
+    """The lines of a test set in memory."""
+
+    sources: list[str] | None  # None: there are references alone, which no model can translate
+    references: list[str]
+    parts: list[list[str]] | None = None  # reference sentences of each joined line; None: as read
+
+
+class ParallelFiles(NamedTuple):
+    """A test set: pairs of files whose lines belong together, one after the other."""
+
+    name: str  # `newstest_all`
+    about: str  # a sentence on what it is
+    sources: Sequence[Path]  # none: there are references alone
+    references: Sequence[Path]
+    join: int = 1  # so many consecutive lines of a file are read as one
+    tags: Set[str] = frozenset()  # what may stand before a source: only equal ones are joined
+
+    def read(self) -> TextPair:
+        """The lines of both sides; raises UserError (65) unless they are parallel."""
+        pairs = list[tuple[list[str], list[str]]]()  # source and reference sentences of each line
+        for number, path in enumerate(self.references):
+            references = read_text(path)
+            if not references:
+                raise UserError(f"{path}: the file is empty; give references", Exit.DATA)
+            sources = [""] * len(references)
+            if self.sources:
+                sources = read_parallel(self.sources[number], references, path)
+            pairs += join_lines(sources, references, self.join, self.tags)
+        parts = [reference for _, reference in pairs] if self.join > 1 else None
+        lines = [" ".join(source) for source, _ in pairs]
+        return TextPair(
+            lines if self.sources else None, [" ".join(reference) for _, reference in pairs], parts
+        )
+
+    @property
+    def paths(self) -> list[tuple[str, Path]]:
+        """All files, and whether they are of the source or reference."""
+        sides = ("source", self.sources), ("reference", self.references)
+        return [(side, path) for side, paths in sides for path in paths]
+
+
+def join_lines(
+    sources: Sequence[str], references: Sequence[str], k: int, tags: Set[str] = frozenset()
+) -> list[tuple[list[str], list[str]]]:
+    """The sentences of each joined line: k consecutive ones, fewer in the last line.
+
+    As in training, sources that begin with different `tags` are not joined; equal ones stand once.
+    Rosendahl et al. (2019), section 5, join pairs to see how a model copes with lengths beyond
+    those of its training.
+    """
+    lines = list[tuple[list[str], list[str]]]()
+    before = None
+    for source, reference in zip(sources, references, strict=True):
+        tag, rest = tag_and_rest(source, tags)
+        if not lines or len(lines[-1][0]) == k or tag != before:
+            lines.append(([source], [reference]))
+        else:
+            lines[-1][0].append(rest if tag else source)
+            lines[-1][1].append(reference)
+        before = tag
+    return lines
+
+
+def single_test(
+    sources: Sequence[Path], references: Sequence[Path], join: int = 1
+) -> ParallelFiles:
+    """The one test set of an evaluation; UserError (2) unless there are as many of both."""
+    if sources and len(sources) != len(references):
+        counts = f"{len(sources)} sources and {len(references)} references"
+        raise UserError(f"--source, --reference: {counts}; give as many, in the same order")
+    files = " and ".join(path.name for path in (*sources, *references))
+    return ParallelFiles(TEST, f"{files}.", sources, references, join)
+
+
+def parse_test(argument: str, join: int = 1) -> ParallelFiles:
+    """Read NAME=SRC,REF[,SRC,REF ...]; raises UserError (2) for anything else."""
+    name, equals, rest = argument.partition("=")
+    files = rest.split(",")
+    if not equals or not NAMED.fullmatch(name) or len(files) % 2 or not all(files):
+        raise UserError(f"--test {argument}: expected NAME=SRC,REF, the name fit for a file name")
+    about = f"{' and '.join(Path(file).name for file in files)}."
+    return ParallelFiles(name, about, [*map(Path, files[::2])], [*map(Path, files[1::2])], join)
+
+
+def corpus_test_files(settings: Settings) -> tuple[str, str]:
+    """The files of a corpus's own test set, source and target; placeholders where none is named."""
+    data = settings.data
+    ensure_text(data)
+    source = data.test_source or f"TEST.{data.source_language}"
+    target = data.test_target or f"TEST.{data.target_language}"
+    return str(packed(Path(source))), str(packed(Path(target)))
+
+
+def corpus_test(settings: Settings, join: int = 1, tags: Set[str] = frozenset()) -> ParallelFiles:
+    """A corpus's own test set."""
+    source, target = map(Path, corpus_test_files(settings))
+    about = f"The test text of the corpus {settings.data.name}."
+    return ParallelFiles(TEST, about, [source], [target], join, tags)
+
+
+def columns_of_test(settings: Settings) -> dict[str, str]:
+    """The columns of the corpus's own test set, by name; a placeholder where none is named."""
+    return {name: c.test or f"TEST.{name}" for name, c in settings.data.columns.items()}
+
+
+def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
+    """The test set that the corpora of runs name.
+
+    Raises UserError: 2 for systems that are no runs, for a config that names no test set, and for
+    runs whose test sets differ; 65 or 66 for what cannot be read.
+    """
+    tests: dict[bytes, ParallelFiles] = {}
+    for system in systems:
+        if system.file:
+            raise UserError(f"{system.file}: names no test set; add --reference REF")
+        for model in system.models:
+            if model.run is None:
+                raise UserError(
+                    f"{model.place}: names no test set; add --reference REF --source SRC"
+                )
+            if (key := corpus.key(model.settings)) not in tests:
+                if unnamed := unnamed_files(model.settings):
+                    raise UserError(
+                        f"{model.place}: its config has no {', '.join(unnamed)}; "
+                        "add --reference REF --source SRC"
+                    )
+                tests[key] = corpus_test(model.settings, join)
+    texts = [test.read() for test in tests.values()]
+    if any(first != second for first, second in pairwise(texts)):
+        raise UserError(
+            f"{systems[0].label} and others have different test sets; evaluate them apart, or add "
+            "--reference REF --source SRC"
+        )
+    return next(iter(tests.values()))
+
+
+def unnamed_files(settings: Settings) -> list[str]:
+    """The keys of files of the test set that a config leaves open; none: it names all."""
+    data = settings.data
+    paths = {"data.test_source": data.test_source, "data.test_target": data.test_target}
+    paths |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}
+    return [key for key, path in paths.items() if not path]

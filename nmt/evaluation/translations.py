@@ -1,0 +1,168 @@
+"""Translations of test sets, made once and kept by content, whatever they are wanted for.
+
+KEY.txt has the translations, and KEY.json next to it says what they were made from: which text,
+models, search. They lie in the directory of the run, DIRECTORY/translations, and those of anything
+else (a model directory, an ensemble) in CACHE. KEY is of all that decides on them, so that
+another name of the test set, other outputs or other groups of lengths search nothing again.
+"""
+
+import hashlib
+import logging
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import date
+from functools import cached_property
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from nmt import __version__, modelfiles
+from nmt.config.settings import Decode
+from nmt.data.corpus import file_of, read_text
+from nmt.data.progress import shown
+from nmt.decode.sources import LENGTH
+from nmt.decode.translator import RefusedLinesError
+from nmt.errors import Exit, UserError
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.systems import SystemModel
+from nmt.exchange import engines
+from nmt.exchange.engines import LoadedModels
+from nmt.machine.memory import keep_memory
+from nmt.storage import atomic, manifest, modelpath
+
+log = logging.getLogger(__name__)
+
+TRANSLATIONS = "translations"  # in a run directory
+CACHE = Path("data/translations")  # of models that are no runs; next to the prepared corpora
+TEXT = "text"  # in a record: SHA-256 of the translations
+NAMED = 16  # digits of a key that name the files
+
+
+@dataclass(frozen=True)
+class KeptTranslation:
+    """A test set as one model of a system translates it, and where that is kept."""
+
+    label: str  # of the system
+    model: SystemModel
+    test: str  # its name
+    lines: Sequence[str]  # of the test's source
+    decode: Decode
+    columns: Mapping[str, Path]  # integers parallel to the source
+    lengths: Sequence[int] = ()  # of the outputs in pieces, where no column has them
+
+    @cached_property
+    def origin(self) -> dict[str, Any]:
+        """All that the translation depends on; raises what `modeldir.load` does."""
+        text = hashlib.sha256("".join(f"{line}\n" for line in self.lines).encode()).hexdigest()
+        columns = {n: manifest.sha256_of(file_of(path)) for n, path in self.columns.items()}
+        if self.lengths:
+            columns[LENGTH] = hashlib.sha256(manifest.dump(list(self.lengths))).hexdigest()
+        return {
+            "models": [digest_of(path) for path in self.model.paths],
+            "source": text,
+            "columns": columns,
+            "decode": vars(self.decode),
+            "version": __version__,
+        }
+
+    @cached_property
+    def key(self) -> str:
+        """SHA-256 of all that decides on the translation."""
+        return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
+
+    def path(self, ending: str) -> Path:
+        """The file with the translation (txt), or its record (json)."""
+        directory = CACHE if self.model.run is None else self.model.run / TRANSLATIONS
+        return directory / f"{self.key[:NAMED]}.{ending}"
+
+    def read(self) -> list[str] | None:
+        """The translation; None if there is none.
+
+        Raises UserError (65) if it was changed: it is neither scored nor overwritten.
+        """
+        text = self.path("txt")
+        try:
+            known = manifest.read(self.path("json"))
+        except UserError:
+            return None  # missing or damaged: translate again
+        if known.get("key") != self.key or not text.is_file():
+            return None
+        if known.get(TEXT) != manifest.sha256_of(text):
+            raise UserError(
+                f"{text}: not as nmt-translate wrote it; move it away to translate again",
+                Exit.DATA,
+            )
+        return read_text(text)
+
+    def write(self, lines: Sequence[str]) -> None:
+        """Keep lines; raises OSError. The record comes last: without it the text is not read."""
+        text = self.path("txt")
+        text.parent.mkdir(parents=True, exist_ok=True)
+        atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
+        about = {
+            "key": self.key,
+            TEXT: manifest.sha256_of(text),
+            "model": self.model.place,
+            "checkpoints": [str(modelpath.locate(path)) for path in self.model.paths],
+            "test": self.test,
+            "date": date.today().isoformat(),
+            "origin": self.origin,
+        }
+        atomic.replace(self.path("json"), manifest.dump(about))
+
+
+def digest_of(path: Path) -> str:
+    """SHA-256 of the manifest of a model, which vouches for all its files."""
+    return modelfiles.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
+
+
+def translate_all(
+    requests: Sequence[KeptTranslation], options: EvaluationOptions
+) -> list[list[str]]:
+    """The lines of each translation; those that are kept are read, the others are made and kept.
+
+    Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
+    """
+    lines, pending = dict[str, list[str]](), dict[str, KeptTranslation]()
+    for translation in requests:
+        if (kept := translation.read()) is not None:
+            lines[translation.key] = kept
+        else:
+            pending.setdefault(translation.key, translation)
+    for paths, texts in groupby(pending.values(), key=lambda translation: translation.model.paths):
+        loaded = load(paths, options)
+        for translation in texts:
+            name, count = translation.test, len(translation.lines)
+            log.info("translating %s by %s: %s lines", name, translation.label, f"{count:,}")
+            lines[translation.key] = _translated(translation, loaded, options.quiet)
+            try:
+                translation.write(lines[translation.key])
+            except OSError as error:  # of a directory that takes no files, or a full disk
+                log.warning("%s: %s; not kept", error.filename, error.strerror)
+    return [lines[translation.key] for translation in requests]
+
+
+def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
+    """The models at these paths, on the device that is wanted."""
+    return engines.load(paths, options.device, options.threads, workers=options.workers)
+
+
+def _translated(translation: KeptTranslation, loaded: LoadedModels, quiet: bool) -> list[str]:
+    """The lines of one translation."""
+    keep_memory()
+    translator = loaded.translator(translation.decode)
+    streams = {name: read_text(path) for name, path in translation.columns.items()}
+    if translation.lengths:
+        streams[LENGTH] = list(map(str, translation.lengths))
+    lines = translation.lines
+    with closing(translator.translate(lines, 1, streams, read_ahead=True)) as translated:
+        ones = [1] * len(lines)
+        found = translated if quiet else shown(translated, translation.label, ones)
+        texts = list[str]()
+        try:
+            for best, *_ in found:
+                texts.append(best.text)
+        except RefusedLinesError as error:  # after the last line; these are empty, and count so
+            log.warning("%s: %s", translation.label, error)
+        return texts

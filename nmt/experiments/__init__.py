@@ -1,1 +1,0 @@
-"""Experiments of many runs: planned, trained, translated, scored and reported."""

@@ -1,0 +1,155 @@
+"""Coverage of the source against loops over single sentences; batches change nothing."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from nmt.config.settings import Settings
+from nmt.data.bpe import Bpe
+from nmt.data.columns import ColumnLine, expand
+from nmt.data.side import Side
+from nmt.data.tokenizer import Tokenizer
+from nmt.data.vocab import BOS, Vocabulary
+from nmt.errors import Exit, UserError
+from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
+from nmt.model.attention import AttentionRecord
+from nmt.model.transformer import Transformer
+from nmt.model.watch import watching
+from nmt.modeldir import Trained
+from tests.composing import every_encoding
+
+PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
+SOURCES = ["ab c", "h", "abc d ef", "a b c d", "gh", "abcdef abc h"]
+HYPOTHESES = ["a b", "abc hg d e", "", "fed cba", "a", "h z g"]  # z is unknown
+COLUMNS = {
+    "heads": ["0 1", "0", "2 0 2", "0 1 2 3", "0", "3 1 0"],
+    "order": ["1 0", "0", "2 1 0", "0 1 3 2", "0", "0 2 1"],
+    "depth": ["0 1", "0", "1 0 1", "0 1 2 3", "0", "1 2 0"],
+    "labels": ["0 3", "0", "1 0 2", "0 1 2 1", "0", "4 1 0"],
+    "language": ["0", "1", "0", "1", "1", "0"],
+}
+PER = {"language": "sentence"}
+
+Make = Callable[..., Trained]
+pytestmark = pytest.mark.filterwarnings("ignore:.*enforce_sorted.*")
+
+
+@pytest.fixture
+def trained(tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]) -> Make:
+    """A model that was never trained, with segmenters of single letters."""
+
+    def make(*words: str) -> Trained:
+        vocabulary = Vocabulary(PIECES)
+        side = Side(Bpe(Tokenizer("nfc", "none", "de"), [], PIECES), vocabulary)
+        model = tiny(*words, vocab=len(vocabulary))
+        return Trained(settings_of(*words), model, side, side, {"longest_source": 30})
+
+    return make
+
+
+def by_hand(some: Trained, place: int) -> list[float]:
+    """Coverage of one sentence, in loops."""
+    source, hypothesis = SOURCES[place], HYPOTHESES[place]
+    ids, target = some.source.ids(source), [BOS, *some.target.ids(hypothesis)[:-1]]
+    model = some.model
+    beside = {
+        name: ColumnLine(PER.get(name, "word"), COLUMNS[name][place], "here")
+        for name in model.columns - {"words"}
+    }
+    found = expand(source, beside, some.source.segmenter, "here", words="words" in model.columns)
+    columns = {name: torch.tensor([row]) for name, row in found.items()}
+    looks: list[AttentionRecord] = []
+    with torch.inference_mode(), watching(model, looks.append):
+        model.hidden(torch.tensor([ids]), torch.tensor([target]), columns)
+    n, steps, heads = len(ids) - 1, len(target) - 1, 2
+    cross = [p for site, _, p, _ in looks if site == "cross"]
+    weights = len(cross) * model.streams * heads
+    return [
+        sum(
+            float(p[stream, head, i, j]) / weights
+            for p in cross
+            for stream in range(model.streams)
+            for head in range(heads)
+            for i in range(steps)
+        )
+        for j in range(n)
+    ]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["encoding=absolute"],
+        ["encoding=relative", "model.norm=post"],
+        ["encoding=complex_order"],
+        ["encoding=xl_pe"],
+        ["encoding=tpe"],
+        ["encoding=ldpe"],
+        ["encoding=universal", "model.share_layers=true"],
+    ],
+    ids=" ".join,
+)
+def test_sums_by_hand(words: list[str], trained: Make) -> None:
+    some = trained(*words)
+    for place, found in enumerate(coverage(some, SOURCES, HYPOTHESES, COLUMNS)):
+        assert found == pytest.approx(by_hand(some, place), abs=1e-5)
+
+
+@pytest.mark.parametrize("option", every_encoding())
+def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None:
+    some = trained(f"encoding={option}")
+    together = coverage(some, SOURCES, HYPOTHESES, COLUMNS)
+    alone = coverage(some, SOURCES, HYPOTHESES, COLUMNS, tokens=1)
+    for a, b, source, text in zip(together, alone, SOURCES, HYPOTHESES, strict=True):
+        outputs = len(some.target.ids(text)) - 1
+        assert len(a) == len(some.source.segmenter.encode(source))
+        assert a == pytest.approx(b, abs=1e-4)
+        assert 0 < sum(a) < outputs or outputs == sum(a) == 0
+
+
+def test_empty_sides(trained: Make) -> None:
+    some = trained("encoding=absolute")
+    first, second, third = coverage(some, ["", "a b", "c"], ["", "", "d"])
+    assert first == [] and second == [0, 0] and sum(third) > 0
+    assert coverage(some, [], []) == []
+
+
+def test_what_the_table_cannot_hold_has_no_attention(trained: Make) -> None:
+    some = trained("encoding=learned", "encoding.learned.size=6")
+    assert (some.model.source_limit, some.model.target_limit) == (6, 6)
+    long, cut = coverage(some, ["a b c d e f g", "a b c d e"], ["a b c d e f g h", "a b c d e"])
+    assert len(long) == 7 and long[5:] == [0, 0] and long[:5] == pytest.approx(cut)
+
+
+def test_trees_that_are_cut_are_cut_as_in_translation(trained: Make) -> None:
+    some = trained("encoding=[learned,tpe]", "encoding.learned.size=4")
+    (seen,) = coverage(some, ["a b c d e"], ["a"], {"heads": ["0 5 2 1 1"]})
+    assert seen[3:] == [0, 0] and min(seen[:3]) > 0
+
+
+def test_what_got_little_is_counted_line_by_line(trained: Make) -> None:
+    some = trained("encoding=absolute")
+    counts = count_unattended(some, SOURCES, HYPOTHESES, [0, 2, 3])
+    whole = coverage(some, SOURCES, HYPOTHESES)
+    assert counts == {i: (sum(c < 0.2 for c in whole[i]), len(whole[i])) for i in (0, 2, 3)}
+    assert counts[2][0] == counts[2][1] > 0  # an empty translation attends to nothing
+
+
+def test_samples_are_fixed_and_hold_no_empty_line() -> None:
+    texts = ["" if i % 2 else "x" for i in range(80)]
+    lines = draw_lines(range(80), texts, seed=1)
+    assert len(lines) == SAMPLE and lines == sorted(lines) == draw_lines(range(80), texts, 1)
+    assert lines != draw_lines(range(80), texts, 2) and not any(i % 2 for i in lines)
+    assert draw_lines(range(4), texts, 1) == [0, 2]
+
+
+def test_what_does_not_fit_is_refused(trained: Make) -> None:
+    with pytest.raises(UserError) as caught:
+        coverage(trained("encoding=absolute"), ["a", "b"], ["c"])
+    assert caught.value.code == Exit.DATA
+    some = trained("encoding=xl_pe")
+    with pytest.raises(UserError, match="column order"):
+        coverage(some, ["a"], ["c"])
+    with pytest.raises(UserError, match="column order, line 2"):
+        coverage(some, ["a", "b"], ["c", "d"], {"order": ["0", "1 0"]})

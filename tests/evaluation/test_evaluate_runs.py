@@ -1,0 +1,596 @@
+"""nmt-evaluate of runs: which are one system, what is refused, and the whole on tiny models."""
+
+import json
+import math
+import re
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+import nmt
+from nmt import modeldir
+from nmt.cli import diagnose as diagnosis
+from nmt.cli import evaluate as command
+from nmt.cli import train
+from nmt.errors import UserError
+from nmt.evaluation import describe, models, systems, text, translations
+from nmt.evaluation.facts import facts_at, facts_of
+from nmt.evaluation.options import EvaluationOptions
+from nmt.evaluation.run import check, evaluate, read
+from nmt.evaluation.scoring import TranslatedTest
+from nmt.evaluation.systems import System, systems_of
+from nmt.evaluation.testsets import ParallelFiles
+from nmt.evaluation.translations import KeptTranslation
+from nmt.exchange import ctranslate2_engine
+from nmt.storage import manifest
+from tests.test_api import small
+from tests.training import tiny as tiny_run
+
+TINY = [
+    *("experiment=compare", "model.dim=16", "model.feedforward_dim=16", "model.heads=2"),
+    *("model.encoder_layers=1", "model.decoder_layers=1", "trainer.batch_tokens=100"),
+    *("data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=10", "data.test_pairs=20"),
+    *("data.test_longest=40", "trainer.max_steps=4", "trainer.log_every=2"),
+    *("decode.max_length_ratio=0.5", "decode.max_length_offset=2"),
+]
+RUNS = {
+    "absolute-seed1": ["encoding=absolute"],
+    "absolute-seed2": ["encoding=absolute", "seed=2"],
+    "relative_seed1": ["encoding=relative", "tau=2"],
+    "stopped": ["encoding=none"],
+}
+
+
+class Made:
+    """Three tiny runs that are finished and one that is not, and their test set."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        words = [*TINY, f"data.cache={root / 'cache'}", f"runs={root}"]
+        for name, own in RUNS.items():
+            with pytest.MonkeyPatch.context() as patch:
+                if name == "stopped":
+                    tiny_run.stop_after(patch, 3)
+                code = train.main([*words, *own, f"name={name}"])
+            assert code == (143 if name == "stopped" else 0)
+        for name in ("absolute-seed2", "stopped"):  # as after a kill: a hint is no proof
+            status = root / name / "status.json"
+            wrong = b"finished" if name == "stopped" else b"running"
+            status.write_bytes(
+                re.sub(rb'"state": "\w+"', b'"state": "%s"' % wrong, status.read_bytes())
+            )
+        (text,) = (root / "cache" / "toy").glob("de-en*[0-9]")
+        self.source, self.reference = text / "test.de", text / "test.en"
+
+    def runs(self, *names: str) -> list[str]:
+        return [str(self.root / name) for name in names]
+
+    def test(self, name: str = "toy") -> list[str]:
+        return ["--test", f"{name}={self.source},{self.reference}"]
+
+    def files(self, name: str = "t") -> ParallelFiles:
+        return ParallelFiles(name, "", [self.source], [self.reference])
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    return Made(tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[KeptTranslation]:
+    """What is translated, and not read."""
+    done: list[KeptTranslation] = []
+
+    def translated(each: KeptTranslation, *more: Any) -> list[str]:
+        done.append(each)
+        return translate_one(each, *more)
+
+    translate_one = translations._translated
+    monkeypatch.setattr(translations, "_translated", translated)
+    return done
+
+
+def test_the_whole_and_again(
+    made: Made,
+    searched: list[KeptTranslation],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    files = {kind: tmp_path / "out" / f"made.{kind}" for kind in ("json", "tsv", "html", "md")}
+    runs = made.runs("absolute-seed2", "relative_seed1", "absolute-seed1")
+    words = [*runs, *made.test(), "--bounds", "9,20", "--samples", "40", "--device", "cpu"]
+    words += [word for path in files.values() for word in ("-o", str(path))]
+    words += ["--output-dir", str(tmp_path / "out"), "--attention"]
+    assert command.main(words) == 0
+    out, err = capsys.readouterr()
+    assert len(searched) == 3
+    assert out.startswith("Translation by source length\n\ntoy, 20 pairs; source length in subword")
+    assert "\nBLEU  (detokenised, cased" in out and "\nunattended source, %  (" in out
+    assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
+    assert "greedy search" in out and "of the first run" in out
+    assert "Every model was trained for 4 updates." in out and "seeds 1, 2" in out
+    assert err.endswith("".join(f"wrote {path}\n" for path in (*files.values(), tmp_path / "out")))
+
+    plain = json.loads(files["json"].read_bytes())
+    assert [each["label"] for each in plain["systems"]] == ["absolute", "relative"]
+    first, second = plain["systems"]
+    assert [run["seed"] for run in first["runs"]] == [1, 2] and first["runs"][0]["step"] == 4
+    trained = modeldir.load(made.root / "relative_seed1")
+    assert second["parameters"] == sum(p.numel() for p in trained.model.parameters())
+    assert second["encoding_parameters"] > first["encoding_parameters"] == 0
+    assert second["longest_trained"] == trained.facts["longest_source"]
+    assert second["runs"][0]["dev_perplexity"] == trained.facts["dev_perplexity"]
+    assert plain["about"]["files"]["toy source test.de"]["sha256"] and plain["seed"] == 12345
+    (score,) = [
+        figure
+        for figure in plain["figures"]
+        if [figure[key] for key in ("system", "group", "metric")] == ["absolute", "all", "BLEU"]
+    ]
+    texts = [tmp_path / "out" / f"absolute-seed{s}.txt" for s in (1, 2)]
+    right = made.reference.read_text().split("\n")[:-1]
+    each = [BLEU().corpus_score(t.read_text().split("\n")[:-1], [right]).score for t in texts]
+    assert score["seeds"] == pytest.approx(each) and score["mean"] == pytest.approx(sum(each) / 2)
+    assert len(plain["tests"][0]["examples"]) > 5
+    assert len(files["tsv"].read_text().split("\n")) == len(plain["figures"]) + 2
+    assert files["html"].read_text().rstrip().endswith("</html>")
+
+    # the same again translates nothing, and says the same
+    assert command.main(words) == 0
+    assert capsys.readouterr().out == out
+    assert command.main([*runs, *made.test(), "--sort", "--format", "markdown"]) == 0
+    assert len(searched) == 3 and capsys.readouterr().out.count("\n| relative") > 4
+
+    # joined lines are another text, and other text of the same name is translated anew
+    joined = [*words[:3], *made.test(), "--join", "2", "--samples", "40"]
+    assert command.main(joined) == 0 and len(searched) == 6
+    out = capsys.readouterr().out
+    assert "toy, 10 pairs; " in out and "\narrived, %  (" in out and " 2 of 2" in out
+    other = tmp_path / "other.de"
+    other.write_bytes(made.source.read_bytes().replace(b".", b"!"))
+    words = [*made.runs("absolute-seed1", "absolute-seed2"), "--samples", "40"]
+    assert command.main([*words, "--test", f"toy={other},{made.reference}"]) == 0
+    assert len(searched) == 8
+
+
+WRONG = {  # words, exit code, what is said
+    "empty": ("{tmp}/empty {test}", 65, "empty: not a model directory"),
+    "begun": ("{good} {tmp}/begun {test}", 65, "begun: no checkpoint yet"),
+    "folder": ("{root} {test}", 2, "folder of runs; name the runs, as {root}/*"),
+    "no corpus": ("{tmp}/model", 2, "model: names no test set; add --reference"),
+    "sides": ("{good} --test t={source},{tmp}/short.en", 65, "has 20 lines, but"),
+    "no text": ("{good} --test t=nowhere,{reference}", 66, "nowhere: no such file"),
+    "test": ("{good} --test a/b=c,d", 2, "--test a/b=c,d: expected NAME=SRC,REF"),
+    "one side": ("{good} --test t={source}", 2, "expected NAME=SRC,REF"),
+    "same test": ("{good} {test} {test}", 2, "toy: two tests of this name"),
+    "same run": ("{good} {good} {test}", 2, "the same config and seed as"),
+    "label": ("a={good} a={root}/relative_seed1 {test}", 2, "a: "),
+    "one file": (
+        "{good} {root}/absolute-seed2 absolute-seed1={reference} {test} --output-dir {tmp}/out",
+        2,
+        "--output-dir: absolute-seed1.txt would be written twice; give LABEL=PATH",
+    ),
+    "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
+    "scores": ("{good} {test} --scores a=b:{reference}", 2, "--scores a=b: no such system"),
+    "joined": ("{good} {test} --join 2 --columns a={source}", 2, "lines are not joined"),
+    "moses": ("{good} {test} --metric BLEU-moses --target-language zh", 2, "there is none for"),
+}
+
+
+@pytest.mark.parametrize("which", WRONG)
+def test_refused_before_the_first_job(
+    which: str,
+    made: Made,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(translations, "_translated", None)
+    (tmp_path / "short.en").write_text("one line\n")
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "begun").mkdir()
+    shutil.copy(made.root / "absolute-seed1/config.json", tmp_path / "begun")
+    shutil.copytree(next((made.root / "relative_seed1/checkpoints").iterdir()), tmp_path / "model")
+    places = {"root": made.root, "tmp": tmp_path, "good": made.root / "absolute-seed1"}
+    places |= {"source": made.source, "reference": made.reference}
+    words, code, said = WRONG[which]
+    given = words.format(**places, test=" ".join(made.test())).split()
+    assert command.main([*given, "--device", "cpu"]) == code
+    out, err = capsys.readouterr()
+    assert said.format(**places) in err and err.count("\n") == 1 and out == ""
+
+
+def test_an_unfinished_run_is_evaluated_with_a_warning(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("stopped"), *made.test(), "--samples", "40", "--device", "cpu"]
+    assert command.main(words) == 0
+    out, err = capsys.readouterr()
+    assert "stopped: at step 3 of 4, not finished; its best checkpoint so far" in err
+    assert "\nstopped " in out
+
+
+def test_runs_know_the_test_set_of_their_corpus(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("absolute-seed1", "relative_seed1"), "--samples", "40", "--device", "cpu"]
+    assert command.main(words) == 0
+    assert "test, 20 pairs; source length in subword pieces" in capsys.readouterr().out
+
+
+def test_the_same_from_python(made: Made, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = {name: made.root / name for name in ("absolute-seed1", "relative_seed1")}
+    options = EvaluationOptions(bounds=[9], samples=40, device="cpu", perplexity=True)
+    report = nmt.evaluate(runs, made.reference, made.source, options)
+    assert [system.label for system in report.systems] == list(runs)
+    perplexities = [report.figure("perplexity", name) for name in runs]
+    assert all(found and found.mean > 1 for found in perplexities)
+    assert "\nperplexity  (of the references" in text.render(report)
+
+
+def test_the_longest_source_is_that_of_a_search(
+    tiny: Any, settings_of: Any, tmp_path: Path
+) -> None:
+    """Training on a sample of positions holds fewer."""
+    words = ("encoding=pose", "encoding.pose.at.pose.longest=64")
+    nmt.save(small(tiny, settings_of, *words), tmp_path / "model")
+    assert facts_at(tmp_path / "model").source_limit is None
+
+
+def test_perplexity_is_the_mean_over_seeds(made: Made) -> None:
+    names = made.runs("absolute-seed1", "absolute-seed2")
+    (system,) = systems_of(names)
+    files = made.files()
+    options = EvaluationOptions(samples=40, device="cpu", perplexity=True)
+    found = evaluate([system], [files], options).figure("perplexity", system.label)
+    source, reference = (p.read_text().split("\n")[:-1] for p in (made.source, made.reference))
+    scored = [nmt.score(nmt.load(name), source, reference) for name in names]
+    each = [math.exp(-sum(s.log_prob for s in of) / sum(s.length for s in of)) for of in scored]
+    assert found and found.seeds == pytest.approx(each) and each[0] != each[1]
+
+
+def test_what_a_report_says_of_training_is_what_the_checkpoint_says(
+    made: Made, tmp_path: Path
+) -> None:
+    """Whatever became of the log files of the run."""
+    checkpoint = next((made.root / "absolute-seed1/checkpoints").iterdir())
+    run = tmp_path / "absolute-seed1"
+    shutil.copytree(made.root / "absolute-seed1", run)
+    (run / "metrics.jsonl").write_bytes(b"not JSON\n")
+    facts = modeldir.load(checkpoint).facts
+    for path, last in ((made.root / "absolute-seed1", 4), (run, 4), (checkpoint, facts["step"])):
+        ((trained,),) = (each.runs for each in describe.compared(systems_of([str(path)]), []))
+        assert (trained.step, trained.dev_perplexity) == (last, facts["dev_perplexity"])
+
+
+def test_a_line_that_is_refused_counts_as_an_empty_translation(
+    made: Made, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = [*made.runs("absolute-seed1"), *made.test(), "--samples", "40", "--device", "cpu"]
+    assert command.main([*words, "decode.too_long=refuse", "decode.max_source=15"]) == 0
+    out, err = capsys.readouterr()
+    assert "absolute: " in err and "left empty" in err and "toy, 20 pairs" in out
+    count = re.search(r"left empty: (\d+) \(first", err)
+    assert count and f"toy with more than 15 pieces: {count[1]}, left empty (absolute)." in out
+
+
+def test_reports_say_what_became_of_sources_that_are_too_long(made: Made) -> None:
+    (run,) = systems_of(made.runs("absolute-seed1"))
+    files = made.files()
+
+    def notes(lengths: str | None = None, columns: bool = False, **decode: Any) -> list[str]:
+        system = models.with_search_settings(run, {"max_source": 15, **decode})
+        if columns:
+            assert system.facts
+            system = system._replace(facts=system.facts._replace(columns=frozenset(["heads"])))
+        pair = [system, system._replace(label="again"), System("f", [], made.reference)]
+        options = EvaluationOptions(lengths=lengths)
+        return describe._notes_of_long_sources(read(files, pair, options).test, pair)
+
+    segmenter = modeldir.load(made.root / "absolute-seed1").source.segmenter
+    lines = made.source.read_text().split("\n")[:-1]
+    count = sum(len(segmenter.encode(line)) > 15 for line in lines)
+
+    def said(fate: str) -> list[str]:
+        return [f"Sources of t with more than 15 pieces: {count}, {fate} (absolute, again)."]
+
+    assert notes() == notes(lengths="reference") == said("translated in parts")
+    assert notes(too_long="truncate") == said("cut to that")
+    assert notes(too_long="refuse") == notes(columns=True) == said("left empty")
+    assert notes(max_source=10**4) == notes(split="sentences") == []
+
+
+def test_what_python_gives_is_checked_before_the_first_job(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translations, "_translated", None)
+    runs = {"a": made.root / "absolute-seed1"}
+    for wrong, said in (
+        ({"samples": 3}, "samples=3: give 40 or more"),
+        ({"tokenize": "13b"}, "tokenize=13b: choose from 13a"),
+        ({"metrics": ["bleu"]}, "metrics: no metric 'bleu'; choose from BLEU"),
+    ):
+        options = EvaluationOptions(device="cpu")._replace(**wrong)
+        with pytest.raises(UserError, match=re.escape(said)):
+            nmt.evaluate(runs, made.reference, made.source, options)
+
+
+def test_why_text_is_lost_is_found_by_forced_lengths(
+    made: Made, searched: list[KeptTranslation], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The models are cut far too early: all that can come back does so with the length."""
+    words = [*made.runs("absolute-seed1", "absolute-seed2"), *made.test(), "--samples", "40"]
+    words += ["--device", "cpu", "--lost", "decode.max_length_offset=1"]
+    assert command.main(words) == 0
+    out = capsys.readouterr().out
+    assert "\nlost beyond, %  (" in out and "\nend sign, %  (" in out
+    assert [bool(each.lengths) for each in searched] == [False, False, True, True]
+    free, forced = searched[0], searched[2]
+    assert forced.decode.length == "forced" and free.decode.length == "free"
+    trained = modeldir.load(made.root / "absolute-seed1")
+    right = made.reference.read_text().split("\n")[:-1]
+    lengths = [len(trained.target.ids(line)) - 1 for line in right]
+    assert [*forced.lengths] == lengths
+    given = made.root / "lengths.txt"
+    given.write_text("".join(f"{n}\n" for n in lengths))
+    kept = forced.read()
+    assert kept is not None
+    options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
+    (system,) = systems_of(made.runs("absolute-seed1"))
+    for columns in ({}, {"length": given}):  # the references' lengths are those of such a file
+        evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
+        files = made.files()
+        report = evaluate([system], [files], evaluation)
+        assert [line.hypotheses[0][0] for line in report.tests[0].lines] == kept
+    assert len(searched) == 5  # with the file, it is another translation
+
+
+def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What --lost finds within and beyond the trained length, nmt-diagnose finds, too."""
+    plain, model = tmp_path / "report.json", made.runs("absolute-seed1")
+    words = [*model, "--source", str(made.source), "--reference", str(made.reference)]
+    words += ["--samples", "40", "--device", "cpu"]
+    lost = [*words, "--lost", "--metric", "BLEU", "-o", str(plain)]
+    assert command.main(lost) == 0
+    means = {row["metric"]: row["mean"] for row in json.loads(plain.read_bytes())["figures"]}
+    capsys.readouterr()
+    texts = [str(made.source), "--reference", str(made.reference), "--samples", "40"]
+    assert diagnosis.main([*model, *texts, "--device", "cpu"]) == 0
+    screen = capsys.readouterr().out
+    for name, share in (("up to", means["lost within"]), ("longer", means["lost beyond"])):
+        assert re.search(rf"  {name} .* {100 * share:.1f} % +\[", screen)
+    assert command.main([*lost, str(made.reference), "decode.split=sentences"]) == 0
+    out, err = capsys.readouterr()
+    assert "lost beyond" not in out
+    assert "why absolute loses text: decode.split=sentences does not go with" in err
+    assert "why test loses text: translations in a file have no other lengths" in err
+
+
+def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+    (run,) = systems_of(made.runs("absolute-seed1"))
+    system = models.with_search_settings(run, {})
+    files = made.files()
+    test = read(files, [system], EvaluationOptions()).test
+    assert models._why_not_divided(system, test, 0) == ""
+    for longest, reason in (
+        (None, "its trained length in these pieces is not known"),
+        (10**6, "no source is longer than any in training"),
+        (-1, "every source is longer than any in training"),
+    ):
+        unlike = test._replace(trained=[longest])
+        assert models._why_not_divided(system, unlike, 0) == reason
+    for changes, reason in (
+        ({"max_source": 5}, "some sources have more than 5 pieces, decode.max_source"),
+        ({"split": "auto"}, "decode.split=auto does not go with lengths of whole lines"),
+    ):
+        other = models.with_search_settings(run, changes)
+        assert models._why_not_divided(other, test, 0) == reason
+    assert system.facts is not None
+    short = system._replace(facts=system.facts._replace(source_limit=6))
+    reason = "some sources have more than 6 pieces, all that its encoding holds"
+    assert models._why_not_divided(short, test, 0) == reason
+    monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
+    assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
+    with pytest.raises(UserError, match="--perplexity: CTranslate2 scores otherwise"):
+        check([system], [files], EvaluationOptions(perplexity=True))
+
+
+def test_runs_of_one_config_are_one_system(made: Made) -> None:
+    def labels(*words: str) -> list[tuple[str, list[int]]]:
+        paths = [
+            "=".join([*label[:-1], str(made.root / label[-1])])
+            for label in (word.split("=") for word in words)
+        ]
+        grouped = systems_of(paths)
+        return [(s.label, [model.settings.seed for model in s.models]) for s in grouped]
+
+    assert labels("absolute-seed2", "relative_seed1", "absolute-seed1") == [
+        ("absolute", [1, 2]),
+        ("relative", [1]),
+    ]
+    assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
+    assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
+    one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
+    settings = two.models[0].settings
+    for start, same in (("x/p-seed2", True), ("x/p-seed1/checkpoints/step-1", True), ("q", False)):
+        starts = [replace(settings.trainer, init_from=path) for path in ("y/p-seed1", start)]
+        children = [two.models[0]._replace(settings=replace(settings, trainer=t)) for t in starts]
+        assert (systems._config(children[0]) == systems._config(children[1])) == same
+    parents = [replace(settings.trainer, init_from=parent) for parent in ("x/p", "x/q")]
+    seeds = [replace(settings, trainer=t, seed=n) for n, t in enumerate(parents, start=1)]
+    pair = [System("c", [two.models[0]._replace(settings=each)]) for each in seeds]
+    (joined,) = systems.group_by_config([("both", child) for child in pair])  # a label may
+    assert [model.settings.seed for model in joined.models] == [1, 2]
+    assert len(systems.group_by_config([(None, pair[0]), ("d", pair[1])])) == 2
+    other = System("b", [two.models[0]._replace(fingerprint="another")])
+    pair = systems.group_by_config([(None, one), (None, other)])
+    assert [system.label for system in pair] == ["absolute", "b"]
+    with pytest.raises(UserError, match=r"two configs \(corpus: "):
+        systems.group_by_config([("a", one), ("a", other)])
+
+
+def test_a_glob_of_runs_may_name_their_logs(
+    made: Made, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    for name in ("absolute-seed1", "relative_seed1"):
+        (tmp_path / name).symlink_to(made.root / name)
+    for name in ("absolute-seed1.log", "failed-seed1.log"):  # as `nmt-train -m` writes them
+        (tmp_path / name).write_text("a line\n")
+    paths = [str(path) for path in sorted(tmp_path.iterdir())]
+    assert [system.label for system in systems_of(paths)] == ["absolute", "relative"]
+    assert "failed-seed1.log: a log without a run; left out" in caplog.text
+    assert "absolute-seed1.log" not in caplog.text
+    (system,) = systems_of([str(tmp_path / "failed-seed1.log")])  # a file of translations
+    assert system.file
+
+
+def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
+    _, one = systems._parse_system(str(made.root / "absolute-seed1"))
+    frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
+    copy = made.root.parent / "elsewhere"
+    if not copy.exists():
+        shutil.copytree(made.root / "absolute-seed2", copy)
+    for group, key, value, same in (
+        ("trainer", "device", "cuda", True),
+        ("trainer", "log_every", 7, True),
+        ("trainer", "max_hours", 5.0, True),
+        ("trainer", "keep_best", 3, True),
+        ("trainer", "callback", "mine:told", True),
+        ("trainer", "nonfinite_patience", 9, True),
+        ("data", "cache", "another/place", True),
+        ("decode", "window", 3, True),
+        ("decode", "beam_size", 3, False),
+        ("model", "dropout", 0.5, False),
+    ):
+        changed = {**frozen, group: {**frozen[group], key: value}}
+        (copy / "config.json").write_bytes(manifest.dump(changed))
+        _, two = systems._parse_system(str(copy))
+        assert len(systems.group_by_config([(None, one), (None if same else "x", two)])) == 2 - same
+        configs = [systems._config(system.models[0]) for system in (one, two)]
+        assert (configs[0] == configs[1]) == same, key
+
+
+def test_a_text_of_two_names_is_translated_once(
+    made: Made, searched: list[KeptTranslation]
+) -> None:
+    groups = systems_of(made.runs("absolute-seed1", "absolute-seed2", "relative_seed1"))
+    other = made.root / "other.de"
+    other.write_bytes(made.source.read_bytes().replace(b"e", b"a"))
+    tests = [ParallelFiles(name, "", [other], [made.reference]) for name in ("left", "right")]
+    options = EvaluationOptions(
+        bounds=[20], samples=40, device="cpu", notes=["Note."], metrics=["exact"]
+    )
+    report = evaluate(groups, tests, options)
+    done = sorted(each.model.paths[0].parts[-3] for each in searched)
+    assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
+    left, right = report.tests
+    assert left.metrics[0].name == right.metrics[0].name == "exact"
+    assert [len(runs) for runs in left.lines[0].hypotheses] == [2, 1]
+    assert [group.name for group in left.groups] == ["0-20", "over 20", "beyond training", "all"]
+    unseen = report.row(left, left.groups[1], "exact")
+    assert [figure and figure.unseen for figure in unseen] == [True, True]
+    without = evaluate(groups, tests[:1], options._replace(bounds=[]))
+    assert [g.name for g in without.tests[0].buckets] == ["over 0"] or not without.tests[0].buckets
+    assert "Note." in text.render(report)
+
+
+def test_lengths_of_other_pieces_are_not_marked(
+    made: Made, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Lengths are counted as the first system of a test does; others may cut words otherwise."""
+    (group,) = systems_of(made.runs("relative_seed1"))
+    one = facts_of(group)
+    assert one is not None
+    side = one.segmenter.to_json()
+
+    class Other:
+        def to_json(self) -> dict[str, Any]:
+            return {**side, "codes": "others"}
+
+        def encode(self, line: str) -> list[str]:
+            return list(line)
+
+    known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
+    files = made.files()
+    named = [
+        group._replace(label=label, facts=facts)
+        for label, facts in zip(("a", "b", "c"), known, strict=True)
+    ]
+    options = EvaluationOptions()
+
+    def texts(systems: list[System], options: EvaluationOptions = options) -> TranslatedTest:
+        return read(files, systems, options).test
+
+    first, second = texts(named), texts(named[1:])
+    assert [*first.trained] == [one.longest, None, one.longest]
+    assert [*second.trained] == [one.longest, None]
+    lines = made.source.read_text().split("\n")[:-1]
+    assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
+    assert second.lengths == [len(line) for line in lines]
+    assert (first.unit, second.unit) == (
+        "subword pieces of a",
+        "subword pieces of b",
+    )
+    shown = describe.compared(named, [first])
+    assert [system.longest_trained for system in shown] == [one.longest] * 3  # in own pieces
+    assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
+    by_reference = options._replace(lengths="reference")
+    references = made.reference.read_text().split("\n")[:-1]
+    pieces = texts(named, by_reference)
+    assert pieces.lengths == [len(one.target_segmenter.encode(line)) for line in references]
+    assert pieces.unit == "subword pieces of a" and pieces.side == "reference"
+    longest = modeldir.load(made.root / "relative_seed1").facts["longest_target"]
+    assert [*pieces.trained] == [longest] * 3 and longest != one.longest
+    caplog.clear()
+    older = [named[0]._replace(facts=one._replace(target_longest=None)), *named[1:]]
+    (by_target, *_) = describe.compared(older, [texts(older, by_reference)])
+    assert by_target.longest_trained == one.longest  # that of the sources, which is not marked here
+    assert [record.getMessage() for record in caplog.records] == [
+        "a: its longest target in training is not known, and not marked"
+    ]
+    file = [System("f", [], file=made.reference)]
+    words = texts(file, by_reference)
+    assert words.lengths == [len(line.split()) for line in references]
+    assert words.unit and words.unit.startswith("words (no model") and not any(words.trained)
+
+
+def test_by_reference_length(
+    made: Made, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Marks are of the targets that each system was trained on."""
+    words = [*made.runs("relative_seed1"), *made.test("t"), "--samples", "40", "--device", "cpu"]
+    words += ["--lengths", "reference", "--bounds", "12,14,16", "-o", str(tmp_path / "plot.svg")]
+    assert command.main([*words, "-o", str(tmp_path / "r.json")]) == 0
+    out = capsys.readouterr().out
+    assert "t, 20 pairs; reference length in subword pieces of relative" in out
+    assert "^ every reference is longer than any in the system's training." in out
+    (test,) = json.loads((tmp_path / "r.json").read_bytes())["tests"]
+    assert test["trained"] == [modeldir.load(made.root / "relative_seed1").facts["longest_target"]]
+    assert "BLEU by reference length" in (tmp_path / "plot.svg").read_text()
+
+
+def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
+    (group,) = systems_of(made.runs("relative_seed1"))
+    (model,) = group.models
+    languages = {"source_language": "zho_Hans", "target_language": "eng_Latn"}  # as NLLB has them
+    decode = replace(model.settings.decode, **languages)  # type: ignore[arg-type]
+    other = model._replace(settings=replace(model.settings, decode=decode))
+    facts = facts_of(group)
+    pair = [group._replace(facts=facts), System("zh", [other], facts=facts)]
+    files = made.files()
+    with pytest.raises(UserError, match="t: its systems translate de-en, zh-en; compare them"):
+        read(files, pair, EvaluationOptions())
+    found = read(files, pair, EvaluationOptions(target_language="en"))
+    assert [*found.columns] == [0, 1]
+    decode = replace(decode, source_language="deu_Latn", target_language="zho_Hant")
+    other = model._replace(settings=replace(model.settings, decode=decode))
+    for options in (EvaluationOptions(), EvaluationOptions(target_language="cmn_Hans")):
+        found = read(files, [System("zh", [other], facts=facts)], options)
+        assert found.test.language == "zh"

@@ -1,0 +1,106 @@
+"""Counts that add up to what sacreBLEU says, for any subset of lines."""
+
+import math
+import sys
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from nmt.errors import UserError
+from nmt.evaluation.metrics import REPETITION, parse_metrics, ratio, scorers
+from tests.evaluation.made_up import by_name, noisy, references
+
+MOSES = ["BLEU", "BLEU-moses", "TER", "TER-moses"]
+
+
+def test_subsets_score_as_sacrebleu_scores_them() -> None:
+    right = references(60)
+    wrong = noisy(right, 0.4)
+    found = by_name(right)
+    for name, public in (("BLEU", BLEU()), ("chrF2", CHRF()), ("TER", TER())):
+        counts = found[name].counts(wrong)
+        for lines in (range(60), range(0, 60, 7), [5]):
+            expected = public.corpus_score([wrong[i] for i in lines], [[right[i] for i in lines]])
+            summed = counts[list(lines)].sum(axis=0)
+            assert found[name].value(summed) == pytest.approx(expected.score, abs=1e-9)
+            bare = str(public.get_signature()).replace("nrefs:1", "nrefs:1|bs:100|seed:1")
+            assert found[name].metric.signature == bare
+
+
+def test_moses_splits_what_the_other_metrics_leave_whole() -> None:
+    right = ["He isn't in Mr. Smith's well-known (old) house, is he?"]
+    wrong = ["He is not in Mr. Smith's well-known old house, is he?"]
+    tokenised = "He isn 't in Mr. Smith 's well-known ( old ) house , is he ?"
+    other = "He is not in Mr. Smith 's well-known old house , is he ?"
+    found = by_name(right, names=MOSES)
+    publics = {"BLEU-moses": BLEU(tokenize="none", force=True), "TER-moses": TER()}
+    for name, public in publics.items():
+        expected = public.corpus_score([other], [[tokenised]]).score
+        assert found[name].value(found[name].counts(wrong)[0]) == pytest.approx(expected)
+    assert found["TER"].value(found["TER"].counts(wrong)[0]) != pytest.approx(expected)
+
+
+def test_chinese_is_split_into_characters() -> None:
+    found = by_name(["我们在这里。"], "zh")
+    for name in ("BLEU", "TER"):
+        assert 0 < found[name].value(found[name].counts(["我们在那里。"])[0]) < 100
+    assert "tok:zh" in found["BLEU"].metric.signature
+    assert "asian:yes" in found["TER"].metric.signature
+    with pytest.raises(UserError, match="TER-moses: there is none for this target language"):
+        by_name(["我"], "zh", ["TER-moses"])
+
+
+def test_case_counts_in_bleu_alone() -> None:
+    found = by_name(["The Old Man Sleeps."], names=MOSES)
+    scores = {n: found[n].value(found[n].counts(["the old man sleeps."])[0]) for n in MOSES}
+    assert scores["BLEU"] < 50 and scores["BLEU-moses"] < 50
+    assert scores["TER"] == scores["TER-moses"] == 0
+
+
+def test_length_ratio_counts_tokens_whatever_else_is_shown() -> None:
+    found = by_name(["a b c .", "a b"], names=["exact"])
+    assert list(found) == ["exact", "length ratio", "repeated 4-grams"]
+    ratios = found["length ratio"]
+    assert ratios.value(ratios.counts(["a b c.", ""]).sum(0)) == pytest.approx(4 / 6)
+    assert math.isnan(ratio(np.zeros(10)))
+
+
+def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [m for m in sys.modules if "mecab" in m.lower()]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    with pytest.raises(UserError, match="ja-mecab") as caught:
+        scorers(["BLEU"], ["a"], "en", "ja-mecab")
+    assert "\n" not in str(caught.value)
+
+
+def test_exact_match_is_the_share_of_equal_lines_after_normalising_white_space() -> None:
+    right = ["a b  c", " d e", "F", "g", ""]
+    said = ["a\u00a0b c ", "d e", "f", "g h", " \t"]
+    exact = by_name(right)["exact"]
+    counts = exact.counts(said)
+    assert counts[:, 0].tolist() == [1, 1, 0, 0, 1]
+    assert exact.value(counts.sum(axis=0)) == pytest.approx(60)
+    assert exact.value(counts[2:4].sum(axis=0)) == 0
+    with pytest.raises(ValueError, match="longer"):
+        exact.counts(said[:3])
+
+
+def test_repetitions_by_hand() -> None:
+    def share(*lines: str) -> float:
+        return REPETITION.value(REPETITION.counts(lines).sum(0))
+
+    assert share("a b c d a b c d") == pytest.approx(1 / 5)  # abcd again, of 5
+    assert share("a a a a a a") == pytest.approx(2 / 3)
+    assert share("a b c d e f", "a b c d e f") == 0  # lines are apart
+    assert share("a b c d a b c d", "a b c d e", "x y") == pytest.approx(1 / 7)
+    assert math.isnan(share()) and math.isnan(share("", "one two three"))
+
+
+def test_metrics_are_chosen_by_name_in_order() -> None:
+    assert parse_metrics("Exact,bleu,exact") == ["exact", "BLEU"]
+    with pytest.raises(UserError, match="'meteor'"):
+        parse_metrics("BLEU,meteor")

@@ -1,0 +1,207 @@
+"""Figures of groups, their intervals and tests, against loops and sacreBLEU on split files."""
+
+from statistics import fmean, stdev
+from typing import Any
+
+import numpy as np
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from nmt.evaluation import estimates, significance
+from nmt.evaluation.estimates import count_runs
+from nmt.evaluation.report import BEYOND, REFERENCES, Figure, Report
+from tests.evaluation.made_up import by_name, compare, lengths, noisy, references
+
+RIGHT = references(150)
+LENGTHS = lengths(RIGHT)
+GOOD = [noisy(RIGHT, 0.2, seed=s) for s in (11, 12, 13)]
+WORSE = [noisy(RIGHT, 0.4, seed=s) for s in (21, 22)]
+LIKE_GOOD = [noisy(RIGHT, 0.2, seed=31)]
+SAMPLES, SEED = 40, 7
+
+
+@pytest.fixture(scope="module")
+def three() -> Report:
+    systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
+    return compare(systems, RIGHT, [20, 30, None], metrics=["BLEU", "TER"])
+
+
+def figure(report: Report, metric: str, system: str, group: str = "all") -> Figure:
+    found = report.figure(metric, system, group)
+    assert found is not None
+    return found
+
+
+def test_groups_score_as_sacrebleu_scores_split_files(three: Report) -> None:
+    """One run each, its ratio too, and each interval around its score."""
+    (test,) = three.tests
+    for group in test.groups:
+        low, high = group.low or 0, group.high or 999
+        low = 31 if group.name == BEYOND else low
+        inside = [i for i, n in enumerate(LENGTHS) if low <= n <= high]
+        assert group.pairs == len(inside)
+        split = [LIKE_GOOD[0][i] for i in inside], [[RIGHT[i] for i in inside]]
+        for name, metric in (("BLEU", BLEU()), ("TER", TER())):
+            got = figure(three, name, "like good", group.name)
+            assert got.mean == pytest.approx(metric.corpus_score(*split).score, abs=1e-9)
+            assert got.seeds == [got.mean] and got.deviation is None
+            assert got.low is not None and got.high is not None and got.low < got.mean < got.high
+        whole = BLEU().corpus_score(*split)
+        ratio = figure(three, "length ratio", "like good", group.name).mean
+        assert ratio == pytest.approx(whole.sys_len / whole.ref_len)
+    names = ["0-10", "11-20", "21-35", "36-50", BEYOND, "all"]  # none is over 50
+    assert [group.name for group in test.groups] == names
+    assert sum(bucket.pairs for bucket in test.buckets) == 150
+    assert [group.few for group in test.groups] == [True, True, True, True, True, False]
+
+
+def test_what_is_unseen(three: Report) -> None:
+    def unseen(system: str) -> list[str]:
+        rows = (three.figure("BLEU", system, group.name) for group in three.tests[0].groups)
+        return [row.group for row in rows if row and row.unseen]
+
+    assert unseen("good") == ["21-35", "36-50", BEYOND]  # longest 20
+    assert unseen("worse") == ["36-50", BEYOND]  # longest 30
+    assert unseen("like good") == []  # unknown
+    edge = compare({"a": GOOD[:1]}, RIGHT, [21])  # the bucket 21-35 holds one length that it knows
+    assert not figure(edge, "BLEU", "a", "21-35").unseen
+
+
+def test_equal_systems_do_not_differ_and_the_references_are_perfect() -> None:
+    twins = compare({"a": GOOD[:1], "b": GOOD[:1], "right": [RIGHT]}, RIGHT)
+    assert {f.p for f in twins.figures if f.system == "b"} <= {1, None}
+    perfect = figure(twins, "BLEU", "right")
+    assert (perfect.mean, perfect.low, perfect.high) == pytest.approx((100, 100, 100))
+    assert figure(twins, "length ratio", "right").mean == 1
+    assert figure(twins, "lost 6-grams", "right").mean == 0
+    own, of_system = (figure(twins, "repeated 4-grams", s) for s in (REFERENCES, "right"))
+    assert own.mean == of_system.mean
+
+
+def test_the_order_of_systems_changes_no_score(three: Report) -> None:
+    turned = compare(
+        {"like good": LIKE_GOOD, "worse": WORSE, "good": GOOD}, RIGHT, [None, 30, 20],
+        metrics=["BLEU", "TER"],
+    )  # fmt: skip
+    for f in three.figures:
+        same = turned.figure(f.metric, f.system, f.group)
+        assert same is not None and same.mean == pytest.approx(f.mean)
+        if len(f.seeds) == 1:  # Student's t is drawn anew for seeds
+            assert (same.low, same.high) == pytest.approx((f.low, f.high))
+
+
+def test_without_lengths_there_is_one_group(three: Report) -> None:
+    systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
+    whole = compare(systems, RIGHT, metrics=["BLEU"], lengths=None, unit=None)
+    assert [group.name for group in whole.tests[0].groups] == ["all"]
+    assert whole.tests[0].longest is None and whole.tests[0].examples == []
+    assert figure(whole, "BLEU", "worse") == figure(three, "BLEU", "worse")
+
+
+def test_where_a_length_lies_on_the_axis() -> None:
+    (test,) = compare({"a": GOOD[:1]}, RIGHT, metrics=["exact"], bounds=[10, 20, 35, 50]).tests
+    assert test.longest == max(LENGTHS) == 40
+    assert test.axis_position(20) == 2  # the border of 11-20 and 21-35
+    assert test.axis_position(0) == pytest.approx(1 / 11)
+    assert test.axis_position(38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
+    assert test.axis_position(40) is None  # no source is longer
+
+
+def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
+    """sacreBLEU on every drawn set of lines, run by run; and Student's t for the seeds."""
+    lines = [i for i, n in enumerate(LENGTHS) if 21 <= n <= 35]
+    draws = np.random.default_rng(SEED).integers(len(lines), size=(SAMPLES, len(lines)))
+    systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
+
+    def score(run: list[str], some: Any) -> float:
+        chosen = [lines[i] for i in some]
+        return BLEU().corpus_score([run[i] for i in chosen], [[RIGHT[i] for i in chosen]]).score
+
+    by_run = []
+    for label, runs in systems.items():
+        found = figure(three, "BLEU", label, "21-35")
+        each = [score(run, range(len(lines))) for run in runs]
+        assert found.seeds == pytest.approx(each) and found.mean == pytest.approx(fmean(each))
+        deviation = None if len(runs) == 1 else pytest.approx(stdev(each))
+        assert found.deviation == deviation
+        by_run.append(np.array([[score(run, draw) for draw in draws] for run in runs]))
+    squares = sum(np.var(own, axis=0) * len(own) for own in by_run)
+    rng, sampled = np.random.default_rng(SEED), []
+    for label, own in zip(systems, by_run, strict=True):
+        t = rng.standard_t(3, SAMPLES)  # 3 + 2 + 1 runs of three systems
+        spread = np.sqrt(squares / 3 / len(own)) * t if len(own) > 1 else 0.0
+        sampled.append(np.mean(own, axis=0) + spread)
+        ordered, found = sorted(sampled[-1]), figure(three, "BLEU", label, "21-35")
+        assert (found.low, found.high) == pytest.approx((max(0, ordered[1]), min(100, ordered[-2])))
+    baseline = figure(three, "BLEU", "good", "21-35")
+    for label, samples in zip(systems, sampled, strict=True):
+        found = figure(three, "BLEU", label, "21-35")
+        if label == "good":
+            assert found.p is None
+            continue
+        differences = samples - sampled[0]
+        observed = found.mean - baseline.mean
+        extreme = np.abs(differences - differences.mean()) >= abs(observed) - 1e-9
+        assert found.p == pytest.approx((extreme.sum() + 1) / (SAMPLES + 1))
+
+
+def test_who_differs_and_who_does_not(three: Report) -> None:
+    assert figure(three, "BLEU", "worse").significant
+    like = figure(three, "BLEU", "like good")
+    assert like.p is not None and not like.significant
+    few = compare({"a": GOOD[:1], "b": WORSE[:1]}, RIGHT, bounds=[1])
+    first = few.tests[0].groups[0]
+    assert 0 < first.pairs < 30 and figure(few, "BLEU", "b", first.name).p is None
+
+
+def test_few_draws_at_a_time_and_several_processes_give_the_same_numbers(
+    monkeypatch: pytest.MonkeyPatch, three: Report
+) -> None:
+    monkeypatch.setattr(significance, "CHUNK", 1_000)
+    systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
+    again = compare(systems, RIGHT, [20, 30, None], metrics=["BLEU", "TER"])
+    assert again.figures == three.figures
+    monkeypatch.setattr(estimates, "LINES", 100)
+    used = [by_name(RIGHT)["BLEU"]]
+    counted = count_runs(used, [GOOD[:1], WORSE[:1]])
+    for (counts,), run in zip(counted, (GOOD[0], WORSE[0]), strict=True):
+        assert (counts["BLEU"] == used[0].counts(run)).all()
+
+
+def test_numbers_that_are_given_have_means_intervals_and_tests() -> None:
+    """As a learned metric gives them; a system without them has no figure."""
+    rng = np.random.default_rng(1)
+    first, second = (np.stack([rng.normal(m, 0.1, 150), np.ones(150)], 1) for m in (0.7, 0.8))
+    given = {"comet": {0: [first], 1: [second]}}
+    found = compare({"a": GOOD[:1], "b": WORSE[:1], "c": [RIGHT]}, RIGHT, given=given)
+    one = figure(found, "comet", "b", "21-35")
+    inside = [i for i, n in enumerate(LENGTHS) if 21 <= n <= 35]
+    assert one.mean == pytest.approx(second[inside, 0].mean()) and one.significant
+    assert found.figure("comet", "c") is None
+    assert "comet" in [metric.name for metric in found.tests[0].metrics]
+
+
+def test_examples_are_the_most_different_and_the_worst() -> None:
+    (test,) = compare({"a": GOOD, "b": WORSE}, RIGHT).tests
+    whys = [example.why for example in test.examples]
+    assert whys == ["most different"] * 20 + ["worst"] * 10
+    assert len({example.line for example in test.examples}) == 30
+    for example in test.examples[::7]:
+        i = example.line - 1
+        assert (example.reference, example.length) == (RIGHT[i], LENGTHS[i])
+        assert example.translations == [GOOD[0][i], WORSE[0][i]]
+        for text, score in zip(example.translations, example.scores, strict=True):
+            assert score == pytest.approx(CHRF().corpus_score([text], [[RIGHT[i]]]).score)
+    spreads = [abs(e.scores[0] - e.scores[1]) for e in test.examples[:20]]
+    assert spreads == sorted(spreads, reverse=True) and spreads[-1] > 0
+    means = [sum(e.scores) for e in test.examples[20:]]
+    assert means == sorted(means)
+    buckets = {next(b.name for b in test.buckets if e.length <= (b.high or 999))
+               for e in test.examples[:20]}  # fmt: skip
+    assert buckets == {"0-10", "11-20", "21-35", "36-50"}  # by turns
+    same = compare({"a": GOOD[:1], "b": GOOD[:1]}, RIGHT)
+    assert {example.why for example in same.tests[0].examples} == {"worst"}
+    blank = compare({"a": [["zzz", *GOOD[0][1:]]]}, RIGHT, sources=["", *RIGHT[1:]])
+    assert 1 not in {e.line for e in blank.tests[0].examples}  # nobody can translate nothing

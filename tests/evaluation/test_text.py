@@ -1,0 +1,128 @@
+"""The report as text, Markdown, TSV and JSON: what is in it, and that any fits."""
+
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from nmt.evaluation.notation import conclude, notes_of, order_systems
+from nmt.evaluation.report import ComparedSystem, Report, TrainedRun
+from nmt.evaluation.text import COLUMNS, render, tsv
+from tests.evaluation.made_up import compare, lengths, noisy, references
+
+RIGHT = references(240)
+SYSTEMS = {
+    "good": [noisy(RIGHT, 0.2, seed=1), noisy(RIGHT, 0.2, seed=2)],
+    "worse": [noisy(RIGHT, 0.5, seed=3)],
+    "best": [RIGHT],
+}
+
+
+@pytest.fixture(scope="module")
+def three() -> Report:
+    return compare(SYSTEMS, RIGHT, [20, 20, 20])
+
+
+def test_a_grid_for_each_metric_whose_numbers_are_those_of_the_figures(three: Report) -> None:
+    text = render(three)
+    grid = text.split("\nBLEU  (")[1].split("\n\n")[0].split("\n")[1:]
+    names = ["good", "95%", "± 2 seeds", "worse", "95%", "p", "best", "95%", "p"]
+    assert [re.split(" {2,}", line.strip())[0] for line in grid[2:]] == names
+    for group in three.tests[0].groups:
+        assert re.search(rf" {group.name}\b", grid[0])
+        assert f"n = {group.pairs}{' few' if group.few else ''}" in grid[1]
+        found = three.figure("BLEU", "worse", group.name)
+        assert found and found.low is not None and found.high is not None
+        assert f"{found.mean:.1f}" in grid[5]
+        assert f"[{found.low:.1f}, {found.high:.1f}]" in grid[6]
+    points = [[m.start() for m in re.finditer(r"\.", line)] for line in (grid[2], grid[5], grid[8])]
+    assert points[0] == points[1] == points[2]
+    assert len({len(line) for line in grid[:2]}) == 1
+    assert "length ratio  (" in text and "lost 6-grams, %  (" in text and "(references)" in text
+    assert "1,234,567" in text and "6.50 ± 0.71" in text  # of two seeds
+
+
+def test_marks_and_their_notes_come_together(three: Report) -> None:
+    text, notes = render(three), "\n".join(notes_of(three))
+    assert "^" in text and "^ every source is longer than any in the system's training." in notes
+    assert "* p < 0.05" in notes and "few: under 100 pairs" in notes
+    assert "by their pooled deviation with 1 degree of freedom" in notes
+    assert notes.count("nrefs:1|bs:40|seed:7|") == 2 and "A note." in notes
+    assert "Every model was trained for 640 updates." in notes
+    plain = compare({"one": SYSTEMS["good"][:1]}, RIGHT, bounds=[200])
+    quiet = "\n".join(notes_of(plain))
+    assert "^" not in quiet and "p <" not in quiet and "few" not in quiet
+    assert "seeds of training are held fixed" in quiet
+    run = TrainedRun("r", 1, 1, None)
+    unlike = replace(three, systems=[*three.systems[:2], ComparedSystem("x", runs=[run])])
+    assert "Warning: systems were trained for different numbers" in "\n".join(notes_of(unlike))
+    alike = replace(three, systems=[ComparedSystem("x", runs=[run])])
+    assert "Every model was trained for 1 update." in notes_of(alike)
+
+
+def test_the_conclusion_is_of_all_lines_beyond_training(three: Report) -> None:
+    found, verdict = conclude(three, three.tests[0])
+    beyond = three.tests[0].group("beyond training")
+    assert beyond and f"On the {beyond.pairs} pairs longer than any in training of test" in found
+    assert "best has the highest BLEU, 100.0, against" in found and "(p <.001)" not in found
+    assert re.search(r"against \d\d\.\d ± \d\.\d of good \(p 0\.\d+\)\.$", found)
+    assert verdict == "By the paired test (p < 0.05), worse and best differ from good."
+
+
+def test_the_conclusion_leaves_open_what_the_numbers_leave_open() -> None:
+    def conclusion(report: Report) -> str:
+        return " ".join(conclude(report, report.tests[0]))
+
+    twins = compare({"a": [RIGHT], "b": [RIGHT]}, RIGHT)
+    assert "On all 240 pairs of test, a and b have the highest BLEU, 100.0." in conclusion(twins)
+    assert "The paired test tells no system from a." in conclusion(twins)
+    few = compare({"a": [RIGHT[:9]], "b": [noisy(RIGHT[:9], 0.5)]}, RIGHT[:9])
+    assert "Few pairs: not reliable. There are too few pairs" in conclusion(few)
+    assert conclude(compare({"a": [RIGHT]}, RIGHT), twins.tests[0]) == []
+    lower = compare({"a": SYSTEMS["worse"], "b": [RIGHT]}, RIGHT, metrics=["TER"])
+    assert "b has the lowest TER, 0.0" in conclusion(lower)
+    half = compare({"a": [RIGHT], "b": SYSTEMS["worse"]}, RIGHT, [20, 999])
+    assert "pairs of length 36-50, beyond training, of test, a has the highest" in conclusion(half)
+
+
+def test_sorted_by_what_is_beyond_training(three: Report) -> None:
+    labels = [three.labels[s] for s in order_systems(three, three.tests[0], True)]
+    assert labels == ["best", "good", "worse"]
+    assert order_systems(three, three.tests[0], False) == [0, 1, 2]
+    text = render(three, best_first=True)
+    assert text.index("\nbest") < text.index("\ngood") < text.index("\nworse")
+
+
+def test_markdown_has_a_line_for_each_system(three: Report) -> None:
+    text = render(three, form="github")
+    assert text.startswith("2026-11-28: `nmt-evaluate a b`")
+    table = text.split("BLEU  (")[1].split("\n\n")[1].split("\n")
+    assert len(table) == 5 and {line.count("|") for line in table} == {table[0].count("|")}
+    found = three.figure("BLEU", "worse", "0-10")
+    assert found and f"{found.mean:.1f} [{found.low:.1f}, {found.high:.1f}]" in table[3]
+    pipes = compare({"a|b": [RIGHT]}, RIGHT)
+    assert "a\\|b" in render(pipes, form="github")
+
+
+def test_a_line_of_tsv_for_each_figure_and_nothing_is_rounded(three: Report) -> None:
+    lines = [line.split("\t") for line in tsv(three).split("\n")[:-1]]
+    assert lines[0] == [*COLUMNS] and {len(line) for line in lines} == {len(COLUMNS)}
+    rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines[1:]]
+    assert len(rows) == len(three.figures)
+    (row,) = [r for r in rows if (r["system"], r["metric"], r["group"]) == ("good", "BLEU", "all")]
+    found = three.figure("BLEU", "good")
+    assert found and float(row["mean"]) == found.mean and float(row["low"]) == found.low
+    assert (row["p"], row["runs"], row["unseen"], row["shortest"]) == ("", "2", "no", "")
+    assert "nrefs:1" in row["signature"]
+    odd = compare({"a\tb\nc": [RIGHT]}, RIGHT)
+    assert {line.count("\t") for line in tsv(odd).split("\n")[:-1]} == {len(COLUMNS) - 1}
+
+
+def test_json_is_plain_values(three: Report) -> None:
+    plain = json.loads(json.dumps(three.to_json(), allow_nan=False))
+    assert len(plain["figures"]) == len(three.figures)
+    assert [system["label"] for system in plain["systems"]] == ["good", "worse", "best"]
+    assert plain["tests"][0]["lines"][0]["hypotheses"][2] == [RIGHT[0]]
+    assert lengths(RIGHT)[plain["tests"][0]["examples"][0]["line"] - 1] > 0
+    assert render(Report([], [], [], 100, 1, "Nothing")).startswith("Nothing\n")
