@@ -74,13 +74,19 @@ def estimates(
     if not any(known):
         return [None] * len(systems)
     sums = iter(resampled([run for runs in known for _, run in runs], samples, seed))
+    # Student's t of shares is drawn for the observed value, too, as in `lost.parts_of_run`
+    observed = int(scorer.metric.form == "share")
     drawn = []
     for runs in filter(None, known):
         of_runs = np.array([[scorer.value(total) for total in next(sums)] for _ in runs])
         own = np.array([[value] for value, _ in runs])
-        drawn.append(np.where(np.isnan(of_runs), own, of_runs))  # a draw of nothing tells nothing
+        samples_of_runs = np.where(np.isnan(of_runs), own, of_runs)  # a draw of nothing tells none
+        drawn.append(np.concatenate([own[:, :observed], samples_of_runs], axis=1))
     means = iter(over_seeds(drawn, seed))
-    return [Estimate([v for v, _ in runs], next(means)) if runs else None for runs in known]
+    return [
+        Estimate([value for value, _ in runs], next(means)[observed:]) if runs else None
+        for runs in known
+    ]
 
 
 def figures(

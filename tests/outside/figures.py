@@ -76,7 +76,7 @@ def _rows_of_figure(figure: dict[str, Any], labels: list[str]) -> Iterator[Row]:
 
 
 def _rows_of_test(test: dict[str, Any], labels: list[str]) -> Iterator[Row]:
-    for group in test["rows"]:
+    for group in filter(lambda row: row["pairs"], test["rows"]):
         for label, cell in zip(labels, group["cells"], strict=True):
             where = test["name"], group["name"], label
             yield *where, "pairs", group["pairs"]
