@@ -8,12 +8,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from nmt.config.settings import Decode, with_decode
 from nmt.data.corpus import read_text
 from nmt.decode import parts
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
-from nmt.evaluation.estimates import estimates, figures
+from nmt.evaluation.estimates import score_group
 from nmt.evaluation.lost import lost_text
 from nmt.evaluation.metrics import REPETITION, ratio
 from nmt.evaluation.models import single, with_search_settings
@@ -145,9 +147,11 @@ def _lost(
     references: Sequence[str], outputs: Sequence[str], options: EvaluationOptions
 ) -> Figure | None:
     scorer = lost_text(references)
-    found = estimates(scorer, [[scorer.counts(outputs)]], options.samples, options.seed)
+    counts = {scorer.metric.name: scorer.counts(outputs)}
     about = {"test": "", "group": "", "system": "", "pairs": len(references)}
-    return next(iter(figures(scorer.metric, found, [about])), None)
+    bootstrap = options.samples, options.seed
+    rows = score_group([scorer], [[counts]], np.arange(len(references)), [about], *bootstrap)
+    return next(iter(rows), None)
 
 
 def _check_single(system: System) -> None:

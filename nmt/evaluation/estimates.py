@@ -58,31 +58,34 @@ class Estimate(NamedTuple):
 
 
 def estimates(
-    scorer: Scorer, systems: Sequence[Sequence[Floats]], samples: int, seed: int
+    scorer: Scorer,
+    systems: Sequence[Sequence[Floats]],
+    drawn: Sequence[Sequence[Floats]],
+    seed: int,
 ) -> list[Estimate | None]:
     """Each system's figure from the counts of its runs on some lines; None: it has none.
 
-    The interval and the test are about the lines and, where systems have several runs, about other
-    seeds: each draw of lines scores the runs of all seeds, and `over_seeds` makes a sample of their
-    mean. With one seed each this is the usual test of two systems.
+    `systems` has the sums of counts, by system and run [columns], `drawn` those of the bootstrap's
+    draws [samples, columns]. The interval and the test are about the lines and, where systems have
+    several runs, about other seeds: each draw of lines scores the runs of all seeds, and
+    `over_seeds` makes a sample of their mean. With one seed each this is the usual test.
     """
-    values = [[scorer.value(run.sum(0)) for run in runs] for runs in systems]
     known = [
-        [(value, run) for value, run in zip(*pair, strict=True) if not math.isnan(value)]
-        for pair in zip(values, systems, strict=True)
-    ]
+        [(value, sums) for total, sums in zip(*pair, strict=True)
+         if not math.isnan(value := scorer.value(total))]
+        for pair in zip(systems, drawn, strict=True)
+    ]  # fmt: skip
     if not any(known):
         return [None] * len(systems)
-    sums = iter(resampled([run for runs in known for _, run in runs], samples, seed))
     # Student's t of shares is drawn for the observed value, too, as in `lost.parts_of_run`
     observed = int(scorer.metric.form == "share")
-    drawn = []
+    sampled = []
     for runs in filter(None, known):
-        of_runs = np.array([[scorer.value(total) for total in next(sums)] for _ in runs])
+        of_runs = np.array([[scorer.value(total) for total in sums] for _, sums in runs])
         own = np.array([[value] for value, _ in runs])
-        samples_of_runs = np.where(np.isnan(of_runs), own, of_runs)  # a draw of nothing tells none
-        drawn.append(np.concatenate([own[:, :observed], samples_of_runs], axis=1))
-    means = iter(over_seeds(drawn, seed))
+        of_runs = np.where(np.isnan(of_runs), own, of_runs)  # a draw of nothing tells nothing
+        sampled.append(np.concatenate([own[:, :observed], of_runs], axis=1))
+    means = iter(over_seeds(sampled, seed))
     return [
         Estimate([value for value, _ in runs], next(means)[observed:]) if runs else None
         for runs in known
@@ -127,10 +130,17 @@ def score_group(
     samples: int,
     seed: int,
 ) -> list[Figure]:
-    """All figures of some lines, from the counts of each system's runs."""
+    """All figures of some lines, from the counts of each system's runs: all on the same draws."""
+    tables = [
+        [[run[scorer.metric.name][lines] for run in runs if scorer.metric.name in run]
+         for runs in counts]
+        for scorer in used
+    ]  # fmt: skip
+    flat = [table for systems in tables for runs in systems for table in runs]
+    sums = iter(resampled(flat, samples, seed))
     rows = []
-    for scorer in used:
-        name = scorer.metric.name
-        tables = [[run[name][lines] for run in runs if name in run] for runs in counts]
-        rows += figures(scorer.metric, estimates(scorer, tables, samples, seed), about)
+    for scorer, systems in zip(used, tables, strict=True):
+        totals = [[table.sum(0) for table in runs] for runs in systems]
+        drawn = [[next(sums) for _ in runs] for runs in systems]
+        rows += figures(scorer.metric, estimates(scorer, totals, drawn, seed), about)
     return rows
