@@ -19,7 +19,7 @@ from nmt.cli import (
     translate,
 )
 from nmt.cli.help import overrides_of
-from nmt.config.catalog import FAMILIES, family_of
+from nmt.config.catalog import FAMILIES, family_of, options_of
 from nmt.config.sweeps import sweep_of
 from nmt.parent import composed
 from scripts.bench import __main__ as bench
@@ -101,6 +101,12 @@ def test_there_are_commands_to_check() -> None:
 
 def test_the_readme_is_read_in_five_minutes() -> None:
     assert text_of("README.md").count("\n") <= 130
+
+
+def test_the_survey_s_table_has_every_encoding_by_its_name() -> None:
+    table = text_of("docs/encodings.md").partition("## The survey's Table 1\n")[2]
+    rows = re.findall(r"^\| [^|]*\| `(\w+)[^|]*` \|", table, flags=re.M)
+    assert set(rows) == set(options_of("encoding"))
 
 
 def test_the_table_of_families_says_what_the_files_say() -> None:

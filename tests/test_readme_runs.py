@@ -29,7 +29,6 @@ NOT_RUN = {  # command -> why this test does not run it
     f"hf download facebook/{NLLB} --local-dir {NLLB}": "a download",
     "nmt-import their-ct2 theirs --trained-length 100 --samples in.txt": "test_ctranslate2_read.py",
     **{c: "needs numbers of COMET" for c in commands("docs/evaluate.md") if "--scores" in c},
-    "nmt-encodings --table": "a minute; tests/inspect/test_table.py makes it",
     "make bench": "installs other libraries; scripts.bench: tests/bench/test_bench.py",
     'make bench BENCH="training --model base --rounds 9"': "minutes of full load",
     **{c: "needs a GPU" for c in commands("docs/speed.md") if "--gpu" in c},

@@ -16,8 +16,7 @@ USAGE = """nmt-encodings                                      all encodings, one
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME] --plot FILE [--run DIR]        its picture
        nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
-       nmt-encodings --check --run DIR                     check a trained model
-       nmt-encodings --table [KEY=VALUE ...]               all methods of the survey"""
+       nmt-encodings --check --run DIR                     check a trained model"""
 EPILOG = """
 A card shows facts from the code (formula, hooks, parameters) and measurements on small models
 (shifts, order, cached decoding).
@@ -36,7 +35,7 @@ READ = ("model", "encoding", "seed")  # the parts of a config that change someth
 
 
 def command(argv: list[str]) -> None:
-    """List the encodings; describe, draw or check some; or make the table of all."""
+    """List the encodings; describe, draw or check some."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
     if options.plot:
@@ -44,11 +43,7 @@ def command(argv: list[str]) -> None:
             raise UserError(f"--plot {options.plot}: end the name in {', '.join(figure.FORMATS)}")
         figure.require_matplotlib(f"--plot {options.plot}")
     outputs.check_writable([options.plot])
-    if options.table:
-        from nmt.inspect.table import table
-
-        sys.stdout.write(table(overrides, folders))
-    elif options.check:
+    if options.check:
         from nmt.inspect import prove
         from nmt.machine.device import pick, set_up
 
@@ -83,7 +78,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
-    add("--table", action="store_true", help="Table 1 of Dufter et al. (2022), as Markdown")
     add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     add("--check", action="store_true", help="try on a small model all that an encoding must do")
     add("--run", type=Path, metavar="DIR", help="a trained model to draw or to check")
@@ -113,7 +107,7 @@ def _print(text: str) -> None:
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for what has no meaning, alone or together."""
     named, others = options.name is not None, " ".join(options.names[1:])
-    modes = [f"--{mode}" for mode in ("table", "check", "plot") if getattr(options, mode)]
+    modes = [f"--{mode}" for mode in ("check", "plot") if getattr(options, mode)]
     for wrong, message in (
         (len(modes) > 1, f"{' '.join(modes)}: choose one of them"),
         (options.device and not options.check, "--device: only --check decodes"),
@@ -125,7 +119,6 @@ def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
             options.plot and not (named or options.run),
             "--plot: of which encoding? nmt-encodings NAME --plot FILE",
         ),
-        (options.table and named, f"{options.name}: --table takes KEY=VALUE, not a name"),
         (
             options.check and options.run and named,
             f"{options.name}: --check --run tries all that the model has; leave it out",
@@ -143,7 +136,7 @@ def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
             raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
         if options.run:
             raise UserError(f"{override}: a trained model is fixed; leave it out")
-        if not (named or options.table or options.check):
+        if not (named or options.check):
             raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 

@@ -45,8 +45,7 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
         (["none", "--plot", "x.gif"], "--plot x.gif: end the name in .png, .svg, .pdf"),
         (["--plot", "x.png"], "--plot: of which encoding? nmt-encodings NAME --plot FILE"),
-        (["relative", "--table"], "relative: --table takes KEY=VALUE, not a name"),
-        (["--table", "--check"], "--table --check: choose one of them"),
+        (["relative", "--plot", "x.png", "--check"], "--check --plot: choose one of them"),
         (["relative", "--device", "cpu"], "--device: only --check decodes"),
         (
             ["--run", "x"],
@@ -73,7 +72,7 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
                 [*words, "encoding=lstm"],
                 "encoding=lstm: name it without encoding=: nmt-encodings NAME",
             )
-            for words in (["relative"], ["--table"], ["relative", "--check"])
+            for words in (["relative"], ["relative", "--check"])
         ),
         (["relative", "--check", "model.heads=5"], "model.heads=5: must divide model.dim=32"),
     ],
