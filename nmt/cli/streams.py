@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.data.corpus import HEAD, opened, raw_lines, refuse_wide
+from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_than_lines
 from nmt.errors import Exit, UserError
 from nmt.storage import outputs
 
@@ -127,7 +127,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     invalid, first = 0, 0
     for number, line in enumerate(raw_lines(stream), start=1):
         if number == 1 and name == "-":  # of a file, its head was looked at when it was opened
-            refuse_wide(line[:HEAD], label)
+            refuse_other_than_lines(line[:HEAD], label)
         try:
             text = line.decode()
         except UnicodeDecodeError:

@@ -21,6 +21,10 @@ log = logging.getLogger(__name__)
 BOM = b"\xef\xbb\xbf"
 MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # byte order marks of UTF-16 and UTF-32
 HEAD = 4096  # bytes of a file that show its encoding
+MARKUP = re.compile(  # how files of WMT and translation memories begin; of XML, a line of its own
+    rb"\s*<((!doctype )?(tmx|mteval|(src|ref|tst|data)set)\b|\?xml\s[^>]*\?>\s*($|\n))",
+    re.IGNORECASE,
+)
 NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script have one
 PACKED = (".gz", ".zst")  # the endings of compressed files
 TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
@@ -50,8 +54,17 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
         ) from None
 
 
-def refuse_wide(head: bytes, where: str) -> None:
-    """Raise UserError (65) for a text in UTF-16 or UTF-32, by its byte order mark or many NULs."""
+def refuse_other_than_lines(head: bytes, where: str) -> None:
+    """Raise UserError (65), by its first bytes, for what is no text of a sentence a line.
+
+    That is a text in UTF-16 or UTF-32, by its byte order mark or many NULs, and markup: the SGML
+    and XML of WMT, and TMX.
+    """
+    if MARKUP.match(head.removeprefix(BOM)):
+        raise UserError(
+            f"{where}: is SGML, XML or TMX; extract the text of its segments, one a line",
+            Exit.DATA,
+        )
     if head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
         raise UserError(
             f"{where}: is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
@@ -87,9 +100,9 @@ def file_of(path: Path) -> Path:
 def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
     """Open a text file for lines: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
 
-    UserError if it cannot be opened (66), is UTF-16 or UTF-32 (65), or if the compressed stream
-    is damaged (65), which may come as late as its last byte: use nothing of it before the stream
-    has ended.
+    UserError if it cannot be opened (66), is UTF-16, UTF-32 or markup (65), or if the compressed
+    stream is damaged (65), which may come as late as its last byte: use nothing of it before the
+    stream has ended.
     """
     if (table_file := file_of(path)) != path:
         with opened(table_file, hint) as table:
@@ -109,7 +122,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
     with stream:
         try:
-            refuse_wide(stream.peek(HEAD)[:HEAD], str(path))
+            refuse_other_than_lines(stream.peek(HEAD)[:HEAD], str(path))
             yield stream
         except damage as error:
             kind = "zstd" if path.suffix == ".zst" else "gzip"

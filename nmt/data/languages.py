@@ -11,8 +11,8 @@ NAMES = """
 amh:am arb:ar bel:be ben:bn bod:bo bul:bg cat:ca ces:cs cmn:zh dan:da deu:de ell:el eng:en fin:fi
 fra:fr glg:gl guj:gu hin:hi hye:hy ita:it jpn:ja kan:kn kaz:kk khm:km kor:ko lao:lo ltz:lb mal:ml
 mar:mr mya:my nld:nl oci:oc pan:pa pol:pl por:pt rus:ru slk:sk spa:es tam:ta tat:tt tel:te tha:th
-ukr:uk yue:zh zho:zh
-"""  # in NLLB, of languages with rules of their own here, in sentencex or sacreBLEU; in two letters
+ukr:uk yue:zh zho:zh zht:zh zhs:zh zt:zh lzh:zh
+"""  # in NLLB, Argos (zt) or ISO 639, of languages with rules of their own; in two letters
 _CODE = re.compile("__(\\w+)__|>>(.*)<<|([a-z]{3}_[A-Z][a-z]{3})")
 
 

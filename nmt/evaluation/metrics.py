@@ -5,6 +5,7 @@ BLEU, chrF, TER (sacreBLEU's), exact match, length ratio, repetition, perplexity
 """
 
 import math
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt import __version__
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.evaluation.report import Metric
 from nmt.evaluation.significance import Floats
 
@@ -24,6 +25,8 @@ NAMES = (*DEFAULTS, "TER-moses", "exact")  # all that compare translations with 
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
+# Thai to Tibetan, Myanmar, Khmer, kana, Chinese characters
+UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
 
@@ -106,8 +109,10 @@ def scorers(
         )
     try:
         made = {name: known[name]() for name in dict.fromkeys((*names, "BLEU"))}
-    except (ImportError, RuntimeError) as error:
-        raise UserError(f"--tokenize {tokenize}: {str(error).strip().split(chr(10))[0]}") from None
+    except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
+        said = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
+        reason = "; ".join(dict.fromkeys((said[0], said[-1])))
+        raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
     of_bleu = made["BLEU"].counts  # its first columns are the lengths
     about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
     lengths = Metric(RATIO, about_ratio, "ratio")
@@ -173,6 +178,12 @@ GIVEN = {
         Metric(UNATTENDED, "share of source pieces with almost no attention", "share", False)
     ),
 }
+
+
+def is_unspaced(lines: Lines) -> bool:
+    """Whether a text is mostly of a script without spaces between words, as Chinese and Thai."""
+    letters = [letter for line in lines for letter in line if letter.isalpha()]
+    return 2 * len(UNSPACED.findall("".join(letters))) > len(letters)
 
 
 def of_language(names: Iterable[str], language: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 import logging
 import math
+import re
 import time
 from collections.abc import Mapping, Sequence
 from datetime import date
@@ -20,7 +21,15 @@ from nmt.evaluation.describe import compared, notes, provenance_of
 from nmt.evaluation.facts import facts_at
 from nmt.evaluation.groups import check_bounds
 from nmt.evaluation.lost import CAUSE_METRICS, causes_of_loss, loss_counts
-from nmt.evaluation.metrics import DEFAULTS, NAMES, PERPLEXITY, UNATTENDED, WHOLE_FOR_MOSES
+from nmt.evaluation.metrics import (
+    DEFAULT_TOKENIZER,
+    DEFAULTS,
+    NAMES,
+    PERPLEXITY,
+    UNATTENDED,
+    WHOLE_FOR_MOSES,
+    is_unspaced,
+)
 from nmt.evaluation.models import ReadTest
 from nmt.evaluation.options import (
     DEFAULTS as DEFAULT_OPTIONS,
@@ -41,6 +50,11 @@ from nmt.exchange.settings import UNNAMED
 log = logging.getLogger(__name__)
 
 SLOW_FOR_TER = 250  # words; outputs of 280 to 380 took 6 to 10 s each (AMD Zen 4), of 206 .2 s
+RECORDS = {  # lines that are no text alone
+    "--json": re.compile(r'\{"line": \d+, "source": '),
+    "--n-best": re.compile(r"\d+\t\d+\t-?\d+\.\d+\t"),
+    "--scores": re.compile(r"-?\d+\.\d+\t"),
+}
 PIECES = "subword pieces of {}"
 WORDS = "words (no model to count pieces)"
 
@@ -140,7 +154,9 @@ def read(files: ParallelFiles, systems: Sequence[System], options: EvaluationOpt
     columns: dict[int, Mapping[str, Path]] = {}
     for s, system in enumerate(systems):
         if system.file is not None:
-            hypotheses[s] = [read_parallel(system.file, references, files.references[0])]
+            lines = read_parallel(system.file, references, files.references[0])
+            _refuse_records(lines, system.file)
+            hypotheses[s] = [lines]
         elif system.facts is not None:
             columns[s] = _columns(system.models[0], system.facts, sources, options)
             for path in columns[s].values():
@@ -170,6 +186,17 @@ def read(files: ParallelFiles, systems: Sequence[System], options: EvaluationOpt
     return ReadTest(test, columns)
 
 
+def _refuse_records(lines: Sequence[str], path: Path) -> None:
+    """Raise UserError (65) for what nmt-translate writes beside the text of its translations."""
+    filled = [line for line in lines if line.strip()]
+    for option, form in RECORDS.items():
+        if filled and all(map(form.match, filled)):
+            raise UserError(
+                f"{path}: no plain text, but what nmt-translate {option} writes; leave that out",
+                Exit.DATA,
+            )
+
+
 def _score(
     one: ReadTest,
     systems: Sequence[System],
@@ -180,6 +207,13 @@ def _score(
     test, labels = one.test, [system.label for system in systems]
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_slow_ter(test, options)
+    tokenize = options.tokenize or DEFAULT_TOKENIZER.get(test.language, "13a")
+    if tokenize in ("13a", "intl", "none") and is_unspaced(test.references):
+        log.warning(
+            "%s: the references have no spaces between words, and tokenizer %s takes a line for "
+            "one word; give --target-language zh, ja or ko, or --tokenize char",
+            *(test.name, tokenize),
+        )
     if options.perplexity:
         given[PERPLEXITY] = models.count_likelihoods(one, systems, options)
     if options.attention and test.lengths is not None:

@@ -157,6 +157,36 @@ def test_columns_of_a_table_are_a_test_set(command: Run, tmp_path: Path) -> None
     assert [file["path"] for file in files.values()] == ["t.tsv:1", "t.tsv:2"]
 
 
+def test_a_script_that_the_tokenizer_cannot_divide_is_warned_of(
+    command: Run, tmp_path: Path
+) -> None:
+    for name in ("h", "r"):
+        write(tmp_path / name, ["我们在这里。"] * 30)
+    words = ("h", "--reference", "r", "--metric", "BLEU")
+    assert "tokenizer 13a takes a line for one word; give --target-language" in command(*words)[2]
+    for language in ("zt", "zh-TW", "zho_Hant"):  # as Argos, browsers and NLLB have it
+        code, out, err = command(*words, "--target-language", language)
+        assert code == 0 and "tok:zh" in out and "one word" not in err
+
+
+@pytest.mark.parametrize(
+    ("line", "option"),
+    [
+        ('{"line": 1, "source": "a", "translations": []}', "--json"),
+        ("3\t1\t-0.5000\tthe text", "--n-best"),
+        ("-0.5000\tthe text", "--scores"),
+    ],
+)
+def test_what_is_more_than_translations_is_not_scored(
+    line: str, option: str, command: Run, tmp_path: Path
+) -> None:
+    write(tmp_path / "h", [line] * 40)
+    code, out, err = command("h", "--reference", "ref")
+    assert (code, out) == (65, "") and f"what nmt-translate {option} writes" in err
+    write(tmp_path / "h", [line] * 39 + ["plain text"])  # then it is text
+    assert command("h", "--reference", "ref")[0] == 0
+
+
 def test_outputs_whose_ter_takes_long_are_said_before(command: Run, tmp_path: Path) -> None:
     lines = read_text(tmp_path / "a.txt")
     write(tmp_path / "a.txt", ["word " * 251, *lines[1:]])

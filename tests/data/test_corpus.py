@@ -10,7 +10,14 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.corpus import decoded, opened, raw_lines, read_parallel, read_text, refuse_wide
+from nmt.data.corpus import (
+    decoded,
+    opened,
+    raw_lines,
+    read_parallel,
+    read_text,
+    refuse_other_than_lines,
+)
 from nmt.errors import Exit, UserError
 
 LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
@@ -162,7 +169,7 @@ def test_wide_encodings_are_refused(
 
 def is_refused(head: bytes) -> bool:
     try:
-        refuse_wide(head, "a.de")
+        refuse_other_than_lines(head, "a.de")
     except UserError:
         return True
     return False
@@ -187,3 +194,26 @@ def test_lines_that_belong_together_are_as_many(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a\.en: has 2 lines, but .*a\.de has 3; ") as error:
         read_parallel(path, ["eins", "zwei", "drei"], other)
     assert error.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b'<srcset setid="t">\n<seg id="1">A</seg>',
+        b'\xef\xbb\xbf<?xml version="1.0" encoding="UTF-8"?>\r\n<dataset id="wmt">',
+        b'<?xml version="1.0"?>',
+        b"<!DOCTYPE mteval SYSTEM 'x'>",
+        b'\n<TMX version="1.4">',
+    ],
+)
+def test_markup_is_no_text_of_lines(head: bytes, tmp_path: Path) -> None:
+    (tmp_path / "t.sgm").write_bytes(head)
+    with pytest.raises(UserError, match=r"t\.sgm: is SGML, XML or TMX") as caught:
+        read_text(tmp_path / "t.sgm")
+    assert caught.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("line", ["<b>bold</b> text", "<?xml version='1.0'?> begins a file", "< 3"])
+def test_tags_in_a_sentence_are_text(line: str, tmp_path: Path) -> None:
+    (tmp_path / "t").write_text(f"{line}\n", encoding="utf-8")
+    assert read_text(tmp_path / "t") == [line]

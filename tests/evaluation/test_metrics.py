@@ -9,8 +9,8 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.errors import UserError
-from nmt.evaluation.metrics import REPETITION, parse_metrics, ratio, scorers
+from nmt.errors import Exit, UserError
+from nmt.evaluation.metrics import REPETITION, is_unspaced, parse_metrics, ratio, scorers
 from tests.evaluation.made_up import by_name, noisy, references
 
 MOSES = ["BLEU", "BLEU-moses", "TER", "TER-moses"]
@@ -72,9 +72,9 @@ def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> N
     for name in [m for m in sys.modules if "mecab" in m.lower()]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "MeCab", None)
-    with pytest.raises(UserError, match="ja-mecab") as caught:
+    with pytest.raises(UserError, match=r"ja-mecab: .*; pip install sacrebleu") as caught:
         scorers(["BLEU"], ["a"], "en", "ja-mecab")
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(caught.value) and caught.value.code == Exit.UNAVAILABLE
 
 
 def test_exact_match_is_the_share_of_equal_lines_after_normalising_white_space() -> None:
@@ -98,6 +98,13 @@ def test_repetitions_by_hand() -> None:
     assert share("a b c d e f", "a b c d e f") == 0  # lines are apart
     assert share("a b c d a b c d", "a b c d e", "x y") == pytest.approx(1 / 7)
     assert math.isnan(share()) and math.isnan(share("", "one two three"))
+
+
+def test_scripts_without_spaces_are_told_from_others() -> None:
+    for text in ("我们在这里。", "ここにいます。", "สวัสดีครับ", "မြန်မာ", "我们 use Python 写程序的"):
+        assert is_unspaced([text]) == (text.count("e") == 0)
+    for text in ("We are here.", "Мы здесь.", "우리는 여기 있다", "हम यहाँ हैं", "", "12 %"):
+        assert not is_unspaced([text])
 
 
 def test_metrics_are_chosen_by_name_in_order() -> None:
