@@ -139,7 +139,6 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
 
 # Beyond the trained length: why
 
-CAUSES = ("end sign", "place", "content")  # differences of shares
 CAUSE_METRICS = (
     Metric("lost within", "share of 6-grams lost of lines within the trained length", "share"),
     Metric("lost beyond", "of lines beyond it", "share"),

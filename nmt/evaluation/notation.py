@@ -129,14 +129,15 @@ def conclude(report: Report, test: ScoredTest) -> list[str]:
         if (figure.mean > best.mean) == metric.higher_is_better:
             best = figure
     alike = [f.system for f in figures if number(f.mean) == number(best.mean)]  # as it is shown
+    which = _which(group, test.name, any(f.unseen for f in figures))
     sentence = (
-        f"On {_which(group, any(f.unseen for f in figures))} of {test.name}, {listed(alike)} "
-        f"{'has' if len(alike) == 1 else 'have'} the "
+        f"{which}, {listed(alike)} {'has' if len(alike) == 1 else 'have'} the "
         f"{'highest' if metric.higher_is_better else 'lowest'} {metric.name}, {mean(best, metric)}"
     )
     if first.system not in alike:
         sentence += f", against {mean(first, metric)} of {first.system}"
-        sentence += "" if best.p is None else f" (p {p_value(best)})"
+        equals = "" if best.p is not None and best.p < 0.001 else "= "
+        sentence += "" if best.p is None else f" (p {equals}{p_value(best)})".replace("<", "< ")
     apart = [figure.system for figure in figures if figure.significant]
     verdict = f"The paired test tells no system from {first.system}."
     if all(figure.p is None for figure in figures):
@@ -156,12 +157,13 @@ def _decisive_group(report: Report, test: ScoredTest) -> Group:
     return next(unseen, next(group for group in test.groups if group.name == ALL))
 
 
-def _which(group: Group, unseen: bool) -> str:
+def _which(group: Group, test: str, unseen: bool) -> str:
     if group.name == ALL:
-        return f"all {count(group.pairs)} pairs"
+        return f"On all {count(group.pairs)} pairs of {test}"
     if group.name == BEYOND:
-        return f"the {count(group.pairs)} pairs longer than any in training"
-    return f"the {count(group.pairs)} pairs of length {group.name}{', beyond training' * unseen},"
+        return f"On the {count(group.pairs)} pairs of {test} that are longer than any in training"
+    where = f"On the {count(group.pairs)} pairs of {test} of length {group.name}"
+    return where + ", beyond training" * unseen
 
 
 def listed(items: Iterable[str]) -> str:

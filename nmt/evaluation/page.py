@@ -19,6 +19,8 @@ from markupsafe import Markup
 from nmt import figure
 from nmt.config.check import flat
 from nmt.evaluation import notation, plot
+from nmt.evaluation.lost import LOST
+from nmt.evaluation.metrics import RATIO
 from nmt.evaluation.notation import spell_out
 from nmt.evaluation.report import REFERENCES, Group, Metric, Report, ScoredTest
 
@@ -61,9 +63,12 @@ def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
     """What the template shows of a test: charts and tables, the main metric's first."""
     on_axis = [m for m in test.metrics if report.known(test, m.name, test.buckets)]
     charted = on_axis if has_charts and test.unit else []
+    charts = [(metric, _chart(report, test, metric)) for metric in charted]
+    first = (test.metrics[0].name, RATIO, LOST.name)
     return {
         "test": test,
-        "charts": [(m, _chart(report, test, m)) for m in charted],
+        "charts": [chart for chart in charts if chart[0].name in first],
+        "more_charts": [chart for chart in charts if chart[0].name not in first],
         "scores": [_table(report, test, m) for m in test.metrics if m.is_main],
         "others": [_table(report, test, m) for m in test.metrics if not m.is_main],
     }

@@ -50,6 +50,9 @@ def chart(report: Report, test: ScoredTest, metric: Metric) -> str:
     with drawn(text, CHART, font=9, **PLAIN) as figure:
         axes = figure.subplots()
         handles = _draw_metric(axes, report, test, metric)
+        better = {True: ", higher is better", False: ", lower is better", None: ""}
+        title = f"{title_of(metric)}{better[metric.higher_is_better]}"
+        axes.set_title(spell_out(title), fontsize=9, loc="left")
         _label_buckets(axes, report, test, metric)
         figure.legend(handles=handles, **LEGEND)
     return text.getvalue()
@@ -111,6 +114,9 @@ def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
         colour = "0.35" if alone else COLOURS[systems[0] % len(COLOURS)]
         label = f"longest in training: {longest}{whose}"
         lines.append(axes.axvline(place - 0.5, label=spell_out(label), color=colour, **style))
+    if lines and None not in test.trained:  # a wash where all is longer than any in training
+        beyond = max(line.get_xdata()[0] for line in lines)
+        axes.axvspan(beyond, len(test.buckets) - 0.5, color="#f6efe2", linewidth=0, zorder=-1)
     return lines
 
 
