@@ -33,8 +33,8 @@ def drawn(
     """A matplotlib figure of `size` inches, written when the block ends without an error.
 
     Into a file, whose name decides the format, or as SVG into a stream; `settings` are
-    matplotlib's. No date is in it, and names
-    within an SVG are not random: equal pictures are equal files.
+    matplotlib's. No date is in it, and names within an SVG are not random: equal pictures are
+    equal files.
     """
     import logging
 

@@ -12,7 +12,7 @@ from nmt.config.compose import Experiment as Experiment
 from nmt.config.settings import Settings
 from nmt.data.prepare import Prepared as Prepared
 from nmt.evaluation import testsets
-from nmt.evaluation.options import DEFAULTS
+from nmt.evaluation.options import USUAL
 from nmt.evaluation.options import EvaluationOptions as EvaluationOptions
 from nmt.evaluation.report import Report as Report
 from nmt.evaluation.run import evaluate as evaluate_systems
@@ -33,7 +33,7 @@ def evaluate(
     systems: Mapping[str, str | Path],
     reference: str | Path,
     source: str | Path | None = None,
-    options: EvaluationOptions = DEFAULTS,
+    options: EvaluationOptions = USUAL,
 ) -> Report:
     """Score systems by source length, with intervals, and test each against the first.
 
@@ -50,9 +50,10 @@ def evaluate(
     31.4
     """
     columns = {name: Path(path) for name, path in options.columns.items()}
+    scores = {name: Path(path) for name, path in options.scores.items()}
     arguments.positive(threads=options.threads, workers=options.workers)
     bounds = list(map(index, options.bounds))  # plain numbers, also of numpy
-    options = options._replace(bounds=bounds, columns=columns)
+    options = options._replace(bounds=bounds, columns=columns, scores=scores)
     named = systems_at({label: str(path) for label, path in systems.items()})
     sources = [] if source is None else [Path(source)]
     test = testsets.single_test(sources, [Path(reference)])

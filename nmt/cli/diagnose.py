@@ -20,9 +20,8 @@ them is lost, what other search settings recover on up to 64 of them, and the co
 MODEL is a run, checkpoint or model directory. With the right translations (--reference), what is
 lost is the share of their character 6-grams that the translations lack; without, it is told by
 attention and length alone.
-
-Search settings; the default is what the model was trained with:
 """
+SEARCH = "Search settings; the default is what the model was trained with:\n"
 
 
 def command(argv: list[str]) -> None:
@@ -40,7 +39,9 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The arguments, under the names of the EvaluationOptions; raises UserError."""
-    parser = Parser(prog="nmt-diagnose", usage=USAGE, description=ABOUT + search_settings_help())
+    parser = Parser(
+        prog="nmt-diagnose", usage=USAGE, description=ABOUT, epilog=SEARCH + search_settings_help()
+    )
     add = parser.add_argument
     add("model", metavar="MODEL", help="run, checkpoint or model directory")
     add("text", type=Path, metavar="TEXT", help="lines of the source language; may be .gz or .zst")

@@ -61,6 +61,7 @@ def command(argv: list[str]) -> None:
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
     places = places_of(systems, tests, typed.output_dir) if typed.output_dir else []
+    refuse_overwriting([*typed.output, *places], systems, tests)
     report = evaluate(systems, tests, options)
     shown = (
         text.tsv(report)
@@ -71,6 +72,17 @@ def command(argv: list[str]) -> None:
     write_outputs(shown, *files, *translations(report, places))
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
+
+
+def refuse_overwriting(
+    written: Sequence[Path], systems: "Sequence[System]", tests: "Sequence[ParallelFiles]"
+) -> None:
+    """Raise UserError for an output that is an input, or written twice."""
+    read = {path.resolve() for test in tests for _, path in test.paths}
+    read |= {system.file.resolve() for system in systems if system.file}
+    for number, path in enumerate(written):
+        if path.resolve() in read | {other.resolve() for other in written[:number]}:
+            raise UserError(f"{path}: is read, or written twice; give each output its own file")
 
 
 def writer_of(path: Path, report: "Report", best_first: bool) -> outputs.Writer:
@@ -149,7 +161,10 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     typed.systems = [a for a in typed.arguments if a not in settings]
     typed.decode = decode_overrides(settings)
     typed.columns = {name: Path(path) for name, path in typed.columns.items()}
-    typed.scores = dict(map(parse_scores, typed.scores))
+    given = list(map(parse_scores, typed.scores))
+    typed.scores = dict(given)
+    if len(typed.scores) < len(given):
+        raise UserError("--scores: one of them twice; give a file for each system and metric")
     if not typed.systems:
         raise UserError("no system: name a model, or a file of translations")
     if typed.tests and (typed.reference or typed.source):
@@ -227,14 +242,30 @@ def _add_scores(parser: Parser) -> None:
     )
     share = "add the share of the source that is never attended to; takes as long as translating"
     add("--attention", action="store_true", help=share)
-    add("--samples", type=SAMPLES, default=1000, help="bootstrap samples (default 1000)")
-    add("--seed", type=integer(0), default=SEED, help="seed of the bootstrap (default %(default)s)")
+    add(
+        "--samples",
+        type=SAMPLES,
+        default=1000,
+        metavar="N",
+        help="bootstrap samples (default 1000)",
+    )
+    add(
+        "--seed",
+        type=integer(0),
+        default=SEED,
+        metavar="N",
+        help="seed of the bootstrap (default %(default)s)",
+    )
 
 
 def _add_outputs(parser: Parser) -> None:
     """Add the options of outputs."""
     add = parser.add_argument
-    add("--sort", action="store_true", help="best on the longest sources first")
+    add(
+        "--sort",
+        action="store_true",
+        help="tables: best beyond training first, else on the longest",
+    )
     forms = ("text", "markdown", "tsv")
     add("--format", choices=forms, default="text", help="of stdout (default %(default)s)")
     add(
@@ -244,7 +275,7 @@ def _add_outputs(parser: Parser) -> None:
         default=[],
         metavar="FILE",
         help="write .html (a page), .json (all numbers and lines), .tsv, .md, .txt, or draw the "
-        "first metric: .png, .svg, .pdf; may be repeated",
+        "first metric of the first test: .png, .svg, .pdf; may be repeated",
     )
     add("--output-dir", type=Path, metavar="DIR", help="write all translations as LABEL.txt")
 

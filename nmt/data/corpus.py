@@ -189,7 +189,7 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
         ]
 
 
-def read_parallel(path: Path, lines: Sequence[str], of: Path) -> list[str]:
+def read_parallel(path: Path, lines: Sequence[str], of: object) -> list[str]:
     """All lines of a file; UserError (65) unless there are as many as `lines`, those of `of`."""
     parallel = read_text(path)
     if len(parallel) != len(lines):

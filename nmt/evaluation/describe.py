@@ -72,10 +72,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
     """Versions of all that computes scores, the files that were read, and systems."""
     versions = {"nmt": __version__, "python": platform.python_version()}
     files = {
-        f"{test.name} {side} {path.name}": {
-            "path": str(path),
-            "sha256": manifest.sha256_of(file_of(path)),
-        }
+        f"{test.name} {side} {path}": manifest.sha256_of(file_of(path))
         for test in tests
         for side, path in test.paths
     }
@@ -100,7 +97,7 @@ def notes(
     """How the numbers came about, as far as this is known."""
     found = [*options.notes, *training_notes(systems), *search_notes(systems)]
     found += [note for test in tests for note in _notes_of_long_sources(test, systems)]
-    if options.attention:
+    if options.attention and options.bounds and any(system.models for system in systems):
         found.append(
             f"unattended source: of the first run, on up to {SAMPLE} lines of each bucket, drawn "
             f"by seed {options.seed}, the same for all systems."

@@ -76,9 +76,9 @@ def diagnose(
     text without words and files that are not parallel; 66 for files that are not there.
     """
     _check_single(system)
-    sources, references = read_text(source), read_text(reference) if reference else None
+    sources, references = read_text(source), None
     if reference is not None:
-        single_test([source], [reference]).read()  # says what is not parallel
+        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
     if not any(line.strip() for line in sources):
         raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
     system = with_search_settings(system, options.decode)

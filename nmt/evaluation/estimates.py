@@ -77,7 +77,7 @@ def estimates(
     ]  # fmt: skip
     if not any(known):
         return [None] * len(systems)
-    # Student's t of shares is drawn for the observed value, too, as in `lost.parts_of_run`
+    # Student's t of shares is drawn for the observed value, too: the pins were recorded so
     observed = int(scorer.metric.form == "share")
     sampled = []
     for runs in filter(None, known):
@@ -131,16 +131,15 @@ def score_group(
     seed: int,
 ) -> list[Figure]:
     """All figures of some lines, from the counts of each system's runs: all on the same draws."""
-    tables = [
-        [[run[scorer.metric.name][lines] for run in runs if scorer.metric.name in run]
-         for runs in counts]
-        for scorer in used
-    ]  # fmt: skip
-    flat = [table for systems in tables for runs in systems for table in runs]
-    sums = iter(resampled(flat, samples, seed))
+    names = [scorer.metric.name for scorer in used]
+    tables = {
+        id(run[n]): run[n][lines] for n in names for runs in counts for run in runs if n in run
+    }
+    sums = dict(zip(tables, resampled(list(tables.values()), samples, seed), strict=True))
     rows = []
-    for scorer, systems in zip(used, tables, strict=True):
-        totals = [[table.sum(0) for table in runs] for runs in systems]
-        drawn = [[next(sums) for _ in runs] for runs in systems]
+    for scorer, name in zip(used, names, strict=True):
+        keys = [[id(run[name]) for run in runs if name in run] for runs in counts]
+        totals = [[tables[key].sum(0) for key in runs] for runs in keys]
+        drawn = [[sums[key] for key in runs] for runs in keys]
         rows += figures(scorer.metric, estimates(scorer, totals, drawn, seed), about)
     return rows

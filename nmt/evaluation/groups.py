@@ -63,10 +63,6 @@ def choose_lines(
     return [*chosen, ChosenLines(Group(ALL, pairs), np.arange(pairs))]
 
 
-def is_unseen(group: Group, trained: int | None, trained_of_all: Sequence[int | None]) -> bool:
+def is_unseen(group: Group, trained: int | None) -> bool:
     """Whether all of a group are longer than the longest in a system's training."""
-    if trained is None:
-        return False
-    if group.name == BEYOND:
-        return trained <= max(limit for limit in trained_of_all if limit is not None)
-    return group.low is not None and group.low > trained
+    return trained is not None and (group.name == BEYOND or (group.low or 0) > trained)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmt.evaluation.estimates import Estimate, figures
 from nmt.evaluation.metrics import Lines, Scorer, ratio
-from nmt.evaluation.report import BEYOND, Figure, Metric
+from nmt.evaluation.report import BEYOND, WITHIN, Figure, Metric
 from nmt.evaluation.significance import Floats, over_seeds, resampled
 
 ORDER = 6
@@ -140,11 +140,11 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
 # Beyond the trained length: why
 
 CAUSE_METRICS = (
-    Metric("lost within", "share of 6-grams lost of lines within the trained length", "share"),
-    Metric("lost beyond", "of lines beyond it", "share"),
-    Metric("end sign", "of the difference: what arrives with forced lengths", "points"),
-    Metric("place", "what then is lost more than of the beginnings of the lines", "points"),
-    Metric("content", "what of these is lost more than within", "points"),
+    Metric("lost within", "share of 6-grams lost of lines within each trained length", "share"),
+    Metric("lost beyond", "the same of lines beyond it: end sign + place + content more", "share"),
+    Metric("end sign", "lost beyond, less what is lost with the references' lengths", "points"),
+    Metric("place", "lost with these, less what is lost of the lines' beginnings", "points"),
+    Metric("content", "lost of the beginnings, less lost within", "points"),
 )
 
 
@@ -182,12 +182,14 @@ def causes_of_loss(
     """
     known = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
     by_run = [[parts_of_run(run, samples, seed) for run in runs] for runs in known.values()]
-    about = [
-        {"test": test, "group": BEYOND, "system": labels[s], "pairs": int(_beyond(runs[0]).sum())}
-        for s, runs in known.items()
-    ]
     rows = []
     for number, metric in enumerate(CAUSE_METRICS if known else ()):
+        group = BEYOND if number else WITHIN
+        about = [
+            {"test": test, "group": group, "system": labels[s], "pairs": int(lines.sum())}
+            for s, runs in known.items()
+            for lines in [_beyond(runs[0]) if number else ~_beyond(runs[0])]
+        ]
         shares = [np.array([run[number] for run in runs]) for runs in by_run]
         found = [
             Estimate(list(map(float, runs[:, 0])), drawn[1:])

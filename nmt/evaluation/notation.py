@@ -95,8 +95,9 @@ def order_systems(report: Report, test: ScoredTest, best_first: bool) -> list[in
     systems = list(range(len(report.systems)))
     if not best_first:
         return systems
-    metric, groups = test.metrics[0], test.buckets[-1:] or test.groups[:1]
-    row = report.row(test, test.group(BEYOND) or groups[0], metric.name)
+    metric = test.metrics[0]
+    candidates = [*filter(None, [test.group(BEYOND)]), *test.buckets[::-1], *test.groups]
+    row = report.row(test, report.known(test, metric.name, candidates)[0], metric.name)
     sign = -1 if metric.higher_is_better else 1
     return sorted(systems, key=lambda s: sign * f.mean if (f := row[s]) else float("inf"))
 

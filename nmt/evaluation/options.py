@@ -12,7 +12,7 @@ TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # ne
 
 
 class EvaluationOptions(NamedTuple):
-    """Metrics, groups, search and report; None or empty: as the models say."""
+    """Metrics, groups, search and report of an evaluation."""
 
     bounds: Sequence[int] = BOUNDS  # last length of each bucket; none: no buckets
     metrics: Sequence[str] | None = None  # the first one is drawn and sorts; None: the usual ones
@@ -30,10 +30,9 @@ class EvaluationOptions(NamedTuple):
     lost: bool = False  # why text beyond the trained length is lost; translates again
     attention: bool = False  # the share of the source that no translation attends to
     scores: Mapping[tuple[str, str], Path] = {}  # (name, system) -> a number for each line
-    quiet: bool = False  # no progress
     title: str = TITLE
     command: str = ""  # what was typed
     notes: Sequence[str] = ()  # on data and budget
 
 
-DEFAULTS = EvaluationOptions()
+USUAL = EvaluationOptions()

@@ -38,14 +38,10 @@ def html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions: tuple[Any, ...] = (
-        notation.conclude,
-        notation.mean,
-        notation.interval,
-        notation.p_value,
-    )
-    functions += (notation.marks, notation.count, notation.title_of, notation.notes_of)
-    functions += (notation.describe_axis, notation.system_cells, mark_differences, settings)
+    functions: list[Any] = [mark_differences, settings]
+    functions += [notation.conclude, notation.mean, notation.interval, notation.p_value]
+    functions += [notation.marks, notation.count, notation.pairs, notation.title_of]
+    functions += [notation.notes_of, notation.describe_axis, notation.system_cells]
     environment.globals |= {function.__name__: function for function in functions}
     has_charts = figure.is_installed()
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
@@ -78,10 +74,7 @@ def _table(report: Report, test: ScoredTest, metric: Metric) -> dict[str, Any]:
     """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
     groups = report.known(test, metric.name, test.groups)
     labels = [*report.labels, REFERENCES]
-    rows = [
-        (label, [report.figure(metric.name, label, group.name, test.name) for group in groups])
-        for label in labels
-    ]
+    rows = [(label, report.across(test, metric.name, label, groups)) for label in labels]
     return {
         "metric": metric,
         "groups": groups,

@@ -67,7 +67,7 @@ def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) ->
     groups, scale = _groups(test), 100 if metric.form in ("share", "points") else 1
     for s, label in enumerate(report.labels):
         offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
+        found = report.across(test, metric.name, label, groups)
         known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
         x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
         style = _style(s)
@@ -104,7 +104,7 @@ def _style(s: int) -> dict[str, str]:
 
 def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
     """A dashed line where the texts get longer than any in training; one for each such length."""
-    limits, lines = test.limits(), []
+    limits, lines = test.trained_lengths(), []
     for longest, systems in limits.items():
         if (place := test.axis_position(longest)) is None:
             continue
@@ -114,7 +114,8 @@ def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
         colour = "0.35" if alone else COLOURS[systems[0] % len(COLOURS)]
         label = f"longest in training: {longest}{whose}"
         lines.append(axes.axvline(place - 0.5, label=spell_out(label), color=colour, **style))
-    if lines and None not in test.trained:  # a wash where all is longer than any in training
+    if lines and len(lines) == len(test.trained_lengths()) and None not in test.trained:
+        # a wash where all is longer than any in training
         beyond = max(line.get_xdata()[0] for line in lines)
         axes.axvspan(beyond, len(test.buckets) - 0.5, color="#f6efe2", linewidth=0, zorder=-1)
     return lines
@@ -129,4 +130,4 @@ def _label_buckets(axes: Any, report: Report, test: ScoredTest, metric: Metric) 
     axes.set_xticks(range(len(groups)), names)
     axes.set_xlim(-0.5, len(groups) - 0.5)
     unit = spell_out(f"{test.side} length in {test.unit}")
-    axes.set_xlabel(unit if test.unit else "all pairs")
+    axes.set_xlabel(unit if test.buckets else "all pairs")

@@ -8,12 +8,13 @@ bucket, of a sign that was not asked for) has no row.
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
+from math import inf
 from typing import Any
 
 FEW = 100  # below so many pairs a group is marked
 TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
 SIGNIFICANT = 0.05
-ALL, BEYOND = "all", "beyond training"  # names of groups
+ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
 REFERENCES = "(references)"  # stands for a system where a figure is of the references themselves
 
@@ -29,11 +30,10 @@ class Metric:
     signature: str = ""
 
     @property
-    def limits(self) -> tuple[float | None, float | None]:
+    def limits(self) -> tuple[float, float]:
         """Between which values it lies; a deviation of seeds knows no bounds."""
-        most = {"score": 100.0 if self.higher_is_better else None, "share": 1.0, "points": 1.0}
-        least = {"mean": None, "points": -1.0}
-        return least.get(self.form, 0.0), most.get(self.form)
+        most = {"score": 100.0 if self.higher_is_better else inf, "share": 1.0, "points": 1.0}
+        return {"mean": -inf, "points": -1.0}.get(self.form, 0.0), most.get(self.form, inf)
 
     @property
     def is_main(self) -> bool:
@@ -146,7 +146,7 @@ class ScoredTest:
         """The group of this name."""
         return next((group for group in self.groups if group.name == name), None)
 
-    def limits(self) -> dict[int, list[int]]:
+    def trained_lengths(self) -> dict[int, list[int]]:
         """The systems by the longest text in their training, where it is known, shortest first."""
         limits: dict[int, list[int]] = {}
         for system, length in enumerate(self.trained):
@@ -202,6 +202,12 @@ class Report:
     def row(self, test: ScoredTest, group: Group, metric: str) -> list[Figure | None]:
         """A figure of each system, in their order."""
         return [self.figure(metric, label, group.name, test.name) for label in self.labels]
+
+    def across(
+        self, test: ScoredTest, metric: str, system: str, groups: Sequence[Group]
+    ) -> list[Figure | None]:
+        """A figure of one system in several groups."""
+        return [self.figure(metric, system, group.name, test.name) for group in groups]
 
     def known(self, test: ScoredTest, metric: str, groups: Sequence[Group]) -> list[Group]:
         """Those of some groups in which any system has a figure of this metric."""

@@ -16,30 +16,13 @@ from nmt.data.languages import languages_of, short_code
 from nmt.data.segmenter import Segmenter
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
-from nmt.evaluation import models
+from nmt.evaluation import lost, metrics, models
 from nmt.evaluation.describe import compared, notes, provenance_of
 from nmt.evaluation.facts import facts_at
 from nmt.evaluation.groups import check_bounds
-from nmt.evaluation.lost import CAUSE_METRICS, causes_of_loss, loss_counts
-from nmt.evaluation.metrics import (
-    DEFAULT_TOKENIZER,
-    DEFAULTS,
-    NAMES,
-    PERPLEXITY,
-    UNATTENDED,
-    WHOLE_FOR_MOSES,
-    is_unspaced,
-)
 from nmt.evaluation.models import ReadTest
-from nmt.evaluation.options import (
-    DEFAULTS as DEFAULT_OPTIONS,
-)
-from nmt.evaluation.options import (
-    LEAST_SAMPLES,
-    TOKENIZERS,
-    EvaluationOptions,
-)
-from nmt.evaluation.report import BEYOND, REFERENCE, Figure, Group, Report, ScoredTest
+from nmt.evaluation.options import LEAST_SAMPLES, TOKENIZERS, USUAL, EvaluationOptions
+from nmt.evaluation.report import REFERENCE, Figure, Group, Report, ScoredTest
 from nmt.evaluation.scoring import TranslatedTest, score_test, scorers_of
 from nmt.evaluation.significance import Floats
 from nmt.evaluation.systems import ModelFacts, System, SystemModel
@@ -62,7 +45,7 @@ WORDS = "words (no model to count pieces)"
 def evaluate(
     systems: Sequence[System],
     tests: Sequence[ParallelFiles],
-    options: EvaluationOptions = DEFAULT_OPTIONS,
+    options: EvaluationOptions = USUAL,
 ) -> Report:
     """Translate what is not translated yet, score, test each system against the first.
 
@@ -105,16 +88,18 @@ def check(
     systems: Sequence[System], tests: Sequence[ParallelFiles], options: EvaluationOptions
 ) -> None:
     """Raise UserError for what does not fit together; reads no text and no model."""
-    if not systems:
-        raise UserError("no system: give models or files")
+    if not systems or not tests:
+        raise UserError("no system, or no test set: give models or files, and references")
     if options.bounds:
         check_bounds(options.bounds, "bounds=")
     if options.samples < LEAST_SAMPLES:
         raise UserError(f"samples={options.samples}: give {LEAST_SAMPLES} or more")
     if options.tokenize not in (None, *TOKENIZERS):
         raise UserError(f"tokenize={options.tokenize}: choose from {', '.join(TOKENIZERS)}")
-    if unknown := [m for m in options.metrics or () if m not in NAMES]:
-        raise UserError(f"metrics: no metric {unknown[0]!r}; choose from {', '.join(NAMES)}")
+    if unknown := [m for m in options.metrics or () if m not in metrics.NAMES]:
+        raise UserError(
+            f"metrics: no metric {unknown[0]!r}; choose from {', '.join(metrics.NAMES)}"
+        )
     names = [test.name for test in tests]
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UserError(f"{twice}: two tests of this name; give each its own")
@@ -122,7 +107,7 @@ def check(
     unread = next((test for test in tests if not test.sources), None)
     if trained and unread:
         raise UserError(f"{trained[0].place}: a model needs a text to translate; add --source SRC")
-    if options.lengths and unread:
+    if options.lengths not in (None, REFERENCE) and unread:
         raise UserError(f"--lengths {options.lengths}: no text to count in; add --source SRC")
     if options.lost and options.decode.get("length") == "forced":
         raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
@@ -140,6 +125,10 @@ def check(
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
     if len(tests) > 1 and options.scores:
         raise UserError("--scores: of the lines of one test set; give one")
+    others = (lost.LOST, *lost.PLACE_METRICS, *lost.CAUSE_METRICS)
+    ours = {*metrics.NAMES, *metrics.GIVEN, metrics.RATIO, *(metric.name for metric in others)}
+    if taken := next((name for name, _ in options.scores if name in ours), None):
+        raise UserError(f"--scores {taken}: the name of another figure; give it its own")
 
 
 def read(files: ParallelFiles, systems: Sequence[System], options: EvaluationOptions) -> ReadTest:
@@ -154,13 +143,13 @@ def read(files: ParallelFiles, systems: Sequence[System], options: EvaluationOpt
     columns: dict[int, Mapping[str, Path]] = {}
     for s, system in enumerate(systems):
         if system.file is not None:
-            lines = read_parallel(system.file, references, files.references[0])
+            lines = read_parallel(system.file, references, files.described)
             _refuse_records(lines, system.file)
             hypotheses[s] = [lines]
         elif system.facts is not None:
             columns[s] = _columns(system.models[0], system.facts, sources, options)
             for path in columns[s].values():
-                read_parallel(path, references, files.references[0])
+                read_parallel(path, references, files.described)
     if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
         log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     typed = options.target_language
@@ -207,42 +196,43 @@ def _score(
     test, labels = one.test, [system.label for system in systems]
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_slow_ter(test, options)
-    tokenize = options.tokenize or DEFAULT_TOKENIZER.get(test.language, "13a")
-    if tokenize in ("13a", "intl", "none") and is_unspaced(test.references):
+    tokenize = options.tokenize or metrics.DEFAULT_TOKENIZER.get(test.language, "13a")
+    if tokenize in ("13a", "intl", "none") and metrics.is_unspaced(test.references):
         log.warning(
             "%s: the references have no spaces between words, and tokenizer %s takes a line for "
             "one word; give --target-language zh, ja or ko, or --tokenize char",
             *(test.name, tokenize),
         )
     if options.perplexity:
-        given[PERPLEXITY] = models.count_likelihoods(one, systems, options)
-    if options.attention and test.lengths is not None:
-        given[UNATTENDED] = models.count_attention(one, systems, options)
+        given[metrics.PERPLEXITY] = models.count_likelihoods(one, systems, options)
+    if options.attention and options.bounds and test.sources is not None:
+        given[metrics.UNATTENDED] = models.count_attention(one, systems, options)
     scored, figures = score_test(test, labels, options, given)
     if not options.lost:
         return scored, figures
     forced = models.translate_with_forced_lengths(one, systems, options)
     counts = [
         [
-            loss_counts(test.references, test.lengths or [], longest or 0, *pair)
+            lost.loss_counts(test.references, test.lengths or [], longest or 0, *pair)
             for pair in (zip(free, same, strict=True) if same else ())
         ]
         for free, same, longest in zip(test.hypotheses, forced, test.trained, strict=True)
     ]
-    causes = causes_of_loss(test.name, labels, counts, options.samples, options.seed)
+    causes = lost.causes_of_loss(test.name, labels, counts, options.samples, options.seed)
     if causes:
-        scored.metrics.extend(CAUSE_METRICS)
-        if scored.group(BEYOND) is None:  # beyond that of some systems alone
-            scored.groups.append(Group(BEYOND, causes[0].pairs))
+        scored.metrics.extend(lost.CAUSE_METRICS)
+        known = {group.name for group in scored.groups}
+        pairs = {cause.group: cause.pairs for cause in causes if cause.group not in known}
+        scored.groups.extend(Group(*item) for item in pairs.items())
     return scored, [*figures, *causes]
 
 
 def _warn_of_slow_ter(test: TranslatedTest, options: EvaluationOptions) -> None:
     """Say that TER of outputs that run on takes long, before it does."""
-    if not any(name.startswith("TER") for name in options.metrics or DEFAULTS):
+    if not any(name.startswith("TER") for name in options.metrics or metrics.DEFAULTS):
         return
     outputs = (line for runs in test.hypotheses for run in runs for line in run)
-    whole = test.language in WHOLE_FOR_MOSES  # each character is a word of TER
+    whole = test.language in metrics.WHOLE_FOR_MOSES  # each character is a word of TER
     if slow := sum(len(line if whole else line.split()) > SLOW_FOR_TER for line in outputs):
         log.warning(
             "TER: %s outputs have more than %d %s, each of which takes sacreBLEU seconds; "

@@ -54,7 +54,7 @@ class TranslatedTest(NamedTuple):
 
 def scorers_of(test: TranslatedTest, options: EvaluationOptions) -> list[Scorer]:
     """The metrics of a test that are asked for; raises UserError as `scorers` does."""
-    names = options.metrics or of_language(DEFAULTS, test.language)
+    names = dict.fromkeys(options.metrics or of_language(DEFAULTS, test.language))
     bootstrap = options.samples, options.seed
     return scorers(names, test.references, test.language, options.tokenize, *bootstrap)
 
@@ -130,7 +130,7 @@ def _score(
             "group": group.name,
             "pairs": group.pairs,
             "system": label,
-            "unseen": is_unseen(group, trained[s], trained),
+            "unseen": is_unseen(group, trained[s]),
         }
         for s, label in enumerate(labels)
     ]

@@ -13,7 +13,7 @@ from nmt.config.settings import Settings, freeze, is_path
 from nmt.data.corpus import uncompressed
 from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
-from nmt.evaluation.report import SOURCE
+from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
 from nmt.storage import manifest, modelpath
 from nmt.training.directory import CONFIG
@@ -134,7 +134,7 @@ def _parse_system(argument: str) -> LabelledSystem:
     label, equals, place = argument.partition("=")
     if not equals or _paths(argument)[0].exists():
         return _system_at(None, argument)
-    if not place or not label.strip() or INVALID_IN_LABEL.search(label):
+    if not place or INVALID_IN_LABEL.search(label) or label.strip() in ("", REFERENCES):
         raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
     return _system_at(label.strip(), place)
 

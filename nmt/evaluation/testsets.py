@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt import corpus
+from nmt.config.data import tags_of
 from nmt.config.settings import Settings
 from nmt.data.corpus import packed, read_parallel, read_text
 from nmt.data.toy.recipe import ensure_text
@@ -52,6 +53,11 @@ class ParallelFiles(NamedTuple):
         return TextPair(
             lines if self.sources else None, [" ".join(reference) for _, reference in pairs], parts
         )
+
+    @property
+    def described(self) -> str:
+        """The references, for messages."""
+        return f"{self.references[0]}{f', {self.join} lines joined,' if self.join > 1 else ''}"
 
     @property
     def paths(self) -> list[tuple[str, Path]]:
@@ -145,7 +151,7 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
                         f"{model.place}: its config has no {', '.join(unnamed)}; "
                         "add --reference REF --source SRC"
                     )
-                tests[key] = corpus_test(model.settings, join)
+                tests[key] = corpus_test(model.settings, join, {*tags_of(model.settings.data)})
     texts = [test.read() for test in tests.values()]
     if any(first != second for first, second in pairwise(texts)):
         raise UserError(

@@ -1,7 +1,7 @@
 """A report as text for a terminal, as Markdown, and as tab-separated values."""
 
 import textwrap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 from tabulate import tabulate
 
@@ -22,10 +22,10 @@ from nmt.evaluation.notation import (
     system_cells,
     title_of,
 )
-from nmt.evaluation.report import ALL, REFERENCES, Figure, Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import ALL, REFERENCES, Group, Metric, Report, ScoredTest
 
 PROSE = 100  # columns of sentences
-ACROSS = 6  # groups side by side; more go below
+ACROSS = 7  # groups side by side: five buckets, beyond training, all; more go below
 COLUMNS = (
     *("test", "group", "shortest", "longest", "pairs", "system", "runs", "unseen", "metric"),
     *("mean", "deviation", "low", "high", "p", "signature"),
@@ -81,8 +81,9 @@ def _test_blocks(
         title = f"{title_of(metric)}  ({metric.title})"
         for first in range(0, len(groups), ACROSS):
             chosen = groups[first : first + ACROSS]
-            rows = [row for s in order for row in write(report, test, metric, chosen, s)]
-            rows += _of_references(report, test, metric, chosen)
+            labels = [*(report.labels[s] for s in order), REFERENCES]
+            rows = [row for label in labels for row in write(report, test, metric, chosen, label)]
+            rows = [row for row in rows if any(cell.strip() != EMPTY for cell in row[1:])]
             heading = ["", *(f"{g.name}\n{pairs(g)}" for g in chosen)]
             if form == "github":
                 heading = [cell.replace("\n", ", ") for cell in heading]
@@ -93,77 +94,41 @@ def _test_blocks(
 Rows = Iterator[list[str]]
 
 
-def _cells(
-    report: Report,
-    test: ScoredTest,
-    metric: Metric,
-    groups: Sequence[Group],
-    system: str,
-    write: Callable[[Figure | None], str],
-) -> list[str]:
-    return [write(report.figure(metric.name, system, g.name, test.name)) for g in groups]
-
-
 def _detailed(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], s: int
+    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
     """A system's scores; below, where known: interval, p, deviation over seeds."""
-    system = report.systems[s]
-
-    def line(name: str, write: Callable[[Figure | None], str]) -> list[str]:
-        return [name, *_cells(report, test, metric, groups, system.label, write)]
-
-    yield line(
-        system.label, lambda f: f"{number(f.mean, metric.form)}{marks(f):2}" if f else f"{EMPTY}  "
-    )
+    row = report.across(test, metric.name, label, groups)
+    seeds = max((len(figure.seeds) for figure in row if figure), default=1)
+    form = metric.form
+    yield [label, *(f"{number(f.mean if f else None, form)}{marks(f):2}" for f in row)]
     lines = [
-        line("  95%", lambda f: interval(f, metric)),
-        line("  p", p_value),
-        line(
-            f"  ± {len(system.runs)} seeds",
-            lambda f: number(f.deviation if f else None, metric.form),
-        ),
+        ["  95%", *(interval(figure, metric) for figure in row)],
+        ["  p", *map(p_value, row)],
+        [f"  ± {seeds} seeds", *(number(f.deviation if f else None, form) for f in row)],
     ]
     yield from (cells for cells in lines if any(cell != EMPTY for cell in cells[1:]))
 
 
 def _means(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], s: int
+    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
-    label = report.labels[s]
-    cells = _cells(
-        report, test, metric, groups, label, lambda f: number(f.mean if f else None, metric.form)
-    )
+    """A system's means, and of how many pairs where these are its own."""
+    cells = []
+    for figure, group in zip(report.across(test, metric.name, label, groups), groups, strict=True):
+        own = figure and figure.pairs != group.pairs
+        pairs_of_its_own = f" (n = {count(figure.pairs)})" if figure and own else ""
+        cells.append(number(figure.mean if figure else None, metric.form) + pairs_of_its_own)
     yield [label, *cells]
 
 
 def _brief(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], s: int
+    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
-    label = report.labels[s]
-
-    def write(figure: Figure | None) -> str:
-        if figure is None or not metric.is_main:
-            return mean(figure, metric)
-        return f"{mean(figure, metric)} {interval(figure, metric)}{marks(figure)}"
-
-    yield [label, *_cells(report, test, metric, groups, label, write)]
-
-
-def _of_references(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group]
-) -> Rows:
-    """The same figure of the references themselves, where there is one."""
-    cells = _cells(
-        report,
-        test,
-        metric,
-        groups,
-        REFERENCES,
-        lambda f: number(f.mean if f else None, metric.form),
-    )
-    if any(cell != EMPTY for cell in cells):
-        yield [REFERENCES, *cells]
+    """A system's means with their intervals and marks, in one line."""
+    row = report.across(test, metric.name, label, groups)
+    known = [f"{mean(f, metric)} {interval(f, metric)}{marks(f)}" if f else EMPTY for f in row]
+    yield [label, *(known if metric.is_main else (mean(f, metric) for f in row))]
 
 
 def tsv(report: Report) -> str:

@@ -135,7 +135,7 @@ def translate_all(
         for translation in texts:
             name, count = translation.test, len(translation.lines)
             log.info("translating %s by %s: %s lines", name, translation.label, f"{count:,}")
-            lines[translation.key] = _translated(translation, loaded, options.quiet)
+            lines[translation.key] = _translated(translation, loaded)
             try:
                 translation.write(lines[translation.key])
             except OSError as error:  # of a directory that takes no files, or a full disk
@@ -148,7 +148,7 @@ def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
     return engines.load(paths, options.device, options.threads, workers=options.workers)
 
 
-def _translated(translation: KeptTranslation, loaded: LoadedModels, quiet: bool) -> list[str]:
+def _translated(translation: KeptTranslation, loaded: LoadedModels) -> list[str]:
     """The lines of one translation."""
     keep_memory()
     translator = loaded.translator(translation.decode)
@@ -158,10 +158,9 @@ def _translated(translation: KeptTranslation, loaded: LoadedModels, quiet: bool)
     lines = translation.lines
     with closing(translator.translate(lines, 1, streams, read_ahead=True)) as translated:
         ones = [1] * len(lines)
-        found = translated if quiet else shown(translated, translation.label, ones)
         texts = list[str]()
         try:
-            for best, *_ in found:
+            for best, *_ in shown(translated, translation.label, ones):
                 texts.append(best.text)
         except RefusedLinesError as error:  # after the last line; these are empty, and count so
             log.warning("%s: %s", translation.label, error)

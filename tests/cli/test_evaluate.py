@@ -80,7 +80,7 @@ def test_two_files(command: Run, tmp_path: Path) -> None:
     others = (tmp_path / "b.txt").read_text().split("\n")[:-1]
     assert [line["hypotheses"][1] for line in test["lines"]] == [[other] for other in others]
     assert set(made["about"]["versions"]) >= {"nmt", "sacrebleu", "sacremoses"}
-    assert made["about"]["files"]["test reference ref"]["path"] == "ref"
+    assert made["about"]["files"]["test reference ref"] == manifest.sha256_of(tmp_path / "ref")
     assert (tmp_path / "new/p.svg").read_text().startswith("<?xml")
 
 
@@ -136,6 +136,8 @@ def test_consecutive_lines_are_joined_within_a_file(command: Run, tmp_path: Path
     joined = [" ".join(lines[i : i + 4]) for i in range(0, 40, 4)]
     joined += [" ".join(lines[:4]), lines[4]]  # none crosses the border of the files
     write(tmp_path / "copy", joined)
+    code, _, err = command("ref", *texts, "--join", "4")
+    assert code == 65 and "ref: has 40 lines, but ref, 4 lines joined, has 12" in err
     code, out, err = command("copy", *texts, "--join", "4", "-o", "r.json")
     assert code == 0, err
     made = read(tmp_path / "r.json")
@@ -153,8 +155,8 @@ def test_columns_of_a_table_are_a_test_set(command: Run, tmp_path: Path) -> None
     words = ("a.txt", "--source", "t.tsv:1", "--reference", "t.tsv:2", "-o", "r.json")
     assert command(*words)[0] == 0
     files = read(tmp_path / "r.json")["about"]["files"]
-    assert {file["sha256"] for file in files.values()} == {manifest.sha256_of(tmp_path / "t.tsv")}
-    assert [file["path"] for file in files.values()] == ["t.tsv:1", "t.tsv:2"]
+    assert set(files.values()) == {manifest.sha256_of(tmp_path / "t.tsv")}
+    assert list(files) == ["test source t.tsv:1", "test reference t.tsv:2"]
 
 
 def test_a_script_that_the_tokenizer_cannot_divide_is_warned_of(
@@ -223,6 +225,14 @@ WRONG = {
         "seeds of one system are runs, not checkpoints",
     ),
     "label": (("x/y=a.txt", "--reference", "ref"), 2, "x/y=a.txt: expected LABEL=PATH"),
+    "two outputs": (
+        ("a.txt", "--reference", "ref", "-o", "r.md", "-o", "r.md"),
+        2,
+        "written twice",
+    ),
+    "an input": (("a.txt", "--reference", "ref", "-o", "ref.txt"), 2, "ref.txt: is read"),
+    "a figure": (("a.txt", "--reference", "ref", "--scores", "BLEU=a:ref"), 2, "another figure"),
+    "references": (("(references)=a.txt", "--reference", "ref"), 2, "expected LABEL=PATH"),
     "no system": (("decode.alpha=1", "--reference", "ref"), 2, "no system"),
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
@@ -248,6 +258,7 @@ def test_refusals(
 ) -> None:
     write(tmp_path / "short", ["a", "b"])
     (tmp_path / "void").write_bytes(b"")
+    (tmp_path / "ref.txt").symlink_to(tmp_path / "ref")
     (tmp_path / "bad").write_bytes(b"a\xff\n" * 40)
     manifest.write(tmp_path / "model", [("config.json", manifest.dump(freeze(settings_of())))])
     command_code, out, err = command(*words)

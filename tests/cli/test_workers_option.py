@@ -164,7 +164,7 @@ def test_evaluation_translates_by_workers(
     def lines(workers: int) -> list[ComparedLine]:
         (here := text.with_name(f"here{workers}")).mkdir()
         monkeypatch.chdir(here)  # where translations are kept
-        options = EvaluationOptions(samples=40, metrics=["exact"], quiet=True, workers=workers)
+        options = EvaluationOptions(samples=40, metrics=["exact"], workers=workers)
         return evaluate(systems, [single_test([text], [text])], options).tests[0].lines
 
     alone = lines(1)

@@ -43,7 +43,7 @@ def of_systems(
     ]
     labels = [str(n) for n in range(len(free))]
     rows = causes_of_loss("t", labels, counts, samples=200, seed=3)
-    assert {row.group for row in rows} <= {BEYOND}
+    assert {row.group for row in rows if row.metric != "lost within"} <= {BEYOND}
     found: dict[str, Parts] = {}
     for row in rows:
         found.setdefault(row.system, {})[row.metric] = row

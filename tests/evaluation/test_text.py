@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nmt.evaluation.notation import conclude, notes_of, order_systems
-from nmt.evaluation.report import ComparedSystem, Report, TrainedRun
+from nmt.evaluation.report import ComparedSystem, Figure, Group, Metric, Report, TrainedRun
 from nmt.evaluation.text import COLUMNS, render, tsv
 from tests.evaluation.made_up import compare, lengths, noisy, references
 
@@ -129,3 +129,19 @@ def test_json_is_plain_values(three: Report) -> None:
     assert plain["tests"][0]["lines"][0]["hypotheses"][2] == [RIGHT[0]]
     assert lengths(RIGHT)[plain["tests"][0]["examples"][0]["line"] - 1] > 0
     assert render(Report([], [], [], 100, 1, "Nothing")).startswith("Nothing\n")
+
+
+def test_a_figure_of_other_pairs_than_its_column_says_so_and_sorts_nothing(three: Report) -> None:
+    """As the loss of a system whose training knew longer lines than another's."""
+    test = replace(
+        three.tests[0],
+        metrics=[*three.tests[0].metrics, Metric("lost beyond", "", "share")],
+        groups=[g for g in three.tests[0].groups if g.name != "beyond training"]
+        + [Group("beyond training", 16)],
+    )
+    own = Figure("test", "beyond training", 35, "worse", "lost beyond", 0.25)
+    report = Report(three.systems, [test], [*three.figures, own], 40, 7)
+    assert "25.0 (n = 35)" in render(report)
+    kept = [f for f in report.figures if f.group != "beyond training" or f is own]
+    lost = Report(three.systems, [test], kept, 40, 7)
+    assert [lost.labels[s] for s in order_systems(lost, test, True)] == ["best", "good", "worse"]

@@ -53,9 +53,10 @@ def _rows_of_figure(figure: dict[str, Any], labels: list[str]) -> Iterator[Row]:
             yield test, group, label, "repeated_reference", figure["mean"]
         return
     if metric in LOST:
-        yield test, group, system, "pairs", figure["pairs"]
+        if group == "beyond training":
+            yield test, group, system, "pairs", figure["pairs"]
         for part in ("mean", "low", "high"):
-            yield test, group, system, f"lost, {LOST[metric]} {part}", figure[part]
+            yield test, "beyond training", system, f"lost, {LOST[metric]} {part}", figure[part]
         return
     if group == "beyond training" or metric == "lost 6-grams":
         return
