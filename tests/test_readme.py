@@ -103,10 +103,11 @@ def test_the_readme_is_read_in_five_minutes() -> None:
     assert text_of("README.md").count("\n") <= 130
 
 
-def test_the_survey_s_table_has_every_encoding_by_its_name() -> None:
+def test_the_survey_s_table_names_encodings_that_are_there() -> None:
+    """It may lack one of your own."""
     table = text_of("docs/encodings.md").partition("## The survey's Table 1\n")[2]
     rows = re.findall(r"^\| [^|]*\| `(\w+)[^|]*` \|", table, flags=re.M)
-    assert set(rows) == set(options_of("encoding"))
+    assert set(rows) <= set(options_of("encoding")) and len(set(rows)) > 90
 
 
 def test_the_table_of_families_says_what_the_files_say() -> None:
