@@ -79,7 +79,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
         ]
         assert found == pytest.approx(math.exp(loss), rel=1e-6)
     assert "\nperplexity  (of the references, by piece)\n" in out
-    assert "\nsecond half dropped, %\n" in out
+    assert "\nleft out, %  (" in out
     assert train(command) == 0, "again: nothing is trained, the same is shown"
     again = capsys.readouterr()
     assert again.out == out and "already finished" in again.err
