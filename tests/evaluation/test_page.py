@@ -27,6 +27,7 @@ table thead tbody tr th td details summary img dl dt dd ul li
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
 INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
 RIGHT = references(150)
+WASH = "#f6efe2"  # behind what is longer than any text in training
 
 
 class Tree(HTMLParser):
@@ -191,6 +192,10 @@ def test_plots_show_where_training_ends_and_any_label(tmp_path: Path) -> None:
     svg = (tmp_path / "a.svg").read_text()
     assert "longest in training: 20, _b" in svg and "longest in training: 30, c$_$5" in svg
     assert all(f"<!-- {label} -->" in svg for label in labels)
+    plot.draw(compare(systems, RIGHT, [20, 30, 20]), tmp_path / "all.svg")
+    assert WASH in (tmp_path / "all.svg").read_text()
+    plot.draw(compare(systems, RIGHT, [20, 99, 20]), tmp_path / "one_beyond.svg")
+    assert WASH not in (tmp_path / "one_beyond.svg").read_text()
     plot.draw(compare(systems, RIGHT, [99, 99, 99]), tmp_path / "b.svg")
     assert "longest in training" not in (tmp_path / "b.svg").read_text()
     plot.draw(compare(systems, RIGHT, lengths=None, unit=None), tmp_path / "c.svg")
