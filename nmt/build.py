@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from nmt.config.settings import Decode, Settings, integers
-from nmt.data.languages import language_id
-from nmt.data.vocab import Vocabulary
 from nmt.encodings.registry import create
 from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
+from nmt.text.languages import language_id
+from nmt.text.vocab import Vocabulary
 
 BASE = {
     "dim": 512,

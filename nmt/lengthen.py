@@ -8,8 +8,6 @@ from nmt import modelfiles
 from nmt.config.compose import Experiment
 from nmt.config.data import tags_of
 from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING, Decode
-from nmt.data.languages import languages_of
-from nmt.data.marian import language_codes
 from nmt.errors import UserError
 from nmt.evaluation.metrics import of_language
 from nmt.evaluation.options import BOUNDS, EvaluationOptions
@@ -18,6 +16,8 @@ from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_at
 from nmt.evaluation.testsets import corpus_test, unnamed_files
 from nmt.storage import outputs
+from nmt.text.languages import languages_of
+from nmt.text.marian import language_codes
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured

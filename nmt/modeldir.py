@@ -20,13 +20,13 @@ from torch import Tensor
 
 from nmt import build, modelfiles
 from nmt.config.settings import Settings, freeze, integers
-from nmt.data.side import Side
 from nmt.errors import Exit, UserError
 from nmt.machine.device import pick
 from nmt.model.transformer import Transformer
 from nmt.modelfiles import CONFIG, WEIGHTS
 from nmt.storage import manifest, modelpath
 from nmt.storage.manifest import VerifiedDirectory
+from nmt.text.side import Side
 
 SMALL = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
 

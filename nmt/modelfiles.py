@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 from nmt.config.check import LARGEST
 from nmt.config.settings import Settings, freeze, is_path, thaw
-from nmt.data.side import Side
 from nmt.errors import Exit, UserError, visible
 from nmt.storage import modelpath
 from nmt.storage.manifest import VerifiedDirectory
+from nmt.text.side import Side
 
 T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"

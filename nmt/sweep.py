@@ -7,17 +7,18 @@ from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt import corpus, lengthen, preflight
+from nmt import lengthen, preflight
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError, lines_of
 from nmt.config.settings import Settings
 from nmt.config.sweeps import Sweep
-from nmt.data.prepare import Prepared
-from nmt.data.report import log_remarks
+from nmt.corpus.prepare import Prepared
+from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
+from nmt.training import corpus
 from nmt.training.directory import config_is_settled
 from nmt.training.metrics import METRICS, read_metrics
 from nmt.training.run import Outcome, open_run

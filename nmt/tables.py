@@ -16,8 +16,7 @@ from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError
 from nmt.config.settings import Settings, freeze
 from nmt.config.sweeps import Sweep
-from nmt.data.prepare import Prepared
-from nmt.data.toy.recipe import ensure_text
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import page, text
 from nmt.evaluation.groups import check_bounds
@@ -36,6 +35,7 @@ from nmt.sweep import (
     prepare_corpora,
     train_all,
 )
+from nmt.toy.recipe import ensure_text
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.cli.command import run
-from nmt.data.corpus import read_text
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
+from nmt.text.lines import read_text
 
 LINE = re.compile(r"IN: (?P<command>[^\t]+?) OUT: (?P<action>[^\t]+)|([^\t]+)\t([^\t]+)")
 DEV = 20  # one training command in so many goes to the development set

@@ -19,14 +19,14 @@ from nmt import EvaluationOptions
 from nmt.api import experiments, models
 from nmt.cli import evaluate
 from nmt.config.catalog import options_of
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit
 from nmt.evaluation.options import BOUNDS
 from nmt.machine import machine
 from nmt.testing import check_encoding
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 

@@ -16,8 +16,8 @@ import pytest
 import nmt
 import nmt.api.models
 from nmt.config.catalog import options_of
-from tests.data.toy_parser import translate
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
+from tests.toy.toy_parser import translate
 
 PAGE = "docs/python.md"
 BLOCKS = examples(PAGE)

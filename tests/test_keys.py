@@ -22,12 +22,12 @@ from nmt.config import check as schema
 from nmt.config.catalog import options_of
 from nmt.config.compose import Experiment, experiment_of
 from nmt.config.settings import GROUPS, Decode, Settings, freeze
-from nmt.data.corpus import read_text
-from nmt.data.prepare import Prepared, prepare
+from nmt.corpus.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluation.testsets import corpus_test_files
 from nmt.model.state import State
+from nmt.text.lines import read_text
 from nmt.training.run import open_run
 from nmt.training.trainer import fit
 from tests import composing
@@ -273,19 +273,19 @@ ELSEWHERE = {  # key -> the test that flips it
     "decode.mbr": "tests/decode/test_mbr.py",
     **dict.fromkeys(
         (f"segmenter.{key}" for key in ("source_model", "target_model", "codes")),
-        "tests/data/test_segmenter_files.py",
+        "tests/text/test_segmenter_files.py",
     ),
-    "segmenter.source_vocabulary": "tests/data/test_segmenter_files.py",
-    "segmenter.target_vocabulary": "tests/data/test_segmenter_files.py",
-    "data.max_ratio": "tests/data/test_prepare.py",
-    "data.join_within": "tests/data/test_examples.py",
+    "segmenter.source_vocabulary": "tests/text/test_segmenter_files.py",
+    "segmenter.target_vocabulary": "tests/text/test_segmenter_files.py",
+    "data.max_ratio": "tests/corpus/test_prepare.py",
+    "data.join_within": "tests/corpus/test_examples.py",
     "data.kind": "chooses the schema, with data=",
     "segmenter.kind": "chooses the schema, with segmenter=",
     "optim.kind": "chooses the schema, with optim=",
     "data.cache": "test_keys_of_the_surroundings",
     "data.workers": "test_keys_of_the_surroundings",
-    "data.columns": "tests/data/test_columns.py",
-    "data.corpora": "tests/data/test_corpora.py",
+    "data.columns": "tests/text/test_columns.py",
+    "data.corpora": "tests/corpus/test_corpora.py",
     "data.test_source": "test_keys_of_the_surroundings",
     "data.test_target": "test_keys_of_the_surroundings",
     "data.test_pairs": "test_keys_of_the_toy_test_set",

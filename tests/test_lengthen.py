@@ -15,12 +15,12 @@ from nmt.cli.train import main as train
 from nmt.config import compose
 from nmt.config.compose import Experiment
 from nmt.config.settings import freeze
-from nmt.data.corpus import read_text
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.evaluation.testsets import corpus_test_files, single_test
 from nmt.parent import experiment_of
 from nmt.storage import manifest
+from nmt.text.lines import read_text
+from nmt.text.vocab import Vocabulary
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),

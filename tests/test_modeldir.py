@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from nmt import build, modeldir, modelfiles
 from nmt.config.data import RECIPE
 from nmt.config.settings import Settings, freeze
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import manifest, modelpath

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.toy import draw
+from nmt.toy import draw
 from tests.exchange.m2m100_models import make
 from tests.pages import PAGES, ROOT, commands
 

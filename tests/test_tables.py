@@ -10,21 +10,20 @@ from typing import Any
 
 import pytest
 
-from nmt import tables
+from nmt import tables, toy
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import with_decode
 from nmt.config.sweeps import Sweep, sweep_of
-from nmt.data import toy
-from nmt.data.toy.recipe import join_sentences
 from nmt.evaluation import describe
 from nmt.evaluation.systems import System
 from nmt.processes import LoggedCommand
 from nmt.sweep import PlannedRun
-from tests.data.toy_parser import translate
+from nmt.toy.recipe import join_sentences
 from tests.fast import fast_first
 from tests.in_process import noting, refuse_commands, start_by
+from tests.toy.toy_parser import translate
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),

@@ -5,19 +5,19 @@ from operator import index
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import corpus, parent
+from nmt import parent
 from nmt.api import arguments
 from nmt.config import catalog
 from nmt.config.compose import Experiment as Experiment
 from nmt.config.settings import Settings
-from nmt.data.prepare import Prepared as Prepared
+from nmt.corpus.prepare import Prepared as Prepared
 from nmt.evaluation import testsets
 from nmt.evaluation.options import USUAL
 from nmt.evaluation.options import EvaluationOptions as EvaluationOptions
 from nmt.evaluation.report import Report as Report
 from nmt.evaluation.run import evaluate as evaluate_systems
 from nmt.evaluation.systems import systems_at
-from nmt.training import session
+from nmt.training import corpus, session
 from nmt.training.run import Outcome as Outcome
 
 

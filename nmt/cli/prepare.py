@@ -30,10 +30,10 @@ def command(argv: list[str]) -> None:
     options = help.parser_of(MANUAL).parse_intermixed_args(argv)
     if help.show_help(MANUAL, options):
         return
-    from nmt import corpus
     from nmt.config.hydra_conf import lines_of
-    from nmt.data.report import describe
+    from nmt.corpus.report import describe
     from nmt.parent import experiment_of
+    from nmt.training import corpus
 
     overrides = lines_of(help.overrides_of(options))
     prepared = corpus.prepare(experiment_of(overrides).settings)

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, plain_output
-from nmt.data.corpus import file_of
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.storage.outputs import check_writable, unwritable
+from nmt.text.lines import file_of
 
 log = logging.getLogger(__name__)
 

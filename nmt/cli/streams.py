@@ -12,9 +12,9 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nmt.data.corpus import HEAD, opened, raw_lines, refuse_other_than_lines
 from nmt.errors import Exit, UserError
 from nmt.storage import outputs
+from nmt.text.lines import HEAD, opened, raw_lines, refuse_other_than_lines
 
 log = logging.getLogger(__name__)
 

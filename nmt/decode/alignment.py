@@ -11,12 +11,12 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.data.normalise import normalise
-from nmt.data.protection import PLACEHOLDERS
-from nmt.data.side import Side
-from nmt.data.vocab import END
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
+from nmt.text.normalise import normalise
+from nmt.text.protection import PLACEHOLDERS
+from nmt.text.side import Side
+from nmt.text.vocab import END
 
 
 class Alignment(NamedTuple):

@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.data.grouping import by_length
-from nmt.data.vocab import END
+from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.notes import Note
 from nmt.decode.scheduler import ungrouped
@@ -18,6 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.device import to_device, to_host
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.vocab import END
 
 
 class GivenTranslation(NamedTuple):

@@ -5,9 +5,6 @@ from dataclasses import replace
 
 from nmt.config.data import WORDS, tags_of
 from nmt.config.settings import Decode
-from nmt.data.languages import languages_of
-from nmt.data.marian import MarianSegmenter, language_codes
-from nmt.data.vocab import EOS, UNK
 from nmt.decode.engine import Engine
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, tagged_parts
@@ -15,6 +12,9 @@ from nmt.decode.sources import LENGTH, NOT_EOS, Source, SourceReader, TextSides,
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modelfiles import USUAL_LENGTH
+from nmt.text.languages import languages_of
+from nmt.text.marian import MarianSegmenter, language_codes
+from nmt.text.vocab import EOS, UNK
 
 log = logging.getLogger(__name__)
 

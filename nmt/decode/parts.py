@@ -5,8 +5,8 @@ from importlib.util import find_spec
 from itertools import accumulate
 from typing import TypeAlias
 
-from nmt.data.languages import short_code
 from nmt.errors import Exit, UserError
+from nmt.text.languages import short_code
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
 Spans: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]

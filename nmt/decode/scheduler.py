@@ -6,7 +6,7 @@ from concurrent.futures import Executor, Future
 from contextlib import ExitStack
 from typing import Any, Protocol, TypeVar
 
-from nmt.data.grouping import by_length
+from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
 from nmt.machine.pool import AHEAD, InProcess

@@ -5,13 +5,13 @@ from typing import Any, NamedTuple, Protocol
 
 from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Settings
-from nmt.data.columns import check_ranges, expand, missing
-from nmt.data.protection import ProtectedLine
-from nmt.data.side import Side
-from nmt.data.vocab import EOS
 from nmt.decode.notes import Note
 from nmt.decode.streams import ParallelLine, parallel_lines
 from nmt.errors import Exit, UserError
+from nmt.text.columns import check_ranges, expand, missing
+from nmt.text.protection import ProtectedLine
+from nmt.text.side import Side
+from nmt.text.vocab import EOS
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
 NOT_EOS = -1  # where an output may have any id but EOS

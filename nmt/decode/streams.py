@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from nmt.data.columns import ColumnLine
 from nmt.errors import Exit, UserError
+from nmt.text.columns import ColumnLine
 
 
 class ParallelLine(NamedTuple):

@@ -6,9 +6,9 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt.data.vocab import BOS, PAD
 from nmt.decode.sources import ForcedPair, Source
 from nmt.machine.device import to_device
+from nmt.text.vocab import BOS, PAD
 
 
 def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:

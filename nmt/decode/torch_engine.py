@@ -12,7 +12,6 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config.settings import Decode
-from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.beam import Beam
 from nmt.decode.coverage_penalty import CoveragePenalty
 from nmt.decode.cross_attention import cross_attention
@@ -32,6 +31,7 @@ from nmt.machine.machine import NO_BFLOAT16, this_machine
 from nmt.machine.pool import can_fork, executor, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.vocab import BOS, EOS, PAD, UNK
 
 TOO_LARGE = (
     "decode.batch_tokens=%d: too much for the memory of %s; batches that do not fit are searched "

@@ -6,8 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
-from nmt.data.grouping import by_length
-from nmt.data.vocab import EOS
+from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine
 from nmt.decode.hypothesis import Hypothesis, length_penalty
@@ -20,6 +19,7 @@ from nmt.decode.sources import ForcedPair, Source, TextSides, fits
 from nmt.decode.streams import ParallelLine, windows
 from nmt.errors import Exit, UserError
 from nmt.machine.pool import InProcess
+from nmt.text.vocab import EOS
 
 if TYPE_CHECKING:  # exported models are translated without torch
     from nmt.modeldir import Trained

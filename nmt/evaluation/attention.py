@@ -21,13 +21,13 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from nmt.data.grouping import by_length
-from nmt.data.vocab import PAD
+from nmt.corpus.grouping import by_length
 from nmt.decode.sources import ForcedPair, SourceReader
 from nmt.decode.tensors import as_inputs
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
+from nmt.text.vocab import PAD
 
 TOKENS = 4096  # of a batch, padding included
 SAMPLE = 16  # lines of a bucket whose attention is added up

@@ -9,8 +9,6 @@ from typing import Any
 
 from nmt import __version__, modelfiles
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
-from nmt.data.columns import missing
-from nmt.data.corpus import file_of
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import REFERENCE, SOURCE, ComparedSystem, TrainedRun
@@ -18,6 +16,8 @@ from nmt.evaluation.scoring import TranslatedTest
 from nmt.evaluation.systems import ModelFacts, System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.storage import manifest
+from nmt.text.columns import missing
+from nmt.text.lines import file_of
 from nmt.training.run import progress
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.settings import Decode, with_decode
-from nmt.data.corpus import read_text
 from nmt.decode import parts
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
@@ -26,6 +25,7 @@ from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
 from nmt.modelfiles import USUAL_LENGTH
+from nmt.text.lines import read_text
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with

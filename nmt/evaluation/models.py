@@ -8,7 +8,6 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.settings import with_decode
-from nmt.data.corpus import read_text
 from nmt.decode import forced
 from nmt.decode.notes import Note
 from nmt.decode.sources import LENGTH
@@ -23,6 +22,7 @@ from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.translations import KeptTranslation, load, translate_all
 from nmt.exchange import ctranslate2_engine
 from nmt.modeldir import Trained
+from nmt.text.lines import read_text
 
 log = logging.getLogger(__name__)
 

@@ -10,10 +10,6 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.data.columns import missing
-from nmt.data.corpus import file_of, packed, read_parallel, read_text
-from nmt.data.languages import languages_of, short_code
-from nmt.data.segmenter import Segmenter
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation import lost, metrics, models
@@ -29,6 +25,10 @@ from nmt.evaluation.systems import ModelFacts, System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.settings import UNNAMED
+from nmt.text.columns import missing
+from nmt.text.languages import languages_of, short_code
+from nmt.text.lines import file_of, packed, read_parallel, read_text
+from nmt.text.segmenter import Segmenter
 
 log = logging.getLogger(__name__)
 

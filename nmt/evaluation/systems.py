@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 from nmt import modelfiles
 from nmt.config.check import flat
 from nmt.config.settings import Settings, freeze, is_path
-from nmt.data.corpus import uncompressed
-from nmt.data.segmenter import Segmenter
 from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
 from nmt.storage import manifest, modelpath
+from nmt.text.lines import uncompressed
+from nmt.text.segmenter import Segmenter
 from nmt.training.directory import CONFIG
 from nmt.training.run import progress
 from nmt.training.run_config import read_config

@@ -6,14 +6,14 @@ from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt import corpus
 from nmt.config.data import tags_of
 from nmt.config.settings import Settings
-from nmt.data.corpus import packed, read_parallel, read_text
-from nmt.data.toy.recipe import ensure_text
 from nmt.decode.parts import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.evaluation.systems import System
+from nmt.text.lines import packed, read_parallel, read_text
+from nmt.toy.recipe import ensure_text
+from nmt.training import corpus
 
 TEST = "test"  # the name of the one test set that is given none
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files

@@ -19,8 +19,6 @@ from typing import Any
 
 from nmt import __version__, modelfiles
 from nmt.config.settings import Decode
-from nmt.data.corpus import file_of, read_text
-from nmt.data.progress import shown
 from nmt.decode.sources import LENGTH
 from nmt.decode.translator import RefusedLinesError
 from nmt.errors import Exit, UserError
@@ -29,7 +27,9 @@ from nmt.evaluation.systems import SystemModel
 from nmt.exchange import engines
 from nmt.exchange.engines import LoadedModels
 from nmt.machine.memory import keep_memory
+from nmt.machine.progress import shown
 from nmt.storage import atomic, manifest, modelpath
+from nmt.text.lines import file_of, read_text
 
 log = logging.getLogger(__name__)
 

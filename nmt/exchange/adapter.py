@@ -11,9 +11,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from nmt.data.marian import language_codes
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
+from nmt.text.marian import language_codes
 
 if TYPE_CHECKING:  # exported models are translated without torch
     from torch import Tensor

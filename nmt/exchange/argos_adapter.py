@@ -14,9 +14,6 @@ from pathlib import Path
 
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.marian import language_codes
-from nmt.data.side import Side
-from nmt.data.unigram import SPACE, Unigram
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import UserError
 from nmt.exchange import unshared
@@ -26,6 +23,9 @@ from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest
+from nmt.text.marian import language_codes
+from nmt.text.side import Side
+from nmt.text.unigram import SPACE, Unigram
 
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold

@@ -1,6 +1,6 @@
 """The Python on a model card: lines that translate with an export where nmt is not installed.
 
-They do with a line what `nmt-translate` does: normalise it (nmt.data.normalise, but for lone
+They do with a line what `nmt-translate` does: normalise it (nmt.text.normalise, but for lone
 surrogates, which no file holds), segment it, search, join the pieces. They stand in
 card_code.jinja. A certificate counts what these very lines make of the samples (`count_equal`).
 """
@@ -12,16 +12,16 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nmt.data.bpe import Bpe
-from nmt.data.marian import CODE, MarianSegmenter, language_codes
-from nmt.data.normalise import CONTROL, INVISIBLE
-from nmt.data.progress import shown
-from nmt.data.unigram import Unigram
 from nmt.decode.parts import is_sentencex_installed
 from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
+from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.marian import CODE, MarianSegmenter, language_codes
+from nmt.text.normalise import CONTROL, INVISIBLE
+from nmt.text.unigram import Unigram
 
 EXAMPLE = "a line"  # as good as any where the language is unknown
 CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 
 from nmt import modelfiles
 from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
-from nmt.data.side import Side
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.scheduler import batches_of
@@ -32,6 +31,7 @@ from nmt.machine.device_name import DeviceName
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.text.side import Side
 
 # Tokens of the sources in a batch, which one thread searches for: threads that share one wait for
 # each other after every product, and took 5 to 25 times as long on two cores of a virtual machine.

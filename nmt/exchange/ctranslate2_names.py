@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from nmt.config.settings import Decode, Model
-from nmt.data.languages import language_id
-from nmt.data.vocab import Vocabulary
+from nmt.text.languages import language_id
+from nmt.text.vocab import Vocabulary
 
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
 ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation

@@ -3,8 +3,8 @@
 from typing import Any
 
 from nmt.config.settings import Decode
-from nmt.data.vocab import BOS, PAD
 from nmt.exchange.ctranslate2_names import Naming
+from nmt.text.vocab import BOS, PAD
 
 LONGEST = 2048  # tokens that tables of positions are written for, where the encoding has no end
 

@@ -11,9 +11,6 @@ from pathlib import Path
 
 from nmt import foreign, modelfiles
 from nmt.config.data import LEARNED
-from nmt.data.side import Side
-from nmt.data.unigram import Unigram
-from nmt.data.vocab import SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.adapter import CTRANSLATE2, Imported
@@ -26,6 +23,9 @@ from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.storage import manifest
 from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.text.side import Side
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import SPECIALS
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
 EPSILON = 1e-5  # of layer norms

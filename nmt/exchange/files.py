@@ -8,13 +8,13 @@ from torch import Tensor
 
 from nmt import build, modeldir, preflight
 from nmt.config.settings import Settings
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.unigram import Unigram
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.modelfiles import in_file
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import Vocabulary
 
 
 def trained_of(

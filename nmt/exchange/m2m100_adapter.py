@@ -8,13 +8,13 @@ from collections.abc import Iterator, Mapping
 
 import torch
 
-from nmt.data.vocab import BOS, EOS
 from nmt.errors import UserError
 from nmt.exchange import card_code, m2m100_tokens, transformers_config
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.transformers_config import M2M100Config
 from nmt.exchange.transformers_scorer import M2M100Scorer
 from nmt.modeldir import Trained
+from nmt.text.vocab import BOS, EOS
 
 
 class M2M100Adapter(MarianAdapter):

@@ -11,13 +11,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from nmt.data.unigram import Unigram
-from nmt.data.vocab import Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.transformers_config import EOS, PAD
 from nmt.storage import manifest
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import Vocabulary
 
 SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
 CONFIG = "tokenizer_config.json"

@@ -10,10 +10,10 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 from yaml.scanner import Scanner
 
-from nmt.data.vocab import BOS, PAD, SPECIALS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
 from nmt.storage import manifest
+from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
 
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from nmt.data.marian import language_codes
 from nmt.errors import UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
@@ -11,6 +10,7 @@ from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.modeldir import Trained
+from nmt.text.marian import language_codes
 
 NAME = "model.npz"  # of the file
 

@@ -9,9 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from nmt.data.marian import MarianSegmenter
-from nmt.data.side import Side
-from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
@@ -20,6 +17,9 @@ from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
+from nmt.text.marian import MarianSegmenter
+from nmt.text.side import Side
+from nmt.text.unigram import Unigram
 
 SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
 

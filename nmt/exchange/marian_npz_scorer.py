@@ -6,11 +6,11 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from nmt.config.settings import Decode
-from nmt.data.vocab import BOS
 from nmt.exchange import marian_ids, marian_npz
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
+from nmt.text.vocab import BOS
 
 POSITIONS = 2048  # as many as that converter writes
 

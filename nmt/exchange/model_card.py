@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.data.bpe import Bpe
-from nmt.data.languages import languages_of, short_code
-from nmt.data.marian import language_codes
 from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.languages import languages_of, short_code
+from nmt.text.marian import language_codes
 
 
 class CardOptions(NamedTuple):

@@ -17,14 +17,14 @@ from torch import Tensor, nn
 
 from nmt import build
 from nmt.config.settings import Decode
-from nmt.data.normalise import normalise
-from nmt.data.progress import shown
-from nmt.data.vocab import BOS, EOS
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
+from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.text.normalise import normalise
+from nmt.text.vocab import BOS, EOS
 
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
 TIE = 1e-4  # difference of two log-probabilities that rounding may turn around

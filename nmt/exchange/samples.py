@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 from random import Random
 
-from nmt.data.side import Side
-from nmt.data.unigram import SPACE
-from nmt.data.vocab import SPECIALS
 from nmt.decode.sources import within_table
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import EngineScorer, SampleLine
 from nmt.modeldir import Trained
 from nmt.modelfiles import USUAL_LENGTH
+from nmt.text.side import Side
+from nmt.text.unigram import SPACE
+from nmt.text.vocab import SPECIALS
 
 BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on

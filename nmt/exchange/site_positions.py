@@ -12,7 +12,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import SPECIALS
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
@@ -20,6 +19,7 @@ from nmt.encodings.passes import computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
+from nmt.text.vocab import SPECIALS
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
 HIDDEN = -3e4  # what is added to hide a key, in float16 too: its probability is 0

@@ -9,12 +9,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from nmt.config import check
 from nmt.config.check import OPEN, Between, NonNegativeFloat, NonNegativeInt, PositiveInt, key
 from nmt.config.settings import Decode, Model
-from nmt.data.vocab import UNK
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.storage import manifest
+from nmt.text.vocab import UNK
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")

@@ -14,9 +14,6 @@ from typing import Any
 
 import torch
 
-from nmt.data.marian import MarianSegmenter
-from nmt.data.side import Side
-from nmt.data.unigram import Unigram
 from nmt.errors import Exit, UserError
 from nmt.exchange import m2m100_tokens, marian_ids, marian_weights, transformers_config
 from nmt.exchange.adapter import TRANSFORMERS, Imported
@@ -28,6 +25,9 @@ from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
+from nmt.text.marian import MarianSegmenter
+from nmt.text.side import Side
+from nmt.text.unigram import Unigram
 
 
 def marian(directory: Path, trained_length: int | None = None) -> Imported:

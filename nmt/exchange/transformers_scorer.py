@@ -8,14 +8,14 @@ import torch
 from torch import Tensor
 
 from nmt.config.settings import Decode
-from nmt.data.languages import language_id
-from nmt.data.vocab import BOS, EOS
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange import m2m100_tokens
 from nmt.exchange.adapter import TRANSFORMERS, Output
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.proof import IMPOSSIBLE
 from nmt.exchange.transformers_config import special
+from nmt.text.languages import language_id
+from nmt.text.vocab import BOS, EOS
 
 
 class MarianScorer:

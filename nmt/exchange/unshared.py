@@ -1,11 +1,11 @@
 """Features that no other engine has, refused before anything is written for one."""
 
 from nmt.config.settings import RESTRICTIONS, Settings
-from nmt.data.segmenter import Segmenter
-from nmt.data.unigram import Unigram
 from nmt.errors import UserError
 from nmt.exchange.site_positions import NEAREST
 from nmt.model.transformer import Transformer
+from nmt.text.segmenter import Segmenter
+from nmt.text.unigram import Unigram
 
 
 def refuse(settings: Settings, model: Transformer, engine: str) -> None:

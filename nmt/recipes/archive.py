@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
-from nmt.data.corpus import BOM
 from nmt.errors import Exit, UserError
+from nmt.text.lines import BOM
 
 NEAR = 5  # names of an archive that a message shows
 

@@ -1,9 +1,9 @@
 """Whether a model can be trained on a corpus: its tables hold the longest sentence."""
 
-from nmt.data.columns import out_of_range
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
+from nmt.text.columns import out_of_range
 
 
 def check_data(prepared: Prepared, model: Transformer) -> None:

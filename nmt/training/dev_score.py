@@ -5,15 +5,15 @@ from dataclasses import replace
 import sacrebleu
 
 from nmt.config.settings import RESTRICTIONS, Settings
-from nmt.data.grouping import by_length
-from nmt.data.languages import languages_of
-from nmt.data.prepare import Prepared
-from nmt.data.store import Pairs
+from nmt.corpus.grouping import by_length
+from nmt.corpus.pairs import Pairs
+from nmt.corpus.prepare import Prepared
 from nmt.decode.sources import Source, within_table
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.languages import languages_of
 
 
 def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> float:

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.data.batches import Batch
-from nmt.data.vocab import EOS, PAD
+from nmt.corpus.batches import Batch
 from nmt.machine import device as devices
 from nmt.model.transformer import Transformer
+from nmt.text.vocab import EOS, PAD
 from nmt.training import compilation
 from nmt.training.crossentropy import CrossEntropy
 from nmt.training.distributed import SINGLE, World
@@ -26,7 +26,7 @@ class DeviceBatch(NamedTuple):
     columns: dict[str, Tensor]  # [batch, source | 1] each
     labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
     indices: Tensor  # [tokens] of the labels among [batch x target]
-    pairs: Sequence[int] = ()  # see `nmt.data.batches.Batch`
+    pairs: Sequence[int] = ()  # see `nmt.corpus.batches.Batch`
     counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
 
     @property

@@ -12,7 +12,7 @@ from tqdm import tqdm
 from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt.config.settings import Training
-from nmt.data.store import Corpora
+from nmt.corpus.pairs import Corpora
 from nmt.errors import UserError, visible, where_raised
 from nmt.training.metrics import METRICS, Line, metrics_file
 from nmt.training.records import Record

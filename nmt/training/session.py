@@ -5,11 +5,11 @@ from pathlib import Path
 
 import torch
 
-from nmt import corpus, modelfiles, preflight
+from nmt import modelfiles, preflight
 from nmt.config.settings import Settings
-from nmt.data.prepare import Prepared, load
+from nmt.corpus.prepare import Prepared, load
 from nmt.errors import Exit, UserError
-from nmt.training import dev_score, surgery
+from nmt.training import corpus, dev_score, surgery
 from nmt.training.distributed import SINGLE, World
 from nmt.training.progress import function_of
 from nmt.training.run import Outcome, open_run

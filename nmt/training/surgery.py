@@ -14,13 +14,13 @@ from torch import Tensor, nn
 
 from nmt import build, modeldir, modelfiles
 from nmt.config.settings import Settings, freeze
-from nmt.data.languages import language_id
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.storage import modelpath
+from nmt.text.languages import language_id
 from nmt.training.distributed import World
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent

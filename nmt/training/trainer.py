@@ -14,9 +14,9 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir, modelfiles
-from nmt.data.batches import Batch, in_order, training_batches
-from nmt.data.prepare import Prepared
-from nmt.data.report import log_remarks
+from nmt.corpus.batches import Batch, in_order, training_batches
+from nmt.corpus.prepare import Prepared
+from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
-from nmt.data.batches import Batches
-from nmt.data.bpe import Bpe
-from nmt.data.prepare import Prepared
-from nmt.data.side import Side
-from nmt.data.store import SIDES, PairStore, Writer, id_type
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import EOS, PAD, SPECIALS, Vocabulary
+from nmt.corpus.batches import Batches
+from nmt.corpus.pairs import SIDES, PairStore, Writer, id_type
+from nmt.corpus.prepare import Prepared
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import EOS, PAD, SPECIALS, Vocabulary
 from scripts.bench import flops
 
 PAIRS = 40_000  # as many as the shares of real tokens in other toolkits were measured with
@@ -32,7 +32,7 @@ class SyntheticCorpus(NamedTuple):
     """A store on disk and its first batches."""
 
     store: Path
-    batches: Path  # .npz: source_0, target_0, source_1, ... as `nmt.data.batches.Batch` has them
+    batches: Path  # .npz: source_0, target_0, source_1, ... as `nmt.corpus.batches.Batch` has them
     vocab: int
     updates: int  # of a round
     tokens: list[int]  # target tokens to predict in each batch, eos included

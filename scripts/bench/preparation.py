@@ -4,8 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.config.settings import Settings
-from nmt.data.prepare import load
-from nmt.data.store import SIDES
+from nmt.corpus.pairs import SIDES
+from nmt.corpus.prepare import load
 from scripts.bench import corpus, news
 from scripts.bench.candidates import Candidate
 from scripts.bench.rounds import Measurement, benchmark, middle, ratio

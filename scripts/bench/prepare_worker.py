@@ -12,7 +12,7 @@ def main() -> None:
     """Answer rounds."""
     job = read_job()
     from nmt.config.settings import thaw
-    from nmt.data.prepare import prepare
+    from nmt.corpus.prepare import prepare
 
     logging.getLogger("nmt").setLevel(logging.ERROR)
     settings = thaw(job["settings"])

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from nmt.config.settings import Settings
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError
 from nmt.modelfiles import WEIGHTS
 from nmt.training.checkpoint import OPTIMIZER, newest

@@ -6,8 +6,8 @@ import torch
 
 from nmt import build, modeldir
 from nmt.config.settings import Settings
-from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.storage import manifest
+from nmt.text.vocab import BOS, EOS, PAD, UNK
 from scripts.bench import corpus
 
 NEVER = -1e9  # output bias of what no translation may hold

@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 from nmt.config.settings import Settings
-from nmt.data.batches import Batches
-from nmt.data.store import PairStore
-from nmt.data.vocab import EOS, PAD, SPECIALS
+from nmt.corpus.batches import Batches
+from nmt.corpus.pairs import PairStore
+from nmt.text.vocab import EOS, PAD, SPECIALS
 from scripts.bench import corpus, flops, news
 
 VOCAB = 50

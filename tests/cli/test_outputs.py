@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from nmt import corpus, modeldir
+from nmt import modeldir
 from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
 from nmt.errors import Exit
@@ -19,6 +19,7 @@ from nmt.inspect import plot
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest, modelpath
 from nmt.storage.outputs import check_writable, text_writer
+from nmt.training import corpus
 from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend
 

@@ -17,14 +17,14 @@ from nmt.api import models
 from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import END, Vocabulary
 from nmt.decode import forced
 from nmt.decode.sources import ForcedPair
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import END, Vocabulary
 from tests.decode.copying import WORDS, Spaces
 
 Run = Callable[..., tuple[int, bytes, str]]

@@ -16,14 +16,14 @@ import pytest
 
 from nmt import modeldir
 from nmt.config.settings import Decode, Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.decode.torch_engine import TorchEngine
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 from tests.cli.conftest import Run
 
 ROOT = Path(__file__).parent.parent.parent

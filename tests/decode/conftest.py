@@ -6,12 +6,12 @@ import pytest
 import torch
 
 from nmt.config.settings import Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 from tests.decode.copying import trained
 
 

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Decode
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import BOS, EOS, PAD, Vocabulary
 from nmt.decode.translator import Translator
 from nmt.modeldir import Trained
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import BOS, EOS, PAD, Vocabulary
 from tests.composing import settings_of
 
 WORDS = [f"w{number}" for number in range(40)]

@@ -13,13 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
-from nmt.data.bpe import Bpe
-from nmt.data.protection import ProtectedLine
-from nmt.data.segmenter import Segmenter
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.unigram import Unigram, learn_model
-from nmt.data.vocab import BOS, END, EOS, Vocabulary
 from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.cross_attention import cross_attention
@@ -31,6 +24,13 @@ from nmt.errors import Exit, UserError
 from nmt.model.attention import AttentionRecord
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.protection import ProtectedLine
+from nmt.text.segmenter import Segmenter
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram, learn_model
+from nmt.text.vocab import BOS, END, EOS, Vocabulary
 from tests.decode.copying import decode, trained
 
 MOSES = Bpe(Tokenizer("nfc", "moses", "de"), ["H a", "r a"])

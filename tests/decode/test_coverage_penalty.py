@@ -12,8 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.data.vocab import BOS as BOS_ID
-from nmt.data.vocab import EOS as EOS_ID
 from nmt.decode.coverage_penalty import LEAST
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
@@ -21,6 +19,8 @@ from nmt.model.attention import AttentionRecord, Watcher
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
+from nmt.text.vocab import BOS as BOS_ID
+from nmt.text.vocab import EOS as EOS_ID
 from tests.decode.copying import decode
 from tests.decode.test_beam import Table, by_lists, whole
 

@@ -11,15 +11,15 @@ from torch import Tensor
 
 import nmt
 from nmt.config.settings import Decode, Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import BOS, EOS, PAD, UNK, Vocabulary
 from tests.decode.copying import decode as decode_of
 
 LETTERS = ["a", "b", "c"]

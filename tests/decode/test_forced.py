@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from nmt.api.models import score
-from nmt.data.vocab import BOS, END
 from nmt.decode import forced
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.text.vocab import BOS, END
 
 TABLE = ("encoding=learned", "encoding.learned.size=4", "data.max_length=3")
 SOURCES = ["w1 w2 w3", "w4", "w5 w6 w7 w8 w9 w1 w2"]

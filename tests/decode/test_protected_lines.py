@@ -14,17 +14,17 @@ from torch import Tensor
 
 from nmt.api.models import score
 from nmt.config.settings import Settings
-from nmt.data.prepare import prepare
-from nmt.data.side import Side
+from nmt.corpus.prepare import prepare
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.evaluation.attention import coverage
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.side import Side
 from tests import composing
-from tests.data import test_prepare
-from tests.data.test_protection import MAIL, PAIRS, SHIPPED, URL
+from tests.corpus import test_prepare
 from tests.decode.copying import Copying, decode
+from tests.text.test_protection import MAIL, PAIRS, SHIPPED, URL
 
 LINES = [
     f"hund {URL} 3",

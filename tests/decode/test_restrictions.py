@@ -10,7 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.settings import Settings, with_decode
-from nmt.data.vocab import EOS as EOS_ID
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Step, search
@@ -18,6 +17,7 @@ from nmt.decode.sources import NOT_EOS
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import UserError
 from nmt.modeldir import Trained
+from nmt.text.vocab import EOS as EOS_ID
 from tests.decode.copying import decode
 from tests.decode.test_beam import BOS, EOS, Table, by_lists, whole
 

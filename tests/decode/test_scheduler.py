@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.grouping import by_length
+from nmt.corpus.grouping import by_length
 from nmt.decode import scheduler, torch_engine
 from nmt.decode.notes import Note, Notes
 from nmt.decode.scheduler import Scheduler, batches_of

@@ -10,13 +10,13 @@ from torch import Tensor
 
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 from tests.decode.copying import Copying, CopyState, decode, model_of
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]

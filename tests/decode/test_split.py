@@ -8,8 +8,6 @@ from typing import Any
 import pytest
 
 from nmt.config.data import Corpus
-from nmt.data.side import Side
-from nmt.data.vocab import Vocabulary
 from nmt.decode import parts
 from nmt.decode.notes import Notes
 from nmt.decode.parts import SentenceSplitter, separator
@@ -17,6 +15,8 @@ from nmt.decode.streams import ParallelLine
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.text.side import Side
+from nmt.text.vocab import Vocabulary
 from tests.composing import settings_of
 from tests.decode.copying import decode, model_of, trained
 

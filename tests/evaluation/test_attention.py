@@ -6,17 +6,17 @@ import pytest
 import torch
 
 from nmt.config.settings import Settings
-from nmt.data.bpe import Bpe
-from nmt.data.columns import ColumnLine, expand
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import BOS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
 from nmt.model.attention import AttentionRecord
 from nmt.model.transformer import Transformer
 from nmt.model.watch import watching
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.columns import ColumnLine, expand
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import BOS, Vocabulary
 from tests.composing import every_encoding
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]

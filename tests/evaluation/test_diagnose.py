@@ -11,11 +11,11 @@ from torch import Tensor
 
 from nmt.cli import diagnose as command_line
 from nmt.config.settings import Settings
-from nmt.data.vocab import EOS
 from nmt.decode.search import Step
 from nmt.evaluation import diagnose
 from nmt.evaluation.diagnose import Diagnosis, Losses, Remedy
 from nmt.evaluation.screen import render_diagnosis
+from nmt.text.vocab import EOS
 from tests.decode.copying import Copying, CopyState, decode, trained
 from tests.pretended import pretend
 

@@ -7,11 +7,11 @@ from typing import Any
 import torch
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.toy import pairs
 from nmt.exchange.m2m100_tokens import BRACKETED, FIRST
-from tests.data.test_segmenter_files import spm_model
+from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import train
+from tests.text.test_segmenter_files import spm_model
 
 CODES = ["deu_Latn", "eng_Latn", "fra_Latn"]
 KINDS: dict[str, tuple[str, str]] = {"nllb": ("deu_Latn", "eng_Latn"), "m2m100": ("de", "en")}

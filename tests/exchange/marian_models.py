@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.toy import pairs
-from tests.data.test_segmenter_files import spm_model
+from nmt.toy import pairs
 from tests.encodings.agreement import theirs
+from tests.text.test_segmenter_files import spm_model
 
 TOP = ("</s>", "<unk>")
 KINDS: dict[str, dict[str, Any]] = {

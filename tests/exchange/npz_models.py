@@ -8,8 +8,8 @@ import numpy as np
 import yaml
 from sentencepiece import SentencePieceProcessor
 
-from nmt.data.toy import pairs
-from tests.data.test_segmenter_files import spm_model
+from nmt.toy import pairs
+from tests.text.test_segmenter_files import spm_model
 
 DIM, INNER, LAYERS = 16, 24, {"encoder": 2, "decoder": 1}
 TEXT = pairs(200, 3, 8, "npz")

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs
-from nmt.data.unigram import Unigram, learn_model
 from nmt.encodings.sinusoids import sinusoids
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram, learn_model
+from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 
 LINES = [line for pair in pairs(60, 3, 8, "opennmt") for line in pair]

@@ -20,13 +20,13 @@ from sentencepiece import SentencePieceProcessor
 from nmt import modeldir
 from nmt.cli import export_model, translate
 from nmt.cli.train import main as train
-from nmt.data.side import Side
-from nmt.data.toy import pairs
-from nmt.data.unigram import SPACE
-from nmt.data.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import argos_adapter, exporting
 from nmt.modeldir import Trained
+from nmt.text.side import Side
+from nmt.text.unigram import SPACE
+from nmt.text.vocab import BOS, PAD, UNK, Vocabulary
+from nmt.toy import pairs
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.exchange.test_ctranslate2_export import made as of_bpe

@@ -18,19 +18,19 @@ from nmt.build import set_languages
 from nmt.cli import export_model, import_model, translate
 from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
-from nmt.data import progress
-from nmt.data.bpe import Bpe
-from nmt.data.marian import MarianSegmenter
-from nmt.data.protection import PLACEHOLDERS
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs
-from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from nmt.decode import parts
 from nmt.decode.translator import Translator
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
+from nmt.machine import progress
 from nmt.modeldir import Trained
+from nmt.text.bpe import Bpe
+from nmt.text.marian import MarianSegmenter
+from nmt.text.protection import PLACEHOLDERS
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
+from nmt.toy import pairs
 from tests.exchange.marian_models import KINDS, make
 from tests.exchange.test_ctranslate2_export import made as of_letters
 from tests.exchange.test_marian_export import LINES, sentencepiece, with_symbols

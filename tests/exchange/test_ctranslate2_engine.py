@@ -18,8 +18,6 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build, modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config.settings import Decode
-from nmt.data.toy import pairs
-from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decode.notes import Notes
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
@@ -29,6 +27,8 @@ from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
 from nmt.storage import manifest
 from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.text.vocab import BOS, EOS, PAD, UNK
+from nmt.toy import pairs
 from tests.exchange.test_ctranslate2_export import LETTERS, made
 
 LINES = [*(source for source, _ in pairs(12, 3, 6, "engine")), "", " ", "ein ein", "h"]

@@ -17,11 +17,6 @@ import torch
 from nmt import modeldir
 from nmt.cli import export_model
 from nmt.config.catalog import options_of
-from nmt.data.bpe import Bpe
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs
-from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, ctranslate2_adapter, site_positions, transformers_read
 from nmt.exchange.adapter import Output
@@ -32,6 +27,11 @@ from nmt.exchange.ctranslate2_spec import t5_buckets
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
 from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import EOS, Vocabulary
+from nmt.toy import pairs
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.encodings.agreement import theirs

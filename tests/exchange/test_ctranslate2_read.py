@@ -10,10 +10,6 @@ import torch
 
 from nmt import build, modeldir
 from nmt.cli import import_model
-from nmt.data.languages import languages_of
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.unigram import Unigram
-from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
@@ -26,12 +22,16 @@ from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
 from nmt.storage.modelpath import SETTINGS_BESIDE
-from tests.data.test_segmenter_files import spm_model
+from nmt.text.languages import languages_of
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import EOS
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
 from tests.exchange.opennmt_models import LINES, SPECIAL, TAU, make
 from tests.exchange.test_ctranslate2_export import LETTERS, made
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
+from tests.text.test_segmenter_files import spm_model
 
 FEW = {"BEYOND": 40, "LONG": 2, "LONGEST": 128}
 

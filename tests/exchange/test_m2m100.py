@@ -14,9 +14,6 @@ from nmt import modeldir
 from nmt.cli import evaluate, export_model, import_model, score, translate
 from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
-from nmt.data.languages import language_id
-from nmt.data.toy import pairs
-from nmt.data.vocab import BOS, Vocabulary
 from nmt.decode.translator import Translator
 from nmt.encodings.positions import Index
 from nmt.errors import Exit, UserError
@@ -26,6 +23,9 @@ from nmt.exchange.settings import sinusoids
 from nmt.exchange.transformers_config import M2M100Config
 from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
+from nmt.text.languages import language_id
+from nmt.text.vocab import BOS, Vocabulary
+from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.m2m100_models import KINDS, make, write
 from tests.exchange.test_card_code import by_the_card

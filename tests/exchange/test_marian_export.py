@@ -14,15 +14,15 @@ import torch
 from nmt import modeldir
 from nmt.cli import export_model, import_model
 from nmt.cli.train import main as train
-from nmt.data.side import Side
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs
-from nmt.data.unigram import Unigram, learn_model
-from nmt.data.vocab import EOS, Vocabulary
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, marian_weights, transformers_read
 from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.modeldir import Trained
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram, learn_model
+from nmt.text.vocab import EOS, Vocabulary
+from nmt.toy import pairs
 from tests.composing import settings_of
 from tests.conftest import TINY, moved
 from tests.exchange.marian_models import KINDS, make

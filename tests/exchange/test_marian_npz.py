@@ -16,7 +16,6 @@ from sentencepiece import SentencePieceProcessor
 from nmt import modeldir
 from nmt.cli import export_model, import_model
 from nmt.cli.train import main as train
-from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
@@ -28,6 +27,7 @@ from nmt.exchange import (
     proof,
 )
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
+from nmt.text.vocab import EOS
 from tests.encodings.agreement import theirs
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
 from tests.exchange.test_marian_export import made

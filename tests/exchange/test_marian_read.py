@@ -14,17 +14,17 @@ import torch
 
 from nmt import lengthen, modeldir, modelfiles, preflight
 from nmt.cli import import_model
-from nmt.data.marian import MarianSegmenter
-from nmt.data.segmenter import segmenter_from_json
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.toy import pairs
-from nmt.data.vocab import EOS
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
+from nmt.text.marian import MarianSegmenter
+from nmt.text.segmenter import segmenter_from_json
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import EOS
+from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 from tests.fast import fast_first

@@ -9,11 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.vocab import BOS, EOS, PAD, SPECIALS
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
 from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output
 from nmt.modeldir import Trained
+from nmt.text.vocab import BOS, EOS, PAD, SPECIALS
 from tests.exchange.test_ctranslate2_export import LINES, made
 
 FEW = {"BEYOND": 20, "LONG": 1, "ROOM": 2}

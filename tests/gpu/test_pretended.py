@@ -12,13 +12,13 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nmt.data.batches import Batch
-from nmt.data.vocab import BOS, EOS, PAD
+from nmt.corpus.batches import Batch
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.transformer import Transformer
+from nmt.text.vocab import BOS, EOS, PAD
 from nmt.training import loss
 from nmt.training.distributed import World
 from nmt.training.progress import metrics_log

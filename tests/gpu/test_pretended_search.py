@@ -12,8 +12,6 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.side import Side
-from nmt.data.vocab import Vocabulary
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling, probabilities
@@ -25,6 +23,8 @@ from nmt.machine.device import to_host
 from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.text.side import Side
+from nmt.text.vocab import Vocabulary
 from tests.composing import every_encoding, settings_of
 from tests.decode.copying import Spaces, decode
 from tests.decode.test_beam import BOS, EOS, Table

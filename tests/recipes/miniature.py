@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nmt.data.toy import pairs as toy
 from nmt.recipes import lock as locks
+from nmt.toy import pairs as toy
 
 LINES = 60  # of a pair of members
 HAN = "".join(chr(0x4E00 + i) for i in range(30))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.machine import machine
 from tests.training import tiny
 

@@ -12,7 +12,7 @@ import json, os, sys
 from pathlib import Path
 os.fsync = lambda descriptor: None
 import torch
-from nmt import corpus
+from nmt.training import corpus
 from nmt.training.distributed import joined
 from nmt.training.run import open_run
 from tests.training import tiny

@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 from nmt import modeldir, modelfiles
 from nmt.cli import average as command
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modelfiles import WEIGHTS

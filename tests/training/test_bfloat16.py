@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from tests.training import tiny
 
 STEPS, EVERY = 200, 25

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import atomic, modelpath

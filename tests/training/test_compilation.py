@@ -7,7 +7,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError
 from nmt.training import compilation
 from tests.training import ranks, tiny

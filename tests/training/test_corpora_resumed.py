@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from nmt import corpus
 from nmt.cli.translate import main as translate
-from nmt.data.prepare import prepare
+from nmt.corpus.prepare import prepare
 from nmt.errors import Exit
-from tests.data import test_corpora, test_prepare
+from nmt.training import corpus
+from tests.corpus import test_corpora, test_prepare
 from tests.training import ranks, tiny
 from tests.training.test_resume import same
 

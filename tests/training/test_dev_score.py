@@ -9,7 +9,7 @@ import sacrebleu
 import torch
 
 from nmt import modeldir
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.decode.translator import Translator
 from nmt.storage.modelpath import checkpoints
 from nmt.training.dev_score import dev_score

@@ -15,8 +15,8 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt.data.batches import Batches
-from nmt.data.prepare import Prepared
+from nmt.corpus.batches import Batches
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.directory import HOLDER
 from nmt.training.distributed import World

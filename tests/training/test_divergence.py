@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.training import loss

@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from nmt import modeldir
-from nmt.data.batches import in_order
-from nmt.data.prepare import Prepared
+from nmt.corpus.batches import in_order
+from nmt.corpus.prepare import Prepared
 from nmt.modelfiles import WEIGHTS
 from nmt.storage import modelpath
 from nmt.training import loss

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss, session
 from nmt.training.loss import DeviceBatch

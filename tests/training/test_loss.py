@@ -12,10 +12,10 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt import build
-from nmt.data.batches import in_order
-from nmt.data.prepare import Prepared
-from nmt.data.vocab import EOS, PAD
+from nmt.corpus.batches import in_order
+from nmt.corpus.prepare import Prepared
 from nmt.model.transformer import Transformer
+from nmt.text.vocab import EOS, PAD
 from nmt.training import crossentropy, loss
 from tests.training import tiny
 

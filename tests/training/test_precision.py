@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.machine.machine import this_machine
 from nmt.training import environment

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.training.metrics import truncate
 from nmt.training.progress import Meter
 from tests.training import tiny

@@ -16,11 +16,11 @@ from torch import Tensor
 
 import nmt
 from nmt import modeldir
-from nmt.data.prepare import Prepared, prepare
-from nmt.data.toy import pairs
+from nmt.corpus.prepare import Prepared, prepare
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
 from nmt.storage import atomic
+from nmt.toy import pairs
 from nmt.training import loss
 from nmt.training.trainer import Trainer
 from tests.fast import fast_first
@@ -98,7 +98,7 @@ def test_text_is_segmented_at_random_again_as_it_was(
     block: int, workers: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name in ("batches.BLOCK", "batches.LEAST", "subword_sampling.BLOCK"):
-        monkeypatch.setattr(f"nmt.data.{name}", block)
+        monkeypatch.setattr(f"nmt.{name}", block)
     changes: dict[str, Any] = {
         "data__cache": str(tmp_path), "segmenter__merges": 40, "data__workers": workers,
         "data__bpe_dropout": 0.3, "trainer__max_epochs": 2, "trainer__accumulate": 2,

@@ -13,7 +13,7 @@ import torch
 
 from nmt.cli import command
 from nmt.config.settings import freeze, is_path, thaw
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest, modelpath
 from nmt.training import session
@@ -278,8 +278,11 @@ def failing(error: BaseException) -> Callable[..., Any]:
 @pytest.mark.parametrize(
     ("where", "error"),
     [
-        ("nmt.corpus.prepare", UserError("data.root=nowhere: no such directory", Exit.NO_INPUT)),
-        ("nmt.corpus.prepare", KeyboardInterrupt()),
+        (
+            "nmt.training.corpus.prepare",
+            UserError("data.root=nowhere: no such directory", Exit.NO_INPUT),
+        ),
+        ("nmt.training.corpus.prepare", KeyboardInterrupt()),
         ("nmt.training.trainer.check_data", UserError("too long", Exit.DATA)),
         ("nmt.training.checkpoint.Checkpoints.recover", OSError(5, "Input/output error")),
     ],
@@ -296,7 +299,7 @@ def test_a_first_try_that_fails_before_training_leaves_no_directory(
 ) -> None:
     (tmp_path / there).mkdir(parents=True, exist_ok=True)
     before = sorted(tmp_path.rglob("*"))
-    monkeypatch.setattr("nmt.corpus.prepare", lambda *_: data)
+    monkeypatch.setattr("nmt.training.corpus.prepare", lambda *_: data)
     monkeypatch.setattr(where, failing(error))
     with pytest.raises(type(error)):
         session.train(tiny.settings(), tmp_path / "runs/group/run")
@@ -312,7 +315,7 @@ def test_a_file_of_a_user_keeps_the_directory_of_a_failed_try(
         (tmp_path / "runs/run/notes").write_bytes(b"precious")
         raise UserError("no such corpus")
 
-    monkeypatch.setattr("nmt.corpus.prepare", fail)
+    monkeypatch.setattr("nmt.training.corpus.prepare", fail)
     with pytest.raises(UserError, match="no such corpus"):
         session.train(tiny.settings(), tmp_path / "runs/run")
     assert (tmp_path / "runs/run/notes").read_bytes() == b"precious"

@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt import build, corpus, modeldir
+from nmt import build, modeldir
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.training import session
+from nmt.training import corpus, session
 from nmt.training.distributed import World
 from tests.training import tiny
 

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from nmt import build, modeldir, modelfiles
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest

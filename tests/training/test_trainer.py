@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.prepare import Prepared
+from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
 from nmt.training.progress import metrics_log

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config.settings import Settings, thaw
-from nmt.data.bpe import Bpe
-from nmt.data.prepare import Prepared
-from nmt.data.side import Side
-from nmt.data.store import PairStore, Writer
-from nmt.data.tokenizer import Tokenizer
-from nmt.data.vocab import Vocabulary
+from nmt.corpus.pairs import PairStore, Writer
+from nmt.corpus.prepare import Prepared
+from nmt.text.bpe import Bpe
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import Vocabulary
 from nmt.training.run import Outcome, Run, open_run
 from nmt.training.trainer import Trainer, fit
 

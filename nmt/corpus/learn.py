@@ -1,0 +1,126 @@
+"""Learns segmenters and vocabularies of both sides from the words of the training pairs."""
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+
+from nmt.config.data import Segmentation
+from nmt.corpus.clean import CleanedChunk, CleanedText
+from nmt.corpus.pairs import SIDES
+from nmt.machine.progress import shown
+from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
+from nmt.text.bpe_learner import learn
+from nmt.text.bpe_symbols import END
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram, learn_model
+
+log = logging.getLogger(__name__)
+FREQUENT = 2**18  # words of a side that its segmenter remembers
+
+Words = dict[str, list[str]]  # word -> pieces
+
+
+def learn_bpe_sides(
+    choice: Segmentation,
+    tokenizers: Sequence[Tokenizer],
+    words: Sequence[Counter[str]],
+) -> list[Side]:
+    """Learn merges on both sides together, and one vocabulary for each side or for both.
+
+    The segmenters remember the frequent words of their side, whose pieces are known by now.
+    """
+    for symbol in tokenizers[0].symbols:  # nothing is learned from them
+        for of_words in words:
+            of_words.pop(symbol, None)
+    total = words[0] + words[1]
+    log.info("learning %d merges from %d different words", choice.merges, len(total))
+    merges, pieces_of = learn_merges(total, choice.merges, choice.min_frequency)
+    counts = [count_pieces(of_words, merges, pieces_of) for of_words in words]
+    if choice.shared_vocabulary:
+        counts = [counts[0] + counts[1]] * 2
+    sides = []
+    for tokenizer, of_words, of_pieces in zip(tokenizers, words, counts, strict=True):
+        # frequent pieces first; equal ones in the order of their characters, so that the
+        # numbers do not depend on the order in which processes finished
+        pieces = sorted(of_pieces, key=lambda piece: (-of_pieces[piece], piece))
+        segmenter = Bpe(tokenizer, merges, pieces)
+        frequent = (word for word, _ in of_words.most_common(FREQUENT))
+        segmenter.remember({word: pieces_of[word] for word in frequent if word in pieces_of})
+        sides.append(Side.of(segmenter, pieces))
+    return sides
+
+
+def learn_unigram_sides(
+    choice: Segmentation, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
+) -> list[Side]:
+    """Learn a SentencePiece model for each side, or one for both."""
+    texts = [
+        map(tokenizer.without_symbols, _chosen(chunks, side, choice.training_lines))
+        for side, tokenizer in enumerate(tokenizers)
+    ]
+    corpora = [chain(*texts)] if choice.shared_vocabulary else texts
+    models = []
+    for corpus in corpora:
+        log.info("learning %d unigram pieces", choice.vocabulary_size)
+        models.append(learn_model(corpus, choice.vocabulary_size, choice.character_coverage))
+    segmenters = [
+        Unigram(tokenizer, model)
+        for tokenizer, model in zip(tokenizers, models * (len(SIDES) // len(models)), strict=True)
+    ]
+    return [Side.of(segmenter, segmenter.pieces) for segmenter in segmenters]
+
+
+def _chosen(chunks: Sequence[CleanedChunk], side: int, limit: int) -> Iterator[str]:
+    """Yield the lines to learn from: of pairs with two sides, all or an even sample of `limit`."""
+    total = sum(chunk.full for chunk in chunks)
+    chosen = min(limit, total) if limit else total
+    texts = (CleanedText.read(chunk.path) for chunk in chunks)
+    pairs = chain.from_iterable(zip(*text.words, strict=True) for text in texts)
+    for seen, pair in enumerate(filter(all, pairs)):
+        if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
+            yield pair[side]
+
+
+def learn_merges(
+    counts: Mapping[str, int], merges: int, min_frequency: int
+) -> tuple[list[str], Words]:
+    """Learn merges, most frequent first, each as its two symbols with a space between.
+
+    Returns them, and the pieces of most of the words by these merges.
+    """
+    numbers = shown(range(merges), "learning", [1] * merges, "merges")
+    learned, symbols = learn(_dictionary(counts), numbers, min_frequency)
+    head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
+    last = cache(lambda symbol: symbol.removesuffix(END))
+    words: Words = {
+        word: [*map(head, heads), last(end)]
+        for word, (*heads, end) in symbols
+        if word in counts and len(parts(word)) == 1  # not part of a longer one
+    }
+    return learned, words
+
+
+def count_pieces(
+    counts: Mapping[str, int], merges: Sequence[str], words: Words | None = None
+) -> Counter[str]:
+    """Count the pieces of one side's words by the merges; `words` has those that are known."""
+    segmenter, known = Bpe(Tokenizer("none", "none", ""), merges), words or {}
+    counted: Counter[str] = Counter()
+    for word, count in counts.items():
+        for piece in known.get(word) or segmenter.segment(word):
+            counted[piece] += count
+    return counted
+
+
+def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
+    """Return the words to learn from; a very long one is replaced by its parts."""
+    if all(len(word) <= LONGEST_WORD for word in counts):
+        return counts
+    parts_of_words: Counter[str] = Counter()
+    for word, count in counts.items():
+        for part in parts(word) if len(word) > LONGEST_WORD else [word]:
+            parts_of_words[part] += count
+    return parts_of_words

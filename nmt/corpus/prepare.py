@@ -1,0 +1,169 @@
+"""From text files to a prepared corpus: scan, clean, learn, number, store; once for all runs.
+
+A prepared corpus is in <cache>/<name>-<fingerprint>; the fingerprint covers the content of the
+files and every setting that matters, so that an existing directory is the right one.
+"""
+
+import importlib.metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.config.check import plain
+from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
+from nmt.config.settings import is_path
+from nmt.corpus import scan
+from nmt.corpus.pairs import SIDES, PairStore, write_json
+from nmt.corpus.report import log_corpus
+from nmt.corpus.scan import ParallelText
+from nmt.corpus.subword_sampling import samplers
+from nmt.errors import Exit, UserError
+from nmt.storage import cache, manifest
+from nmt.text.marian import language_codes
+from nmt.text.protection import read_patterns
+from nmt.text.side import Side, Sides
+from nmt.text.vocab import UNK
+
+FORMAT = 5  # raise it when the same input results in another prepared corpus
+FACTS, REPORT = "facts.json", "report.json"
+# settings of where text is and how fast it is prepared, which do not change the result
+IRRELEVANT_KEYS = (
+    {*RECIPE}  # the text is what they made of it
+    | {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
+    | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
+    | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
+    | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
+)
+LATER_KEYS = ("max_ratio", "user_symbols")  # corpora from before there were any are the same
+LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
+
+
+class Prepared(NamedTuple):
+    """A corpus ready to train on."""
+
+    path: Path
+    train: PairStore
+    dev: PairStore
+    source: Side
+    target: Side
+    facts: dict[str, Any]
+    report: dict[str, Any]  # pairs that were kept or dropped; `nmt.corpus.report` shows it
+
+
+def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> Prepared:
+    """Prepare a corpus, unless it is prepared already.
+
+    With `sides`, of a trained model or of files, no segmenter is learned: text gets their ids, and
+    is normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
+    is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
+    """
+    _check_sides(data, sides)
+    texts = scan.scan_files(data)
+    digest = fingerprint(data, segmenter, sides, texts)
+    final = Path(data.cache) / f"{data.name}-{digest[:12]}"
+
+    def make(directory: Path) -> None:
+        from nmt.corpus.steps import Preparation  # here: most find their corpus prepared
+
+        log_corpus(data)
+        counted = Preparation(data, segmenter, sides, texts).write(directory)
+        versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
+        write_json(directory / REPORT, counted | {"versions": versions})
+        write_json(directory / FACTS, _facts(digest, counted))
+
+    if not cache.ensure(final, make, f"data.cache={data.cache}"):
+        log_corpus(data)
+    return load(final)
+
+
+def _check_sides(data: Data, sides: Sides | None) -> None:
+    """Raise UserError (2) for what the segmenters that there are lack: symbols, ways to sample."""
+    if sides is not None:
+        samplers(data, sides)
+    patterns = read_patterns(data.protected)
+    for side in sides or ():
+        if patterns and patterns != list(side.segmenter.tokenizer.protected):
+            raise UserError(
+                f"data.protected={data.protected}: has other patterns than the model that training "
+                "starts from, which keeps its own; leave it out, or mend the file"
+            )
+        for symbol in symbols_of(data):
+            if len(ids := side.ids(symbol)) != 2 or ids[0] == UNK:
+                key = "user_symbols" if symbol in data.user_symbols else "corpora, tag"
+                raise UserError(
+                    f"data.{key}: {symbol} is no piece of the model that training starts "
+                    "from; train it with that, or leave it out"
+                )
+
+
+def fingerprint(
+    data: Data,
+    segmenter: Segmentation,
+    sides: Sides | None = None,
+    texts: dict[str, list[ParallelText]] | None = None,
+) -> str:
+    """Return a hash of the content of a corpus's files and each setting that matters.
+
+    All text is read for it, prepared or not: only that shows that none of it has changed. `texts`:
+    as `scan_files` returned them, if that was done. Raises UserError: 66 if a file is missing, 65
+    if its content cannot be used.
+    """
+    if texts is None:
+        texts = scan.scan_files(data)
+    per = columns_of(data)
+    corpora = {
+        split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()
+    }
+    learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
+    if sides is None:
+        learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
+    return cache.fingerprint(
+        {
+            "format": FORMAT,
+            "data": {
+                key: value
+                for key, value in plain(data).items()
+                if key not in IRRELEVANT_KEYS and not (key in LATER_KEYS and not value)
+            },
+            "segmenter": {
+                key: value
+                for key, value in plain(segmenter).items()
+                if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
+            },
+            "files": {
+                split: [file.sha256 for p in parts for file in (p.source, p.target)]
+                for split, parts in texts.items()
+            },
+            "columns": {
+                split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
+                for split, parts in texts.items()
+            },
+            **({"corpora": corpora} if any(corpora.values()) else {}),
+            **learned,
+        }
+    )
+
+
+def load(path: Path, verify: bool = True) -> Prepared:
+    """Open a prepared corpus; UserError (65) if it is not as it was written.
+
+    verify=False reads it without comparing its checksums, where another process does.
+    """
+    if verify and (problem := cache.damage(path)):
+        raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
+    source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
+    facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))
+    codes = frozenset(language_codes(source.vocabulary).values())
+    train, dev = (PairStore(path / split, codes) for split in ("train", "dev"))
+    return Prepared(path, train, dev, source, target, facts, report)
+
+
+def _facts(fingerprint: str, counted: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts of the corpus that training and evaluation use."""
+    train, dev = counted["train"], counted["dev"]
+    facts: dict[str, Any] = {"fingerprint": fingerprint}
+    facts |= {f"train_{measure}": count for measure, count in train["kept"].items()}
+    facts |= {f"longest_{side}": train["longest"][side] for side in SIDES}
+    facts |= {f"{side}_vocabulary": counted["vocabulary"][side] for side in SIDES}
+    if "corpora" in train:
+        facts["corpora"] = {n: c["kept"]["pairs"] for n, c in train["corpora"].items()}
+    return facts | {"dev_pairs": dev["kept"]["pairs"]}

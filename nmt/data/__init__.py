@@ -1,1 +1,0 @@
-"""Text to numbers: files, normalisation, segmentation, vocabularies, stores and batches."""

@@ -1,1 +1,0 @@
-"""Turns the text of a corpus into ids: scan, clean, learn, number, store."""

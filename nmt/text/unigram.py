@@ -1,0 +1,148 @@
+"""Unigram language model segmentation with SentencePiece (Kudo 2018, arXiv:1804.10959)."""
+
+import base64
+import io
+from collections.abc import Iterable, Sequence
+from functools import cached_property, partial
+from itertools import groupby
+from typing import Any
+
+from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
+
+from nmt.errors import Exit, UserError
+from nmt.text import json_values
+from nmt.text.tokenizer import Tokenizer
+
+SPACE = "\u2581"  # represents a space within pieces
+THREADS = 4  # the learned scores depend on it, so it is fixed
+
+
+class Unigram:
+    """Segments text into its most probable pieces under a unigram language model."""
+
+    kind = "unigram"
+
+    def __init__(self, tokenizer: Tokenizer, model: bytes) -> None:
+        self.tokenizer, self.model = tokenizer, model
+        self._processor = SentencePieceProcessor(model_proto=model)
+
+    @property
+    def pieces(self) -> list[str]:
+        """All pieces of the model, without those that no text has: symbols, and unused ones."""
+        p = self._processor
+        excluded = (p.is_control, p.is_unknown, p.is_unused)
+        pieces = [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
+        return [*filter(json_values.is_piece, pieces)]
+
+    def encode(self, text: str) -> list[str]:
+        """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""
+        return self.segment(self.tokenizer.words(text))
+
+    def segment(self, words: str) -> list[str]:
+        """Segment words that are separated by single spaces; symbols are pieces."""
+        encode = partial(self._processor.encode, out_type=str)
+        symbols, parts = self.tokenizer.symbols, self.tokenizer.parts(words)
+        return [x for part in parts for x in ([part] if part in symbols else encode(part))]
+
+    def best(self, words: str, most: int) -> list[list[str]]:
+        """Return the most probable segmentations of words, the best first."""
+        return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
+
+    def log_probabilities(self) -> dict[str, float]:
+        """Return those of the language model's pieces.
+
+        Without symbols, bytes and user-defined pieces (which SentencePiece scores as 0). ValueError
+        for a SentencePiece model that is no unigram model.
+        """
+        p = self._processor
+        try:
+            self.best("a", 2)
+        except RuntimeError:
+            raise ValueError("its SentencePiece model is no unigram model") from None
+        excluded = (p.is_control, p.is_unknown, p.is_unused, p.is_byte)
+        return {
+            p.id_to_piece(i): p.get_score(i)
+            for i in range(len(p))
+            if p.get_score(i) < 0 and not any(is_excluded(i) for is_excluded in excluded)
+        }
+
+    def surfaces(self, pieces: Sequence[str]) -> list[str]:
+        """Return the characters that each piece represents; a piece may be a mere space."""
+        return [piece.replace(SPACE, "") for piece in pieces]
+
+    def decode(self, pieces: Sequence[str]) -> str:
+        """Join pieces to one line of text."""
+        symbols, joined = self.tokenizer.symbols, list[str]()
+        for is_symbol, group in groupby(pieces, symbols.__contains__):
+            joined.append((" ".join if is_symbol else self._joined)(list(group)))
+        return self.tokenizer.text(" ".join(joined))
+
+    @cached_property
+    def joins(self) -> bool:
+        """Whether the model itself joins pieces: it alone makes characters of single bytes."""
+        return any(map(self._processor.is_byte, range(len(self._processor))))
+
+    def _joined(self, pieces: list[str]) -> str:
+        """Join pieces none of which is a symbol; the model leaves those that it does not know."""
+        joined = self._processor.decode(pieces) if self.joins else "".join(pieces)
+        return joined.replace(SPACE, " ")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what `from_json` needs, as plain values; the model in base64."""
+        return {
+            "kind": self.kind,
+            "tokenizer": self.tokenizer.to_json(),
+            "model": base64.b64encode(self.model).decode("ascii"),
+        }
+
+    @classmethod
+    def from_json(cls, value: Any) -> "Unigram":
+        """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
+        fields = json_values.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
+        tokenizer = Tokenizer.from_json(fields["tokenizer"])
+        try:
+            model = base64.b64decode(fields["model"], validate=True)
+            if not model:
+                raise ValueError("empty")
+            return cls(tokenizer, model)
+        except (ValueError, RuntimeError, OSError):
+            raise json_values.damaged("segmenter.model", "expected a SentencePiece model") from None
+
+
+def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: float) -> bytes:
+    """Learn a model of `vocabulary_size` pieces, or fewer if the text gives fewer.
+
+    Raises UserError if the characters alone need more pieces, or SentencePiece fails otherwise.
+    """
+    model = io.BytesIO()
+    try:
+        SentencePieceTrainer.train(
+            sentence_iterator=iter(lines),
+            model_writer=model,
+            model_type="unigram",
+            vocab_size=vocabulary_size + 1,  # its symbol for unknown text is not in our vocabulary
+            character_coverage=character_coverage,
+            hard_vocab_limit=False,
+            normalization_rule_name="identity",  # done before, for all segmenters alike
+            max_sentence_length=2**30,  # bytes; the default silently skips lines above 4192
+            input_sentence_size=0,
+            shuffle_input_sentence=False,
+            num_threads=THREADS,
+            unk_id=0,
+            bos_id=-1,
+            eos_id=-1,
+            pad_id=-1,
+            minloglevel=3,
+        )
+    except (RuntimeError, ValueError, OSError) as error:
+        reason = " ".join(str(error).split())
+        if "smaller than required_chars" in reason:
+            raise UserError(
+                f"segmenter.vocabulary_size={vocabulary_size}: the text has more characters than "
+                "that; raise it, or lower segmenter.character_coverage",
+                Exit.DATA,
+            ) from None
+        raise UserError(
+            f"segmenter=unigram: SentencePiece cannot learn from this text: {reason}", Exit.DATA
+        ) from None
+    return model.getvalue()

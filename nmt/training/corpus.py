@@ -1,0 +1,53 @@
+"""The prepared corpus of a run: its segmenter is learned, read from files, or the parent's."""
+
+from pathlib import Path
+
+from nmt import modelfiles
+from nmt.config.settings import Settings, freeze
+from nmt.corpus import prepare as data
+from nmt.corpus.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.storage import manifest
+from nmt.storage.modelpath import checkpoints
+from nmt.text.segmenter_files import sides_of_files
+from nmt.text.side import Sides
+
+
+def prepare(settings: Settings, run: Path | None = None) -> Prepared:
+    """Prepare the corpus of settings, unless it is prepared already.
+
+    With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now,
+    as may files of a segmenter, if `run`, the directory of the run, has a checkpoint. Raises
+    UserError as `corpus.prepare.prepare` does, and 65 or 66 for a parent or file that is unreadable.
+    """
+    return data.prepare(settings.data, settings.segmenter, _sides(settings, run))
+
+
+def fingerprint(settings: Settings, run: Path | None = None) -> str:
+    """Return a hash of all that determines the corpus; raises as `prepare` does."""
+    return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
+
+
+def key(settings: Settings) -> bytes:
+    """Return a key of the prepared corpus: runs with equal keys share it."""
+    plain = freeze(settings)
+    return manifest.dump([plain["data"], plain["segmenter"], plain["trainer"]["init_from"]])
+
+
+def _sides(settings: Settings, run: Path | None) -> Sides | None:
+    """Return segmenters and vocabularies of the parent, or of files; None: they are learned.
+
+    Those of a run that has a checkpoint are in it, but files that are still there are read.
+    """
+    parent, choice = settings.trainer.init_from, settings.segmenter
+    saved = run if run is not None and checkpoints(run / "checkpoints") else None
+    if parent is not None:
+        return modelfiles.sides(saved or parent)
+    if choice.kind not in ("spm", "codes"):
+        return None
+    try:
+        return sides_of_files(settings.data, choice)
+    except UserError as error:
+        if saved is None or error.code != Exit.NO_INPUT:
+            raise
+        return modelfiles.sides(saved)

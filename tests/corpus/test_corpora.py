@@ -1,0 +1,207 @@
+"""Several corpora: drawn by weight, tagged, never joined with each other, counted."""
+
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.config.check import read
+from nmt.config.data import Corpus, Data
+from nmt.corpus.batches import Batches
+from nmt.corpus.examples import Joining, alone, joined, weighted
+from nmt.corpus.prepare import Prepared, fingerprint, prepare
+from nmt.corpus.report import describe
+from nmt.corpus.subword_sampling import sampled_text
+from nmt.errors import UserError
+from tests.corpus import test_prepare
+from tests.corpus.test_prepare import BPE, UNIGRAM, text
+
+SIZES = {"fr": 300, "it": 100}
+TOPIC = {"topic": {"per": "sentence", "train": "train.topic", "dev": "dev.topic", "test": None}}
+TAGS = {"fr": ">>fr<<", "it": ">>it<<"}
+
+
+def settings(folder: Path, weights: tuple[float, float] = (1, 3), **more: Any) -> Data:
+    """Two corpora of one source language; their dev files are their first lines."""
+    corpora = {}
+    for (name, size), weight in zip(SIZES.items(), weights, strict=True):
+        place = folder / name
+        place.mkdir(exist_ok=True)
+        for side, word in (("de", "hund"), ("en", name)):
+            lines = [f"{word} {i % 17} lauft {i}" for i in range(size)]
+            (place / f"train.{side}").write_bytes(text(lines))
+            (place / f"dev.{side}").write_bytes(text(lines[:5]))
+        own = {"weight": weight, "tag": TAGS[name], "dev_source": "dev.de", "dev_target": "dev.en"}
+        corpora[name] = read(Corpus, own)
+    return replace(test_prepare.corpus(folder), corpora=corpora, **more)
+
+
+def prepared(folder: Path, segmenter: Any = BPE, **more: Any) -> Prepared:
+    return prepare(settings(folder, **more), segmenter)
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_each_corpus_is_tagged_and_counted(segmenter: Any, tmp_path: Path) -> None:
+    made = prepared(tmp_path, segmenter)
+    for store, sizes in ((made.train, SIZES), (made.dev, dict.fromkeys(SIZES, 5))):
+        assert len(store) == sum(sizes.values())
+        corpus = store.corpus_of(np.arange(len(store)))
+        assert np.bincount(corpus).tolist() == list(sizes.values())
+        for row in (0, len(store) - 1):
+            source, target = store.pair(row)
+            name = list(SIZES)[corpus[row]]
+            assert made.source.vocabulary.pieces(source)[0] == TAGS[name]
+            line = made.source.text(source)
+            assert line.startswith(f"{TAGS[name]} hund ")
+            assert made.source.ids(line) == source.tolist()  # typed at the front, it is the same
+            assert made.target.text(target).startswith(f"{name} ")
+    assert made.train.place(0) == "fr:1" and made.train.place(399) == "it:100"
+    assert made.facts["corpora"] == SIZES
+    table = describe(made.report)
+    assert all(f"kept, corpus {name}" in table for name in SIZES)
+    assert made.report["train"]["corpora"]["it"]["kept"]["pairs"] == 100
+
+
+def test_weights_change_no_text_and_tags_do(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    first = fingerprint(data, BPE)
+    assert first == fingerprint(settings(tmp_path, (2, 0.5)), BPE)
+    data.corpora["it"].tag = "<it>"
+    assert fingerprint(data, BPE) != first
+
+
+@pytest.mark.parametrize("weights", [(1, 3), (0.5, 2.25), (2, 1), (1, 1)])
+@pytest.mark.parametrize("join", [1, 3])
+def test_an_epoch_has_pairs_by_weight(
+    weights: tuple[float, float], join: int, tmp_path: Path
+) -> None:
+    store = prepared(tmp_path).train
+    joining = Joining(join, 0.6, 40, None) if join > 1 else None
+    batches = Batches(store, 200, "max", 5, joining, weights=weights)
+    orders = []
+    total = sum(weight * size for weight, size in zip(weights, SIZES.values(), strict=True))
+    assert 0 <= total - batches.pairs < 2 * join
+    for epoch in range(3):
+        seen, lines = np.zeros(2, int), Counter[int]()
+        for number in range(len(batches)):
+            batch = batches.batch(epoch, number)
+            seen += batch.pairs
+            lines.update(batch.lines)
+        wanted = [w * n for w, n in zip(weights, SIZES.values(), strict=True)]
+        assert all(0 <= w - s < join for s, w in zip(seen, wanted, strict=True))
+        if join == 1:
+            for line, count in lines.items():
+                assert count in {int(weights[line > 301]), int(weights[line > 301]) + 1}
+        orders.append(lines)
+        again = Batches(store, 200, "max", 5, joining, weights=weights).batch(epoch, 1)
+        assert again.source.equal(batches.batch(epoch, 1).source)  # without the epochs before
+    assert (orders[0] != orders[1]) == (any(w != int(w) for w in weights) or join > 1)
+
+
+def test_lines_of_two_corpora_are_never_joined_and_a_tag_is_there_once(tmp_path: Path) -> None:
+    made = prepared(tmp_path)
+    store = made.train
+    examples = joined(store, Joining(4, 1.0, 40, None), 1, 0)
+    last = examples.first + examples.counts - 1
+    assert (store.corpus_of(examples.first) == store.corpus_of(last)).all()
+    assert int(examples.counts.sum()) == len(store)
+    batches = Batches(store, 400, "max", 5, Joining(4, 1.0, 40, None), weights=(1, 3))
+    tags = {made.source.vocabulary.ids([tag])[0] for tag in TAGS.values()}
+    some = 0
+    for number in range(len(batches)):
+        batch = batches.batch(0, number)
+        for row in batch.source.tolist():
+            assert row[0] in tags and not tags & set(row[1:])
+        some += sum(batch.pairs) > len(batch.lines)
+        assert batch.source.shape[1] <= batches.longest["source"] + 1
+    assert some
+    lengths = {row: int(n) for row, n in zip(examples.first, examples.source, strict=True)}
+    for row in range(20):
+        first, count = int(examples.first[row]), int(examples.counts[row])
+        pieces = store.source_lengths[first : first + count]
+        assert lengths[first] == pieces.sum() - (count - 1)
+
+
+@pytest.mark.parametrize("tag", ["", "<bt>"])
+@pytest.mark.parametrize("dropout", [0, 0.3])
+def test_lines_into_two_languages_are_never_joined_and_the_code_is_there_once(
+    dropout: float, tag: str, tmp_path: Path
+) -> None:
+    """The codes stand in the text itself, as in that of a model from OPUS-MT."""
+    codes = [(">>fr<<", ">>it<<")[i // 3 % 2] for i in range(200)]
+    pairs = [(f"{code} hund {i % 17} lauft", f"{i}") for i, code in enumerate(codes)]
+    data = test_prepare.corpus(tmp_path, pairs, user_symbols=[*TAGS.values()], bpe_dropout=dropout)
+    if tag:
+        files = {key: getattr(data, key) for key in ("train_source", "train_target")}
+        data.corpora = {"all": read(Corpus, files | {"tag": tag})}
+    made = prepare(data, BPE)
+    joining = Joining(4, 1.0, 20, None)
+    sampled = sampled_text(data, made.train, (made.source, made.target), 1, 1)
+    batches = Batches(made.train, 400, "max", 5, joining, sampled)
+    ids = {made.source.vocabulary.ids([code])[0] for code in [*TAGS.values(), *[tag] * bool(tag)]}
+    lines = 0
+    for number in range(len(batches)):
+        batch = batches.batch(0, number)
+        lines += len(batch.lines)
+        for row, target, line in zip(batch.source, batch.target, batch.lines, strict=True):
+            assert not ids & set(row[1 + bool(tag) :].tolist())
+            *numbers, last = map(int, made.target.text(target[1:].tolist()).split())
+            assert {codes[n] for n in (*numbers, last)} == {codes[line - 1]}
+            assert made.source.text(row.tolist()).startswith(f"{tag} {codes[last]} hund ".lstrip())
+        assert dropout or batch.source.shape[1] <= batches.longest["source"] + 1
+    assert lines < 150, "many are joined"
+
+
+def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
+    store = prepared(tmp_path).train
+    examples = weighted(alone(store), (1, 1), 1, 0)
+    assert examples.first.tolist() == list(range(len(store)))
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"corpora": {"a-b": {}}}, r"data\.corpora\.a-b: a corpus is named by"),
+        ({"corpora": {"a": {"weight": 0}}}, r"data\.corpora\.a\.weight=0: must be from"),
+        ({"corpora": {"a": {"tag": "x y"}}}, r"data\.corpora\.a\.tag=x y: expected"),
+        (
+            {"corpora": {"a": {"dev_source": "x"}}},
+            r"\.a: give dev_source and dev_target, or",
+        ),
+        ({"corpora": {"a": {"weigth": 1}}}, r"a\.weigth: no such key; did you mean weight\?"),
+        ({"corpora": {"a": {}}, "dev_source": None}, r"or those of a corpus: data\.corpora\.NAME"),
+        ({"corpora": {"a": {}}, "dev_lines": 3}, r"data\.dev_lines: not with data\.corpora"),
+        ({"corpora": {"a": {}}, "columns": TOPIC}, r"data\.columns: not with data\.corpora"),
+        ({"dev_lines": 3, "columns": TOPIC}, r"data\.dev_lines: not with data\.columns"),
+    ],
+)
+def test_what_is_no_corpus_is_refused(values: Any, message: str, tmp_path: Path) -> None:
+    plain = vars(test_prepare.corpus(tmp_path)) | values
+    with pytest.raises(UserError, match=message):
+        read(Data, plain, "data")
+
+
+def test_a_missing_file_says_which_key(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    (tmp_path / "it" / "train.en").unlink()
+    with pytest.raises(UserError, match=r"set data\.corpora\.it\.root, or its train_target"):
+        prepare(data, BPE)
+    (tmp_path / "it" / "train.en").write_bytes(b"\n" * SIZES["it"])
+    with pytest.raises(UserError, match=r"^data\.corpora\.it: no pair of the train text is left"):
+        prepare(data, BPE)
+    for corpus in data.corpora.values():
+        corpus.dev_source = corpus.dev_target = None
+    data.dev_target = str(tmp_path / "none.en")
+    with pytest.raises(UserError, match=r"or data\.dev_target, or those of a corpus"):
+        prepare(data, BPE)
+
+
+def test_a_corpus_of_which_no_pair_would_be_drawn_is_refused(tmp_path: Path) -> None:
+    store = prepared(tmp_path).train
+    message = r"^data\.corpora\.it\.weight=0\.004: that is none of its 100 pairs; raise it"
+    with pytest.raises(UserError, match=message):
+        Batches(store, 200, "max", 5, weights=(1, 0.004))
+    assert Batches(store, 200, "max", 5, weights=(1, 0.006)).pairs == 301

@@ -1,0 +1,513 @@
+"""A corpus is prepared once, whole or not at all, the same with any number of processes."""
+
+import gzip
+import io
+import json
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from filelock import FileLock
+
+from nmt.config.data import Data, Segmentation
+from nmt.corpus import scan, steps
+from nmt.corpus.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
+from nmt.corpus.report import describe
+from nmt.corpus.steps import Preparation
+from nmt.errors import Exit, UserError
+from nmt.storage import atomic
+from tests.composing import settings_of
+from tests.pages import ROOT
+
+BPE = Segmentation("bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False)
+UNIGRAM = Segmentation(
+    "unigram",
+    tokenizer="none",
+    vocabulary_size=30,
+    character_coverage=1.0,
+    training_lines=0,
+    shared_vocabulary=False,
+)
+TRAIN = [(f"hund {i} lauft", f"dog {i} runs fast") for i in range(40)]
+DEV = [("hund 3", "dog 3"), ("hund " * 30, "dog"), ("", "nothing"), ("katze 7", "dog 7")]
+
+
+def text(lines: list[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def corpus(tmp_path: Path, train: list[tuple[str, str]] = TRAIN, **more: Any) -> Data:
+    """Write a corpus and give the config that names it."""
+    paths = dict[str, str]()
+    for split, pairs in (("train", train), ("dev", DEV)):
+        for side, name in enumerate(("source", "target")):
+            path = tmp_path / f"{split}.{'de' if side == 0 else 'en'}"
+            path.write_bytes(text([pair[side] for pair in pairs]))
+            paths[f"{split}_{name}"] = str(path)
+    data = settings_of("data=files", "data.root=x").data
+    small = {"name": "tiny", "max_length": 20, "max_line_bytes": 500, "workers": 1}
+    places = {"root": str(tmp_path), "cache": str(tmp_path / "cache")}
+    return replace(data, **{**small, **places, **paths, **more})
+
+
+def cached(data: Data) -> list[str]:
+    return sorted(p.name for p in Path(data.cache).glob("*") if not p.name.endswith(".lock"))
+
+
+def contents(prepared: Prepared) -> dict[str, bytes]:
+    root = prepared.path
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: Segmentation) -> None:
+    prepared = prepare(corpus(tmp_path), segmenter)
+    assert prepared.train.lines.tolist() == list(range(1, 41))
+    for i, (source, target) in enumerate(TRAIN):
+        ids = prepared.train.pair(i)
+        assert prepared.source.text(ids[0].tolist()) == source
+        assert prepared.target.text(ids[1].tolist()) == target
+        assert ids[0].tolist() == prepared.source.ids(source)
+    assert prepared.dev.lines.tolist() == [1, 2, 4]  # long pairs stay, empty ones do not
+    assert prepared.facts["train_pairs"] == 40
+    assert prepared.facts["train_source_tokens"] == prepared.train.source_lengths.sum()
+    assert prepared.facts["train_target_tokens"] == prepared.train.target_lengths.sum()
+    assert prepared.facts["longest_source"] == prepared.train.source_lengths.max()
+    assert prepared.facts["longest_target"] == prepared.train.target_lengths.max()
+    assert str(tmp_path) not in json.dumps([prepared.facts, prepared.report])
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_shared_vocabulary(tmp_path: Path, segmenter: Segmentation) -> None:
+    prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
+    assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
+    both = prepared.source.segmenter.encode("hund dog 3")
+    assert both == prepared.target.segmenter.encode("hund dog 3")
+    apart = prepare(corpus(tmp_path), segmenter)
+    assert apart.source.vocabulary.to_json() != apart.target.vocabulary.to_json()
+
+
+def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
+    data = corpus(tmp_path, invalid_utf8="drop")
+    extra = [
+        (b"", b"empty source"),
+        (b"leer \xe2\x80\xa8", b"\xc2\xa0"),
+        (b"\xff", b"invalid"),
+        (b"too " * 200, b"many bytes"),
+        (b"zu lang " * 20, b"too long"),
+        (b"e\xcc\x81 \xc2\x93hund\xc2\x94\r", b"\xef\xbb\xbfdog\xc2\xad 3"),
+    ]
+    for side, path in enumerate((data.train_source, data.train_target)):
+        with Path(path).open("ab") as file:
+            file.write(b"".join(pair[side] + b"\n" for pair in extra))
+    prepared = prepare(data, BPE)
+    told = prepared.report
+    train = told["train"]
+    dropped = {why: counts["pairs"] for why, counts in train["dropped"].items()}
+    assert dropped == {
+        "empty side": 2,
+        "too long": 1,
+        "too many bytes": 1,
+        "invalid UTF-8": 1,
+        "unlike lengths": 0,
+        "held out": 0,
+    }
+    assert prepared.train.lines.tolist() == [*range(1, 41), 46]
+    assert train["text"] == {
+        "source": {
+            "crlf_lines": 1,
+            "normal_form_lines": 1,
+            "control_lines": 2,
+            "control_characters": 3,
+        },
+        "target": {
+            "invisible_lines": 1,
+            "invisible_characters": 2,
+            "zero_width_lines": 1,
+            "zero_width_characters": 1,
+        },
+    }
+    for split, lines in (("train", 46), ("dev", 4)):
+        found = told[split]
+        assert found["total"]["pairs"] == lines
+        for part in (found, *found["by_source_length"].values()):
+            for measure, total in part["total"].items():
+                lost = sum(counts[measure] for counts in part["dropped"].values())
+                assert total == part["kept"][measure] + lost
+        for measure, total in found["total"].items():
+            rows = found["by_source_length"].values()
+            assert total == sum(row["total"][measure] for row in rows)
+    assert train["by_source_length"]["not segmented"]["total"]["pairs"] == 2
+    assert train["kept"]["source_tokens"] == prepared.train.source_lengths.sum()
+    assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
+    shown = describe(told)
+    assert "dropped: too long" in shown and "46" in shown
+
+
+def test_text_in_utf16_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    data = corpus(tmp_path, invalid_utf8="drop")
+    path = Path(str(data.dev_target))
+    path.write_bytes(path.read_text(encoding="utf-8").encode("utf-16"))
+    with pytest.raises(UserError, match=r"dev\.en: is UTF-16 or UTF-32, not UTF-8") as caught:
+        prepare(data, BPE)
+    assert caught.value.code == Exit.DATA
+    assert not Path(data.cache).exists()
+
+
+def test_limits_are_included(tmp_path: Path) -> None:
+    train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
+    prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
+    assert prepared.train.lines.tolist() == [*range(1, 41), 41, 43]
+    dropped = prepared.report["train"]["dropped"]
+    assert dropped["too long"] == {"pairs": 1, "source_tokens": 1, "target_tokens": 21}
+    assert dropped["too many bytes"]["pairs"] == 1
+
+
+def test_repeated_pairs_are_counted(tmp_path: Path) -> None:
+    prepared = prepare(corpus(tmp_path, [*TRAIN, TRAIN[3], TRAIN[3], ("hund 1", "dog")]), BPE)
+    assert prepared.report["train"]["duplicates"] == 2
+
+
+def test_second_call_does_no_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = corpus(tmp_path)
+    first = contents(prepare(data, BPE))
+    monkeypatch.setattr(Preparation, "write", lambda *_: pytest.fail("built again"))
+    moved: dict[str, Any] = {
+        f"{s}_{side}": "" for s in ("train", "dev") for side in ("source", "target")
+    }
+    for key in moved:
+        path = Path(getattr(data, key))
+        moved[key] = str(path.rename(path.with_name("moved." + path.name)))
+    elsewhere = replace(data, root="other", workers=2, **moved)  # not what matters
+    assert contents(prepare(elsewhere, BPE)) == first
+
+
+def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    first = prepare(data, BPE).path
+    others: dict[str, Any] = {
+        "source_language": "nl",
+        "target_language": "nl",
+        "max_length": 19,
+        "max_ratio": 9.5,
+        "normalize": "nfkc",
+        "invalid_utf8": "drop",
+        "max_line_bytes": 499,
+        "user_symbols": ["hund"],
+    }
+    named = {field.name for field in fields(Data)}
+    assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
+    for key, value in others.items():
+        assert prepare(replace(data, **{key: value}), BPE).path != first
+    segmenters: dict[str, Any] = {"merges": 19, "min_frequency": 3, "shared_vocabulary": True}
+    for key, value in segmenters.items():
+        assert prepare(data, replace(BPE, **{key: value})).path != first
+    for pair in (("hund 17 lauft!", TRAIN[17][1]), (TRAIN[17][0], "the dog 17 runs?")):
+        changed = [*TRAIN]
+        changed[17] = pair
+        assert prepare(corpus(tmp_path, changed), BPE).path != first
+
+
+def test_gzip_is_the_same_text(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    plain = prepare(data, BPE)
+    packed = tmp_path / "train.de.gz"
+    packed.write_bytes(gzip.compress(Path(data.train_source).read_bytes()))
+    again = replace(data, train_source=str(packed))
+    assert prepare(again, BPE).path == plain.path
+    elsewhere = replace(again, cache=str(tmp_path / "other"))
+    assert contents(prepare(elsewhere, BPE)) == contents(plain)
+    packed.write_bytes(packed.read_bytes()[:-9])
+    with pytest.raises(UserError, match="damaged gzip"):
+        prepare(replace(again, cache=str(tmp_path / "third")), BPE)
+    assert not (tmp_path / "third").exists()
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_processes_change_nothing(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    segmenter: Segmentation,
+) -> None:
+    monkeypatch.setattr(steps, "FEW_LINES", 0)
+    monkeypatch.setattr(steps, "cores", lambda: 2)
+    monkeypatch.setattr(scan, "CHUNK", 7)
+    data = corpus(tmp_path)
+    one = contents(prepare(data, segmenter))
+    with caplog.at_level(logging.INFO):
+        two = prepare(replace(data, workers=None, cache=str(tmp_path / "two")), segmenter)
+    assert contents(two) == one and "with 2 processes" in caplog.text
+    monkeypatch.undo()
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), segmenter)
+    assert contents(whole) == one  # nor does where the chunks are cut
+
+
+PLAIN = """
+from pathlib import Path
+from nmt.corpus.prepare import prepare
+from tests.corpus.test_prepare import BPE, corpus
+
+print("once", flush=True)
+print(len(prepare(corpus(Path(), workers=2), BPE).train))
+"""
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
+    """A worker that ran the parent's script again would wait for the lock of the parent."""
+    script = tmp_path / "plain.py"
+    script.write_text(PLAIN)
+    done = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=60,
+        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert (done.stdout, done.returncode) == ("once\n40\n", 0), done.stderr
+
+
+def test_an_error_in_a_process_reads_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(scan, "CHUNK", 7)
+    data = corpus(tmp_path, workers=2)
+    lines = Path(data.train_target).read_bytes().split(b"\n")
+    lines[20] = b"dog\xe9"
+    Path(data.train_target).write_bytes(b"\n".join(lines))
+    with pytest.raises(UserError, match=r"train\.en:21: byte 3 .*\\xe9; .*invalid_utf8=drop") as e:
+        prepare(data, BPE)
+    assert e.value.code == Exit.DATA
+    assert cached(data) == []
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words", "code"),
+    [
+        ("missing", r"train\.de: no such file; set data\.root or data\.train_source", 66),
+        ("empty", r"train\.de: is empty", 65),
+        ("unequal", r"train\.de: 39 lines, .*train\.en: 40; the two must be parallel", 65),
+    ],
+)
+def test_unusable_input_is_refused_before_anything_is_written(
+    tmp_path: Path, spoil: str, words: str, code: int
+) -> None:
+    data = corpus(tmp_path)
+    path = Path(data.train_source)
+    lines = path.read_bytes().split(b"\n")
+    path.unlink()
+    if spoil != "missing":
+        path.write_bytes(b"" if spoil == "empty" else b"\n".join(lines[1:]))
+    with pytest.raises(UserError, match=words) as caught:
+        prepare(data, BPE)
+    assert caught.value.code == code
+    assert not Path(data.cache).exists()
+
+
+def test_nothing_left_is_refused(tmp_path: Path) -> None:
+    data = corpus(tmp_path, max_length=1)
+    words = "no pair of the train text is left; most are dropped as too long; see data.max_length"
+    with pytest.raises(UserError, match=words) as caught:
+        prepare(data, replace(BPE, merges=0))
+    assert caught.value.code == Exit.DATA
+    assert cached(data) == []
+
+
+def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
+    for name in (final, "tiny-000000000000"):  # as after kill -9
+        (atomic.temporary_of(Path(data.cache) / name) / "train").mkdir(parents=True)
+    prepare(data, BPE)
+    assert cached(data) == [final]
+
+
+def test_what_another_user_left_in_the_cache_is_no_error(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    other = Path(data.cache) / "other-000000000000"
+    left = atomic.temporary_of(other)
+    for directory in (left, other.with_name(f"{other.name}.lock")):  # opened as one of that user is
+        directory.mkdir(parents=True)
+    prepare(data, BPE)
+    assert left.is_dir()
+
+
+def test_files_of_a_user_in_the_cache_stay(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    precious = Path(data.cache) / "poetry.tmp-final/poem.txt"
+    lock = Path(data.cache) / "poetry.lock"
+    precious.parent.mkdir(parents=True)
+    for path in (precious, lock):
+        path.write_bytes(b"precious")
+    prepare(data, BPE)
+    assert (precious.read_bytes(), lock.read_bytes()) == (b"precious", b"precious")
+
+
+def test_a_file_of_a_user_in_a_prepared_corpus_stays(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It is no damage, and is kept where all must be made anew."""
+    data = corpus(tmp_path)
+    prepared = prepare(data, BPE)
+    good, notes = contents(prepared), prepared.path / "train/notes.txt"
+    notes.write_bytes(b"precious")
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+        assert prepare(data, BPE).path == prepared.path and load(prepared.path)
+    assert not caplog.records
+    path = prepared.path / "train" / "source.ids"
+    path.write_bytes(path.read_bytes()[:-2])
+    assert contents(prepare(data, BPE)) == good
+    damaged = prepared.path.with_name(f"corrupt.{prepared.path.name}")
+    assert (damaged / "train/notes.txt").read_bytes() == b"precious"
+
+
+def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    name = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
+    cache = Path(data.cache)
+    cache.mkdir()
+    runs = [threading.Thread(target=prepare, args=(data, BPE)) for _ in range(2)]
+    with FileLock(cache / f"{name}.lock"):
+        for run in runs:
+            run.start()
+        time.sleep(0.3)
+        assert cached(data) == []
+    for run in runs:
+        run.join()
+    assert cached(data) == [name]
+
+
+def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match=r"data\.cache=") as caught:
+        prepare(corpus(tmp_path, cache=str(tmp_path / "file" / "cache")), BPE)
+    assert caught.value.code == Exit.CANT_CREATE
+
+
+def test_odd_lines_stay_one_line_each(tmp_path: Path) -> None:
+    odd = [f"a{c}b" for c in "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\t\ufeff\u200b\u2581"]
+    prepared = prepare(corpus(tmp_path, [(one, one) for one in odd]), BPE)
+    assert prepared.train.lines.tolist() == list(range(1, len(odd) + 1))
+    texts = [prepared.source.text(prepared.train.pair(i)[0].tolist()) for i in range(len(odd))]
+    assert texts == ["a b"] * 12 + ["ab", "ab", "a_b"]
+
+
+def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
+    train = [*TRAIN, ("", "xx"), *((f"{c}", "yy") for c in "qvwz")]
+    few = prepare(corpus(tmp_path, train), replace(UNIGRAM, training_lines=22))
+    every = prepare(corpus(tmp_path, train), replace(UNIGRAM, training_lines=1000))
+    known = [set("".join(p.source.vocabulary.to_json())) for p in (few, every)]
+    assert known[0] < known[1]
+    assert len(known[1] & set("qvwz")) == 4
+    assert "x" not in "".join(every.target.vocabulary.to_json())  # its partner is empty
+
+
+def test_chunks_hold_all_lines_at_every_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [b"x" * (i * 7 % 23) + b"\n" for i in range(50)] + [b"end"]
+    (tmp_path / "t").write_bytes(b"".join(lines))
+    for size in (1, 2, 7, 51, 100):
+        monkeypatch.setattr(scan, "CHUNK", size)
+        scanned = scan.scan(tmp_path / "t")
+        assert scanned.lines == 51
+        text = scan.ParallelText(scanned, scanned, {})
+        read = [line for chunk in text.chunks() for line in chunk.lines[0]]
+        assert read == lines and len(text.sizes()) == -(-51 // size)
+        assert [chunk.numbers[0] for chunk in text.chunks()] == list(range(1, 52, size))
+
+
+def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "t"
+    path.write_bytes(b"a\nb\n")
+    scanned = scan.scan(path)
+    path.write_bytes(b"a\n")
+    with pytest.raises(UserError, match="changed while they were read"):
+        list(scan.ParallelText(scanned, scanned, {}).chunks())
+    path.write_bytes(b"a\nc\n")
+    with pytest.raises(UserError, match="changed while they were read"):
+        list(scan.ParallelText(scanned, scanned, {}).verified())
+
+
+def test_nothing_is_kept_of_text_that_changes_during_its_preparation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, write = corpus(tmp_path), Preparation.write
+
+    def written(self: Preparation, directory: Path) -> dict[str, Any]:
+        path = Path(data.train_source)
+        path.write_bytes(path.read_bytes().replace(b"a", b"e"))
+        return write(self, directory)
+
+    monkeypatch.setattr(Preparation, "write", written)
+    with pytest.raises(UserError, match=r"train\.en: changed while they were read; start again"):
+        prepare(data, BPE)
+    assert cached(data) == []
+
+
+@pytest.mark.parametrize("line", ["a" * 2**20, "hund " * 2**18], ids=["one word", "many words"])
+def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> None:
+    """Such a line is no sentence, and segmenting and attending to it would stop everything."""
+    data = corpus(tmp_path, max_line_bytes=65536)
+    for split in ("train", "dev"):
+        for side in ("source", "target"):
+            with Path(getattr(data, f"{split}_{side}")).open("a") as file:
+                file.write(f"{line}\n" if side == "source" else "dog\n")
+    prepared = prepare(data, BPE)
+    told = prepared.report
+    for split, lines in (("train", 40), ("dev", 3)):
+        assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
+        assert told[split]["kept"]["pairs"] == lines
+    assert "dropped: too many bytes" in describe(told).split("\ndev")[1]
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setattr(scan, "CHUNK", 15)
+    data = corpus(tmp_path)
+    with caplog.at_level(logging.INFO):
+        prepare(data, BPE)
+        assert "of 20 merges" not in caplog.text
+        assert "of 40 lines" not in caplog.text  # it took no time
+        monkeypatch.setattr("nmt.machine.progress.SECONDS", 0)
+        prepare(replace(data, cache=str(tmp_path / "two")), BPE)
+    logged = [line.getMessage() for line in caplog.records if " of 40 lines" in line.getMessage()]
+    assert logged == [
+        f"{what}: {done} of 40 lines"
+        for what in ("tokenising train", "segmenting train")
+        for done in (15, 30, 40)
+    ]
+    assert "learning: 20 of 20 merges" in caplog.text
+    with monkeypatch.context() as patch:
+        patch.setattr("sys.stderr", terminal := Terminal())
+        caplog.clear()
+        prepare(replace(data, cache=str(tmp_path / "three")), BPE)
+        assert "of 40 lines" not in caplog.text
+    assert "tokenising train" in terminal.getvalue() and "0/40" in terminal.getvalue()
+    assert capsys.readouterr().out == ""
+
+
+def test_pairs_of_unlike_lengths_are_dropped(tmp_path: Path) -> None:
+    train = [("a b c", "a b c d e f"), ("a", "a b c d"), ("a b c d e f g", "a b"), ("a b", "c d")]
+    whole = corpus(tmp_path, train=train * 3)
+    bpe_ = replace(BPE, merges=0, min_frequency=1)
+    found = prepare(replace(whole, max_ratio=2.0), bpe_)
+    assert sorted(set(found.train.lines.tolist())) == [1, 4, 5, 8, 9, 12]
+    assert found.report["train"]["dropped"]["unlike lengths"]["pairs"] == 6
+    assert not found.report["dev"]["dropped"]["unlike lengths"]["pairs"]
+    everything = prepare(whole, bpe_)
+    assert len(everything.train) == 12 and everything.path != found.path

@@ -1,0 +1,109 @@
+"""A preparation that is stopped, wherever, leaves nothing, and begins again."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nmt.corpus import learn, scan, steps
+from nmt.corpus import prepare as prepared
+from nmt.corpus.clean import Cleaning
+from nmt.corpus.number import Numbering
+from nmt.corpus.prepare import prepare
+from nmt.storage import atomic
+from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus
+from tests.pages import ROOT
+
+
+@pytest.fixture(autouse=True)
+def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scan, "CHUNK", 7)
+
+
+@pytest.mark.parametrize(
+    ("module", "name"),
+    [
+        *((Cleaning, "clean"), (steps, "learn_bpe_sides"), (Numbering, "number")),
+        (prepared, "_facts"),  # when all else is written
+    ],
+)
+def test_it_leaves_nothing_where_it_was_stopped(
+    module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    data = corpus(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(data, BPE)
+    assert cached(data) == []
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
+    assert contents(prepare(data, BPE)) == contents(whole)
+
+
+@pytest.mark.parametrize("frequent", [0, 2])
+def test_words_whose_pieces_are_known_beforehand_get_the_same_ids(
+    frequent: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = corpus(tmp_path)
+    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
+    monkeypatch.setattr(learn, "FREQUENT", frequent)
+    made = prepare(data, BPE)
+    assert contents(made) == contents(whole)
+    for number in range(len(made.train)):
+        source, target = made.train.pair(number)
+        assert made.source.ids(made.source.text(source)) == source.tolist()
+        assert made.target.ids(made.target.text(target)) == target.tolist()
+
+
+@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
+def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) -> None:
+    """As on macOS: what they need must survive pickle."""
+    data = corpus(tmp_path)
+    prepared = prepare(data, replace(segmenter, tokenizer="moses"))
+    sides = prepared.source, prepared.target
+    texts = scan.scan_files(data)["train"]
+    cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
+    numbering = Numbering(data, sides, {}, limited=True)
+    copy = pickle.loads(pickle.dumps((cleaning, numbering)))
+    ids = [copy[1].number(copy[0].clean(chunk).path).ids[0] for chunk in texts[0].chunks()]
+    assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
+
+
+KILLED = """
+import os, signal
+from pathlib import Path
+from nmt.corpus import scan, steps
+from nmt.corpus.prepare import prepare
+from tests.corpus.test_prepare import BPE, corpus
+scan.CHUNK = 7
+def killed(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+steps.learn_bpe_sides = killed
+prepare(corpus(Path(), workers=2), BPE)
+"""
+PATIENCE = 60.0  # seconds
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="looks into /dev/shm")
+def test_what_a_kill_leaves_is_removed(tmp_path: Path) -> None:
+    shared = set(Path("/dev/shm").iterdir())
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED], capture_output=True, text=True, cwd=tmp_path,
+        timeout=PATIENCE, check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    assert not {path for path in set(Path("/dev/shm").iterdir()) - shared if "sem." in path.name}
+    data = replace(corpus(tmp_path), cache=str(tmp_path / "cache"))
+    (stray,) = cached(data)
+    assert atomic.owner(Path(stray)) is not None
+    assert cached(data) != [prepare(data, BPE).path.name] == cached(data)

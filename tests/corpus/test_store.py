@@ -1,0 +1,64 @@
+"""What is written is read back; files that do not fit are refused."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nmt.corpus.pairs import PairStore, Writer, id_type
+
+SEQUENCE = st.lists(st.integers(3, 60_000), max_size=5).map(lambda ids: [*ids, 2])
+PAIRS = st.lists(st.tuples(SEQUENCE, SEQUENCE), min_size=1, max_size=12)
+
+
+def write(path: Path, pairs: list[tuple[list[int], list[int]]], part: int = 3) -> None:
+    with Writer(path, id_type(60_000)) as writer:
+        for start in range(0, len(pairs), part):
+            some = pairs[start : start + part]
+            for side, name in enumerate(("source", "target")):
+                ids = np.array([i for pair in some for i in pair[side]], np.int64)
+                writer.add(name, ids, np.array([len(pair[side]) for pair in some]))
+            writer.add_lines(np.arange(start, start + len(some)) * 2 + 1)
+
+
+@given(PAIRS)
+@settings(deadline=None, max_examples=30)
+def test_round_trip(
+    tmp_path_factory: pytest.TempPathFactory, pairs: list[tuple[list[int], list[int]]]
+) -> None:
+    path = tmp_path_factory.mktemp("s") / "prepared" / "train"
+    write(path, pairs)
+    store = PairStore(path)
+    assert len(store) == len(pairs)
+    for i, (source, target) in enumerate(pairs):
+        found = store.pair(i)
+        assert (found[0].tolist(), found[1].tolist()) == (source, target)
+    assert store.source_lengths.tolist() == [len(source) - 1 for source, _ in pairs]
+    assert store.target_lengths.tolist() == [len(target) - 1 for _, target in pairs]
+    assert store.source_lengths.dtype == np.int32
+    assert store.lines.tolist() == [2 * i + 1 for i in range(len(pairs))]
+    with pytest.raises(ValueError, match="read-only"):
+        store.ids["source"][0] = 1
+
+
+def test_columns_keep_in_step_with_the_source(tmp_path: Path) -> None:
+    per = {"tag": "word", "language": "sentence"}
+    with Writer(tmp_path / "train", id_type(9), per) as writer:
+        for part in range(2):
+            for side in ("source", "target"):
+                writer.add(side, np.array([5, 2, 6, 7, 2]), np.array([2, 3]))
+            writer.add_column("tag", np.array([-1, 2**31 - 1, 3, 4, -(2**31)]))
+            writer.add_column("language", np.array([part, 7]))
+            writer.add_lines(np.array([1, 2]) + 2 * part)
+    store = PairStore(tmp_path / "train")
+    assert store.per == per
+    assert store.columns["tag"].tolist() == [-1, 2**31 - 1, 3, 4, -(2**31)] * 2
+    assert store.columns["language"].tolist() == [0, 7, 1, 7]
+    assert len(store.columns["tag"]) == store.offsets["source"][-1]
+
+
+def test_ids_take_the_smallest_type_that_holds_them() -> None:
+    assert id_type(2**16, 5) == np.uint16  # the greatest id is 2**16 - 1
+    assert id_type(5, 2**16 + 1) == np.uint32

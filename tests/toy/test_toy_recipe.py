@@ -1,0 +1,144 @@
+"""The files of the embedded corpus: written once, whole or absent, and never replaced."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+from nmt.config.data import Data
+from nmt.errors import Exit, UserError
+from nmt.storage import manifest
+from nmt.toy.recipe import RECORD, ensure_text, write
+from tests.composing import settings_of
+from tests.pages import ROOT
+from tests.training.tiny import tree
+
+SMALL = ["data.train_pairs=30", "data.dev_pairs=6", "data.test_pairs=8"]
+
+
+def corpus(place: Path, *more: str) -> Data:
+    """A small corpus in a folder `text`."""
+    data = settings_of(*SMALL, f"data.root={place / 'text'}", *more).data
+    assert data.kind == "toy"
+    return data
+
+
+def start(place: Path, *more: str) -> "subprocess.Popen[str]":
+    """Another process that sees that the files exist, and logs to stderr."""
+    code = (
+        "import logging, sys; from pathlib import Path\n"
+        "from tests.toy.test_toy_recipe import corpus, ensure_text\n"
+        "logging.basicConfig(level=logging.INFO)\n"
+        "ensure_text(corpus(Path(sys.argv[1]), *sys.argv[2:]))"
+    )
+    surroundings = {**os.environ, "PYTHONPATH": str(ROOT)}
+    words = [sys.executable, "-c", code, str(place), *more]
+    return subprocess.Popen(words, env=surroundings, stderr=subprocess.PIPE, text=True)
+
+
+def test_it_is_written_once(tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    ensure_text(data)
+    before = {path: path.stat().st_ino for path in (tmp_path / "text").iterdir()}
+    ensure_text(corpus(tmp_path, "data.max_length=50", "data.join=2"))  # of the same sentences
+    assert {path: path.stat().st_ino for path in (tmp_path / "text").iterdir()} == before
+    (tmp_path / "fresh").mkdir()
+    write(data, tmp_path / "fresh")
+    written = tree(tmp_path / "text")
+    del written["manifest.json"]
+    assert written == tree(tmp_path / "fresh")
+
+
+def test_other_settings_have_another_directory(tmp_path: Path) -> None:
+    keys = ["train_pairs", "train_shortest", "train_longest", "dev_pairs", "test_pairs"]
+    keys += ["test_shortest", "test_longest", "corpus_seed"]
+    changes = [*(f"data.{key}=17" for key in keys), "data.source_language=gsw"]
+    roots = {settings_of(change).data.root for change in changes}
+    assert len(roots) == len(changes) and settings_of().data.root not in roots
+    assert settings_of("data.max_length=9").data.root == settings_of().data.root
+
+
+def test_a_directory_of_other_settings_is_refused(tmp_path: Path) -> None:
+    ensure_text(corpus(tmp_path))
+    before = tree(tmp_path)
+    with pytest.raises(UserError, match=r"with data\.train_longest=30, which is 20 now") as error:
+        ensure_text(corpus(tmp_path, "data.train_longest=20"))
+    assert error.value.code == Exit.USAGE and tree(tmp_path) == before
+
+
+def test_another_version_of_the_grammar_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "now").mkdir()
+    write(corpus(tmp_path), tmp_path / "now")
+    record = tmp_path / "now" / RECORD
+    record.write_text(record.read_text().replace('"grammar": "', '"grammar": "0'))
+    files = [(path.name, path.read_bytes()) for path in (tmp_path / "now").iterdir()]
+    manifest.write(tmp_path / "text", files)
+    with pytest.raises(UserError, match="was written with grammar=0"):
+        ensure_text(corpus(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["train.de", "test.heads", "concat_seq.en"])
+def test_an_edited_file_is_noticed_and_kept(name: str, tmp_path: Path) -> None:
+    data = corpus(tmp_path)
+    ensure_text(data)
+    (tmp_path / "text" / name).write_bytes(b"mine\n")
+    with pytest.raises(UserError, match=f"{name}: .*; remove it") as error:
+        ensure_text(data)
+    assert error.value.code == Exit.DATA
+    assert (tmp_path / "text" / name).read_bytes() == b"mine\n"
+
+
+def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "text").mkdir()
+    ensure_text(corpus(tmp_path))  # into an empty directory
+    (tmp_path / "b" / "text").mkdir(parents=True)
+    (tmp_path / "b" / "text" / "train.de").write_bytes(b"mine\n")
+    with pytest.raises(UserError, match=r"that data=toy wrote.*your text: data=files"):
+        ensure_text(corpus(tmp_path / "b"))
+    assert [path.name for path in (tmp_path / "b").rglob("*")] == ["text", "train.de"]
+
+
+def test_a_root_that_cannot_be_written(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(UserError, match=r"data\.root=") as error:
+        ensure_text(corpus(tmp_path / "file"))
+    assert error.value.code == Exit.CANT_CREATE
+    with pytest.raises(UserError, match=r"data\.root=null"):
+        ensure_text(settings_of("data.root=null").data)
+
+
+def test_killed_while_it_writes_nothing_is_there(tmp_path: Path) -> None:
+    started = start(tmp_path, "data.train_pairs=20000")
+    while not [*tmp_path.glob(".nmt-stray-*")]:
+        assert started.poll() is None
+        time.sleep(0.01)
+    started.send_signal(signal.SIGKILL)
+    started.wait()
+    assert not (tmp_path / "text").exists()
+    ensure_text(corpus(tmp_path))
+    assert {path.name for path in tmp_path.iterdir()} <= {"text", "text.lock"}
+    assert "train.de" in tree(tmp_path / "text")
+
+
+def test_of_two_at_once_one_writes_and_the_other_waits(tmp_path: Path) -> None:
+    with FileLock(tmp_path / "text.lock"):
+        other = start(tmp_path)
+        assert other.stderr is not None and "waiting" in other.stderr.readline()
+        made = tmp_path / "made"
+        ensure_text(settings_of(*SMALL, f"data.root={made}").data)
+        made.rename(tmp_path / "text")
+        before = (tmp_path / "text" / "train.de").stat().st_ino
+    assert other.wait() == 0
+    assert (tmp_path / "text" / "train.de").stat().st_ino == before
+
+
+def test_of_two_at_once_with_other_settings_one_is_refused(tmp_path: Path) -> None:
+    both = [start(tmp_path), start(tmp_path, "data.corpus_seed=2")]
+    errors = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 1]
+    assert "was written with data.corpus_seed=" in "".join(errors)
