@@ -18,7 +18,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 
     With trainer.init_from, text becomes the ids of that model, the parent. It may be gone by now,
     as may files of a segmenter, if `run`, the directory of the run, has a checkpoint. Raises
-    UserError as `corpus.prepare.prepare` does, and 65 or 66 for a parent or file that is unreadable.
+    UserError as `corpus.prepare.prepare` does, and 65 or 66 for an unreadable parent or file.
     """
     return data.prepare(settings.data, settings.segmenter, _sides(settings, run))
 
