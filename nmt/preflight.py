@@ -7,7 +7,7 @@ import torch
 from nmt.build import check_languages, largest_size, meta_model, shrunken, transformer
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings, integers
-from nmt.corpus.subword_sampling import refusal
+from nmt.corpus.sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
 from nmt.machine.device import pick

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
-from nmt.errors import UserError
 
-STREAM = 1  # separates its random numbers from those that shuffle batches
-WEIGHTS = 2  # and those that choose pairs by the weights of corpora
+JOINS, WEIGHTS = 1, 2  # streams of random numbers beside the one that shuffles batches
+
+Ints = NDArray[np.integer[Any]]
 
 
 class Joining(NamedTuple):
@@ -39,88 +39,72 @@ def joining_of(data: Data) -> Joining | None:
 class Examples(NamedTuple):
     """The training examples of an epoch; each pair is in one of them, or by its corpus' weight."""
 
-    text: Pairs  # that they consist of
-    first: NDArray[np.integer[Any]]  # [example] number of its first pair
+    first: Ints  # [example] number of its first pair
     counts: NDArray[np.int64]  # [example] consecutive pairs that it consists of
-    source: NDArray[np.int32]  # [example] pieces, without eos
-    target: NDArray[np.int32]
+    lengths: dict[str, NDArray[np.int32]]  # by side: [example] pieces, without eos
 
 
-def alone(store: Pairs) -> Examples:
-    """Return each pair as an example of its own."""
-    first = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
-    ones = np.broadcast_to(np.int64(1), len(first))
-    return Examples(store, first, ones, store.source_lengths, store.target_lengths)
+def draw_of(seed: int, epoch: int, *stream: int) -> np.random.Generator:
+    """Return random numbers of an epoch, the same on every machine: Philox counts."""
+    return np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, *stream])))
 
 
-def joined(store: Pairs, joining: Joining, seed: int, epoch: int) -> Examples:
-    """Draw the examples of an epoch; a function of the text, seed and epoch alone.
+def draw_examples(
+    store: Pairs, joining: Joining | None, weights: Sequence[float], seed: int, epoch: int
+) -> Examples:
+    """Draw the examples of an epoch; a function of the text, settings, seed and epoch alone.
 
-    The number of lines is drawn for one example after the other: 1 with probability 1 - share, else
-    2 to `max_lines`, all equally probable. An example beyond a limit or border loses its last line
-    to an example of its own, until it fits.
+    With weights [corpus], of 2.3 each example of a corpus occurs twice, and a third time with a
+    probability of 0.3.
     """
-    draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, STREAM])))
+    if joining is None:
+        first: Ints = np.arange(len(store), dtype=np.uint32)  # a corpus may have many millions
+        examples = Examples(first, np.broadcast_to(np.int64(1), len(store)), store.lengths)
+    else:
+        examples = of_counts(store, join_lines(store, joining, draw_of(seed, epoch, JOINS)))
+    if all(weight == 1 for weight in weights):
+        return examples
+    wanted = np.array(weights)[store.corpus_of(examples.first)]
+    chance = draw_of(seed, epoch, WEIGHTS).random(len(wanted))
+    rows = np.repeat(np.arange(len(wanted)), np.floor(wanted + chance).astype(np.int64))
+    lengths = {side: of_side[rows] for side, of_side in examples.lengths.items()}
+    return Examples(examples.first[rows], examples.counts[rows], lengths)
+
+
+def join_lines(store: Pairs, joining: Joining, draw: np.random.Generator) -> NDArray[np.int64]:
+    """Return how many lines each example has, one after the other [example].
+
+    1 with probability 1 - share, else 2 to `max_lines`, all equally probable. An example beyond a
+    limit or border loses its last line to an example of its own, until it fits.
+    """
     several = draw.random(len(store)) < joining.share
     counts = np.where(several, draw.integers(2, joining.max_lines + 1, len(store)), 1)
-    first = np.cumsum(counts) - counts
-    counts = counts[first < len(store)]
+    counts = counts[np.cumsum(counts) - counts < len(store)]
     counts[-1] -= counts.sum() - len(store)
-    while True:
-        first = np.cumsum(counts) - counts
-        unfit = (counts > 1) & ~_fits(store, joining, first, counts)
-        if not unfit.any():
-            return consecutive(store, counts)
+    while (
+        unfit := (counts > 1) & ~_fits(store, joining, np.cumsum(counts) - counts, counts)
+    ).any():
         parts = np.stack([counts - unfit, unfit], axis=1).ravel()  # the last line on its own
         counts = parts[parts > 0]
+    return counts
 
 
-def weighted(examples: Examples, weights: Sequence[float], seed: int, epoch: int) -> Examples:
-    """Repeat the examples of an epoch by the weights of their corpora [corpus].
-
-    Of 2.3, each example occurs twice, and others, drawn at random, once more, until 2.3 times as
-    many pairs as the corpus has are in the epoch: just as many, or a few less where lines are
-    joined. A function of the text, weights, seed and epoch alone.
-    """
-    draw = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch, WEIGHTS])))
-    corpus, chosen = examples.text.corpus_of(examples.first), list[NDArray[np.int64]]()
-    assert examples.text.corpora is not None, "they have weights"
-    for number, (name, weight) in enumerate(zip(examples.text.corpora.names, weights, strict=True)):
-        of_corpus = np.flatnonzero(corpus == number)
-        order = draw.permutation(of_corpus)
-        pairs = np.cumsum(examples.counts[order])
-        wanted = round(weight * int(pairs[-1]))
-        if not wanted:
-            raise UserError(
-                f"data.corpora.{name}.weight={weight}: that is none of its {pairs[-1]} pairs; "
-                "raise it, or leave the corpus out"
-            )
-        more = wanted - int(weight) * int(pairs[-1])
-        chosen.append(np.repeat(of_corpus, int(weight)))
-        few = max(int(weight < 1), np.searchsorted(pairs, more, "right"))  # one at least
-        chosen.append(np.sort(order[:few]))
-    rows = np.concatenate(chosen)
-    first, counts, source, target = (values[rows] for values in examples[1:])
-    return Examples(examples.text, first, counts, source, target)  # type: ignore[arg-type]
-
-
-def consecutive(store: Pairs, counts: NDArray[np.int64]) -> Examples:
-    """Return examples of so many consecutive pairs, together all pairs of the store."""
-    first = np.cumsum(counts) - counts
-    return Examples(store, first, counts, *(_pieces(store, s, first, counts) for s in SIDES))
-
-
-def longest(store: Pairs, joining: Joining) -> dict[str, int]:
+def find_longest(store: Pairs, joining: Joining) -> dict[str, int]:
     """Return the pieces of the longest example that any epoch may have, by side."""
-    by_side = {"source": int(store.source_lengths.max()), "target": int(store.target_lengths.max())}
+    by_side = {side: int(store.lengths[side].max()) for side in SIDES}
     for count in range(2, min(joining.max_lines, len(store)) + 1):
         first = np.arange(len(store) - count + 1, dtype=np.int64)
         counts = np.full_like(first, count)
         fits = _fits(store, joining, first, counts)
         for side in SIDES if fits.any() else ():
-            pieces = _pieces(store, side, first, counts)[fits]
-            by_side[side] = max(by_side[side], int(pieces.max()))
+            by_side[side] = max(by_side[side], int(_pieces(store, side, first, counts)[fits].max()))
     return by_side
+
+
+def of_counts(store: Pairs, counts: NDArray[np.int64]) -> Examples:
+    """Return examples of so many consecutive pairs, together all pairs of the store."""
+    first = np.cumsum(counts) - counts
+    return Examples(first, counts, {side: _pieces(store, side, first, counts) for side in SIDES})
 
 
 def _fits(
@@ -131,8 +115,7 @@ def _fits(
     Their lines must be adjacent in the text: where one was dropped, for instance an empty one that
     ends a document, there is a border. So there is where the code of a language changes.
     """
-    last = first + counts - 1
-    lines = store.lines.astype(np.int64)
+    last, lines = first + counts - 1, store.lines.astype(np.int64)
     fits = lines[last] - lines[first] == counts - 1
     values = [] if joining.within is None else [store.columns[joining.within]]
     for value in [*values, store.languages] if store.codes else values:

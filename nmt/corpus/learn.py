@@ -2,12 +2,11 @@
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 
 from nmt.config.data import Segmentation
-from nmt.corpus.clean import CleanedChunk, CleanedText
 from nmt.corpus.pairs import SIDES
 from nmt.machine.progress import shown
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
@@ -54,34 +53,29 @@ def learn_bpe_sides(
 
 
 def learn_unigram_sides(
-    choice: Segmentation, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]
+    choice: Segmentation,
+    tokenizers: Sequence[Tokenizer],
+    pairs: Callable[[], Iterable[tuple[str, str]]],
+    total: int,
 ) -> list[Side]:
-    """Learn a SentencePiece model for each side, or one for both."""
-    texts = [
-        map(tokenizer.without_symbols, _chosen(chunks, side, choice.training_lines))
-        for side, tokenizer in enumerate(tokenizers)
-    ]
-    corpora = [chain(*texts)] if choice.shared_vocabulary else texts
+    """Learn a SentencePiece model for each side, or one for both, from `total` pairs of words."""
+    chosen = min(choice.training_lines, total) if choice.training_lines else total
+
+    def lines(side: int) -> Iterator[str]:
+        for seen, pair in enumerate(pairs()):
+            if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
+                yield tokenizers[side].without_symbols(pair[side])
+
+    texts = [lines(side) for side in range(len(SIDES))]
     models = []
-    for corpus in corpora:
+    for text in [chain(*texts)] if choice.shared_vocabulary else texts:
         log.info("learning %d unigram pieces", choice.vocabulary_size)
-        models.append(learn_model(corpus, choice.vocabulary_size, choice.character_coverage))
+        models.append(learn_model(text, choice.vocabulary_size, choice.character_coverage))
     segmenters = [
         Unigram(tokenizer, model)
         for tokenizer, model in zip(tokenizers, models * (len(SIDES) // len(models)), strict=True)
     ]
     return [Side.of(segmenter, segmenter.pieces) for segmenter in segmenters]
-
-
-def _chosen(chunks: Sequence[CleanedChunk], side: int, limit: int) -> Iterator[str]:
-    """Yield the lines to learn from: of pairs with two sides, all or an even sample of `limit`."""
-    total = sum(chunk.full for chunk in chunks)
-    chosen = min(limit, total) if limit else total
-    texts = (CleanedText.read(chunk.path) for chunk in chunks)
-    pairs = chain.from_iterable(zip(*text.words, strict=True) for text in texts)
-    for seen, pair in enumerate(filter(all, pairs)):
-        if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
-            yield pair[side]
 
 
 def learn_merges(

@@ -12,6 +12,7 @@ from nmt.storage import manifest
 
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 SIDES = ("source", "target")
+HASHES = np.dtype("<u8")  # of the words of pairs
 LINES = np.dtype("<u4")  # line numbers
 OFFSETS = np.dtype("<u8")  # where each sequence starts, and the last one ends
 COLUMN = np.dtype("<i4")  # integers in parallel with the source ids
@@ -48,8 +49,8 @@ class Pairs:
         self.lines, self.ids, self.offsets = lines, ids, offsets
         self.per, self.columns, self.corpora = per or {}, columns or {}, corpora
         self.codes = codes
-        self.source_lengths = self._lengths("source")
-        self.target_lengths = self._lengths("target")
+        # by side: [pair] pieces without EOS
+        self.lengths = {s: np.diff(offsets[s]).astype(np.int32) - 1 for s in SIDES}
 
     def __len__(self) -> int:
         return len(self.lines)
@@ -99,20 +100,19 @@ class Pairs:
         return f"{self.corpora.names[corpus]}:{self.lines[row] - self.corpora.first[corpus] + 1}"
 
     def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
-        """Return some pairs [row], in this order, without columns that have an integer per word."""
-        ids, offsets = {}, {}
+        """Return some pairs [row], in this order."""
+        ids, offsets, places = {}, {}, {}
         for side in SIDES:
             starts = self.offsets[side][rows].astype(np.int64)
             lengths = self.offsets[side][rows + 1].astype(np.int64) - starts
-            ids[side] = self.ids[side][spans(starts, lengths)]
+            places[side] = spans(starts, lengths)
+            ids[side] = self.ids[side][places[side]]
             offsets[side] = np.append(0, np.cumsum(lengths))
-        per = {name: per for name, per in self.per.items() if per == "sentence"}
-        columns = {name: self.columns[name][rows] for name in per}
-        return Pairs(self.lines[rows], ids, offsets, per, columns, self.corpora, self.codes)
-
-    def _lengths(self, side: str) -> NDArray[np.int32]:
-        """Return the number of pieces of each sequence, without EOS."""
-        return np.diff(self.offsets[side]).astype(np.int32) - 1
+        columns = {
+            name: values[rows if self.per[name] == "sentence" else places["source"]]
+            for name, values in self.columns.items()
+        }
+        return Pairs(self.lines[rows], ids, offsets, self.per, columns, self.corpora, self.codes)
 
 
 def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -8,32 +8,36 @@ import importlib.metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from nmt.config.check import plain
 from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
-from nmt.corpus.pairs import SIDES, PairStore, write_json
+from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore, write_json
+from nmt.corpus.passes import hash_pair
 from nmt.corpus.report import log_corpus
+from nmt.corpus.sampling import samplers
 from nmt.corpus.scan import ParallelText
-from nmt.corpus.subword_sampling import samplers
+from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
 from nmt.storage import cache, manifest
+from nmt.text.lines import read_text
 from nmt.text.marian import language_codes
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
 from nmt.text.vocab import UNK
 
-FORMAT = 5  # raise it when the same input results in another prepared corpus
+FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
 IRRELEVANT_KEYS = (
     {*RECIPE}  # the text is what they made of it
-    | {"name", "root", "cache", "workers", "columns", "dev_lines", "corpora", "protected"}
+    | {"name", "root", "cache", "workers", "columns", "corpora", "protected"}
     | {"join", "join_share", "join_length", "join_within"}  # lines are joined in training
     | {"bpe_dropout", "subword_alpha", "subword_nbest"}  # and segmented at random
     | {f"{split}_{side}" for split in ("train", "dev", "test") for side in SIDES}
 )
-LATER_KEYS = ("max_ratio", "user_symbols")  # corpora from before there were any are the same
 LIBRARIES = ("numpy", "sacremoses", "sentencepiece", "subword-nmt")
 
 
@@ -41,8 +45,8 @@ class Prepared(NamedTuple):
     """A corpus ready to train on."""
 
     path: Path
-    train: PairStore
-    dev: PairStore
+    train: Pairs
+    dev: Pairs
     source: Side
     target: Side
     facts: dict[str, Any]
@@ -62,8 +66,6 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     final = Path(data.cache) / f"{data.name}-{digest[:12]}"
 
     def make(directory: Path) -> None:
-        from nmt.corpus.steps import Preparation  # here: most find their corpus prepared
-
         log_corpus(data)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
@@ -73,6 +75,24 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     if not cache.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
     return load(final)
+
+
+def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:
+    """Count pairs of a text that are also training pairs, and all its pairs.
+
+    Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
+    """
+    sides, protection = (prepared.source, prepared.target), prepared.source.protection
+    tokenizers = [side.segmenter.tokenizer for side in sides]
+    hashes = np.array(
+        [
+            hash_pair(*(t.words(text) for t, text in zip(tokenizers, pair, strict=True)))
+            for pair in map(protection.pair, read_text(source), read_text(target))
+        ],
+        HASHES,
+    )
+    known = np.fromfile(prepared.path / "train" / "hashes", HASHES)
+    return int(np.isin(hashes, known).sum()), len(hashes)
 
 
 def _check_sides(data: Data, sides: Sides | None) -> None:
@@ -120,9 +140,7 @@ def fingerprint(
         {
             "format": FORMAT,
             "data": {
-                key: value
-                for key, value in plain(data).items()
-                if key not in IRRELEVANT_KEYS and not (key in LATER_KEYS and not value)
+                key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS
             },
             "segmenter": {
                 key: value
@@ -136,6 +154,7 @@ def fingerprint(
             "columns": {
                 split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
                 for split, parts in texts.items()
+                if parts
             },
             **({"corpora": corpora} if any(corpora.values()) else {}),
             **learned,

@@ -9,6 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.config.data import Data
+from nmt.corpus.pairs import SIDES, Pairs
+from nmt.text.marian import language_codes
+from nmt.text.side import Side
+from nmt.text.vocab import UNK
 
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
@@ -19,6 +23,7 @@ OUTCOMES = (
     HELD_OUT,
 )
 KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE, HELD = range(len(OUTCOMES))
+TAGGED, ALL_UNKNOWN = "tagged_already_lines", "unknown_alone_lines"  # changes that are warned of
 MEASURES = ("pairs", "source_tokens", "target_tokens")
 
 MUCH_DROPPED = 0.5  # a share of the pairs to warn of
@@ -53,6 +58,12 @@ def tally_of(
     return tally
 
 
+def tally_rows(store: Pairs, rows: NDArray[np.int64], outcome: int) -> Tally:
+    """Count some pairs of a store [row] that have the same outcome."""
+    source, target = (store.lengths[side][rows].astype(np.int64) for side in SIDES)
+    return tally_of(source, target, np.full(len(rows), outcome))
+
+
 def most_dropped(tally: Tally) -> str:
     """Why most of the pairs that are not kept were dropped, and where to look."""
     counts = {name: tally[:, OUTCOMES.index(name), 0].sum() for name in REMEDIES}
@@ -63,9 +74,9 @@ def most_dropped(tally: Tally) -> str:
 
 
 def split_report(
-    tallies: Mapping[str, Tally], changes: Mapping[str, Counter[str]], unknown: NDArray[np.int64]
+    tallies: Mapping[str, Tally], changes: Mapping[str, Counter[str]], store: Pairs
 ) -> dict[str, Any]:
-    """Turn the counts of train or dev into plain values; unknown counts UNK ids per side.
+    """Turn the counts of train or dev into plain values.
 
     `tallies`: of each corpus by its name, which is empty if there is but one.
     """
@@ -78,10 +89,29 @@ def split_report(
         "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
         "text": {side: dict(sorted(counts.items())) for side, counts in changes.items()},
         "unknown_share": {
-            "source": float(unknown[0] / max(kept[1], 1)),
-            "target": float(unknown[1] / max(kept[2], 1)),
+            side: _count(store.ids[side], UNK) / max(int(kept[measure]), 1)
+            for measure, side in enumerate(SIDES, start=1)
         },
+        "longest": {side: int(store.lengths[side].max()) for side in SIDES},
     }
+
+
+def _count(ids: NDArray[np.integer[Any]], wanted: int) -> int:
+    parts = np.array_split(ids, 1 + len(ids) // 2**24)  # of a file that may exceed the memory
+    return sum(int(np.count_nonzero(part == wanted)) for part in parts)
+
+
+def count_untagged(train: Pairs, dev: Pairs, source: Side) -> int:
+    """How many sources of `dev` lack a word like that with which each source of `train` begins.
+
+    Such words are tags of corpora, codes of languages, and other symbols.
+    """
+    symbols = source.segmenter.tokenizer.symbols
+    known = {*source.vocabulary.ids(symbols)[:-1], *language_codes(source.vocabulary).values()}
+    first = (pairs.ids["source"][pairs.offsets["source"][:-1]] for pairs in (train, dev))
+    of_train, of_dev = first
+    tags = np.unique(of_train)
+    return int((~np.isin(of_dev, tags)).sum()) if known.issuperset(tags.tolist()) else 0
 
 
 def log_corpus(data: Data) -> None:
@@ -91,6 +121,32 @@ def log_corpus(data: Data) -> None:
         log.info("corpus: %s (%s)", data.name, ", ".join(tagged))
     else:
         log.info("corpus: %s (%s, %s)", data.name, data.train_source, data.train_target)
+
+
+def warn_of_text(split: str, counted: Mapping[str, Any]) -> None:
+    """Warn of lines of a split that a model learns or shows nothing from, with their number."""
+    total = counted["kept"]["pairs"]
+    for side, changes in counted["text"].items():
+        if alone := changes.get(ALL_UNKNOWN):
+            log.warning(
+                "%s text: of %s of its %s %s lines, all pieces are unknown",
+                *(split, f"{alone:,}", f"{total:,}", side),
+            )
+    if tagged := counted["text"]["source"].get(TAGGED):
+        log.warning(
+            "%s text: %s of its sources began with the tag of their corpus; it is there once",
+            *(split, f"{tagged:,}"),
+        )
+    if untagged := counted.get("untagged"):
+        log.warning(
+            "%s text: %s of its %s sources do not begin with a tag, as all training text does",
+            *(split, f"{untagged:,}", f"{total:,}"),
+        )
+    if known := counted.get("known"):
+        log.warning(
+            "%s text: %s of its %s pairs are also training pairs; its scores are too good",
+            *(split, f"{known:,}", f"{total:,}"),
+        )
 
 
 def log_remarks(report: Mapping[str, Any]) -> None:
@@ -110,6 +166,7 @@ def log_remarks(report: Mapping[str, Any]) -> None:
         if split == "dev":
             line += f"; unknown pieces: {_listed(unknown)}"
         log.info("%s", line)
+        warn_of_text(split, report[split])
         lost = (pairs - kept) / pairs
         if lost >= MUCH_DROPPED:
             why = next(iter(shares))
@@ -165,6 +222,7 @@ def describe(report: Mapping[str, Any]) -> str:
         lines.append("")
     sizes = report["vocabulary"]
     lines.append(f"{'repeated pairs in train':<26}{report['train']['duplicates']:>11,}")
+    lines.append(f"{'dev pairs also in train':<26}{report['dev']['known']:>11,}")
     lines.append(f"{'vocabulary, source/target':<26}{sizes['source']:>11,}{sizes['target']:>16,}")
     return "\n".join(lines)
 

@@ -1,12 +1,11 @@
 """The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
-from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES
@@ -16,7 +15,6 @@ from nmt.toy.recipe import ensure_text
 
 SPLITS = ("train", "dev")
 CHUNK = 5000  # lines that one worker takes at once
-Row: TypeAlias = tuple[bytes, ...]  # a line of each file, without line ends
 
 
 class Scan(NamedTuple):
@@ -42,28 +40,16 @@ def scan(path: Path, hint: str = "check the path") -> Scan:
     return Scan(path, digest.hexdigest(), lines)
 
 
-def check_parallel(source: Scan, target: Scan) -> None:
-    """Raise UserError (65) if two files differ in their number of lines."""
-    if source.lines != target.lines:
-        raise UserError(
-            f"{source.path}: {source.lines} lines, {target.path}: {target.lines}; "
-            "the two must be parallel",
-            Exit.DATA,
-        )
-
-
 class Chunk(NamedTuple):
-    """Lines of parallel files."""
+    """Consecutive lines of parallel files."""
 
-    text: "ParallelText"  # that they are of, but without what is held out or read instead
-    numbers: Sequence[int]  # of its lines in their files, from 1
+    text: "ParallelText"
+    first: int  # number of the first line, from 1
     lines: tuple[list[bytes], ...]  # of each file, with their line ends
-    held: frozenset[int] = frozenset()  # numbers of those that are empty, since they are held out
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[tuple[bytes, ...]]:
         """Yield the lines of all files at once, without line ends and byte order marks."""
-        first = self.numbers[0] == 1
-        return zip(*(raw_lines(lines, first) for lines in self.lines), strict=True)
+        return zip(*(raw_lines(lines, self.first == 1) for lines in self.lines), strict=True)
 
 
 class ParallelText(NamedTuple):
@@ -75,71 +61,40 @@ class ParallelText(NamedTuple):
     corpus: str = ""  # its name, if there are several
     tag: str = ""  # put before each source
     before: int = 0  # numbers of lines that are taken by corpora before it
-    held: frozenset[Row] = frozenset()  # each is an empty line, wherever it is in the files
-    only: dict[int, Row] | None = None  # what is read instead of the files, by numbers of lines
 
     @property
-    def paths(self) -> list[Path]:
+    def files(self) -> list[Scan]:
         """Source, target and columns."""
-        return [file.path for file in (self.source, self.target, *self.columns.values())]
+        return [self.source, self.target, *self.columns.values()]
 
     def sizes(self) -> list[int]:
         """Return how many lines each chunk has."""
-        total = self.source.lines if self.only is None else len(self.only)
+        total = self.source.lines
         return [min(CHUNK, total - before) for before in range(0, total, CHUNK)]
 
-    def verified(self) -> Iterator[Chunk]:
-        """The same as `chunks`; UserError (65) at the end if the files have changed."""
-        digests = [hashlib.sha256() for _ in self.paths]
-        yield from _hashing(self.chunks(), digests)
-        scans = (self.source, self.target, *self.columns.values())
-        if [digest.hexdigest() for digest in digests] != [file.sha256 for file in scans]:
-            raise self._changed()
-
-    def _changed(self) -> UserError:
-        names = ", ".join(map(str, self.paths))
-        return UserError(f"{names}: changed while they were read; start again", Exit.DATA)
-
     def chunks(self) -> Iterator[Chunk]:
-        """Read the files again, CHUNK lines at a time; UserError (65) if they are shorter now."""
-        text = self._replace(held=frozenset(), only=None)
-        if self.only is not None:
-            rows = iter(self.only.items())
-            for size in self.sizes():
-                numbers, pairs = zip(*islice(rows, size), strict=True)
-                yield Chunk(text, numbers, _as_lines(pairs))
-            return
+        """Read the files again; UserError (65), at the end at the latest, if they have changed."""
+        digests = [hashlib.sha256() for _ in self.files]
+        names = ", ".join(str(file.path) for file in self.files)
+        changed = UserError(f"{names}: changed while they were read; start again", Exit.DATA)
         with ExitStack() as stack:
-            streams = [stack.enter_context(opened(path)) for path in self.paths]
+            streams = [iter(stack.enter_context(opened(file.path))) for file in self.files]
             for number, size in enumerate(self.sizes()):
                 lines = tuple(list(islice(stream, size)) for stream in streams)
                 if any(len(part) != size for part in lines):
-                    raise self._changed()
-                first = number * CHUNK + 1
-                chunk = Chunk(text, range(first, first + size), lines)
-                if self.held:
-                    read = dict(zip(chunk.numbers, chunk.rows(), strict=True))
-                    held = frozenset(row for row, pair in read.items() if pair in self.held)
-                    lines = _as_lines((read | dict.fromkeys(held, (b"", b""))).values())
-                    chunk = chunk._replace(lines=lines, held=held)
-                yield chunk
-
-
-def _hashing(chunks: Iterator[Chunk], digests: Sequence["hashlib._Hash"]) -> Iterator[Chunk]:
-    """Yield chunks, and add the lines of each file to its digest."""
-    for chunk in chunks:
-        for digest, lines in zip(digests, chunk.lines, strict=True):
-            digest.update(b"".join(lines))
-        yield chunk
-
-
-def _as_lines(rows: Iterable[Row]) -> tuple[list[bytes], ...]:
-    """Return the lines of each file."""
-    return tuple([line + b"\n" for line in lines] for lines in zip(*rows, strict=True))
+                    raise changed
+                for digest, part in zip(digests, lines, strict=True):
+                    digest.update(b"".join(part))
+                yield Chunk(self, number * CHUNK + 1, lines)
+        if [digest.hexdigest() for digest in digests] != [file.sha256 for file in self.files]:
+            raise changed
 
 
 def scan_files(data: Data) -> dict[str, list[ParallelText]]:
-    """Scan the training and development files; one text for each corpus."""
+    """Scan the training and development files; one text for each corpus.
+
+    With data.dev_lines there is no development text.
+    """
     ensure_text(data)
     texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}
     for name, corpus in sorted(data.corpora.items()):
@@ -153,8 +108,7 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
             # one more than it has: the last line of a corpus is not next to the first of another
             before = sum(text.source.lines + 1 for text in texts[split])
             text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
-            text = text._replace(corpus=name, tag=corpus.tag or "", before=before)
-            texts[split].append(text)
+            texts[split].append(text._replace(corpus=name, tag=corpus.tag or "", before=before))
     for split in ("train",) if data.dev_lines else SPLITS:
         if not texts[split]:
             files = {key: getattr(data, key) for key in (f"{split}_{side}" for side in SIDES)}
@@ -163,50 +117,22 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
             for name, column in data.columns.items():
                 hint = f"set data.columns.{name}.{split}"
                 text.columns[name] = scan(Path(getattr(column, split)), hint)
-                check_parallel(text.columns[name], text.source)
+                _check_parallel(text.columns[name], text.source)
             texts[split] = [text]
-    if data.dev_lines:
-        train, dev = _divided(texts["train"][0], data.dev_lines)
-        return {"train": [train], "dev": [dev]}
     return texts
-
-
-def _divided(text: ParallelText, number: int) -> tuple[ParallelText, ParallelText]:
-    """Return the text to train on, and development text of `number` of its pairs, evenly spread.
-
-    Wherever one of these pairs occurs in the text to train on, its line is empty on both sides, so
-    that all lines keep their numbers. Each hash is of what is read. Raises UserError (65) if these
-    are more than half of the lines.
-    """
-    total = text.source.lines
-    if 2 * number > total:
-        raise UserError(
-            f"data.dev_lines={number}: {text.source.path} has {total} lines; hold out half of them "
-            "at most",
-            Exit.DATA,
-        )
-    only = dict[int, Row]()
-    for chunk in text.chunks():
-        for row, pair in zip(chunk.numbers, chunk.rows(), strict=True):
-            is_next = len(only) < number and row > total * len(only) // number
-            if is_next and all(map(bytes.strip, pair)):  # no border between documents
-                only[row] = pair
-    return _hashed(text._replace(held=frozenset(only.values()))), _hashed(text._replace(only=only))
-
-
-def _hashed(text: ParallelText) -> ParallelText:
-    """Return the text as if it was scanned: with the hashes of the lines that it is read as."""
-    digests, total = (hashlib.sha256(), hashlib.sha256()), sum(text.sizes())
-    deque(_hashing(text.chunks(), digests), maxlen=0)
-    source, target = (
-        Scan(path, digest.hexdigest(), total)
-        for path, digest in zip(text.paths, digests, strict=True)
-    )
-    return text._replace(source=source, target=target)
 
 
 def _scan_pair(files: dict[str, str], hint: str) -> ParallelText:
     """Scan two parallel files, by their keys, which stand for {} in the hint."""
     source, target = (scan(side_file(path, hint.format(key))) for key, path in files.items())
-    check_parallel(source, target)
+    _check_parallel(source, target)
     return ParallelText(source, target, {})
+
+
+def _check_parallel(source: Scan, target: Scan) -> None:
+    if source.lines != target.lines:
+        raise UserError(
+            f"{source.path}: {source.lines} lines, {target.path}: {target.lines}; "
+            "the two must be parallel",
+            Exit.DATA,
+        )

@@ -3,19 +3,20 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from nmt.config.data import Data, Segmentation, columns_of
-from nmt.corpus.clean import CleanedChunk, Cleaning
+from nmt.corpus import report
 from nmt.corpus.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.corpus.number import Numbering
-from nmt.corpus.pairs import SIDES, Corpora, Writer, id_type, write_json
-from nmt.corpus.report import KEPT, most_dropped, no_tally, split_report
+from nmt.corpus.pairs import SIDES, Corpora, PairStore, Writer, id_type, write_json
+from nmt.corpus.passes import CleanedChunk, CleanedText, Cleaning, Numbering
+from nmt.corpus.report import Tally
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
@@ -24,10 +25,18 @@ from nmt.machine.progress import shown
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import UNK
 
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
+BLOCK = 2**16  # pairs that are copied at a time
+
+
+class Counted(NamedTuple):
+    """What was counted in a split."""
+
+    tallies: dict[str, Tally]  # by corpus; the name is empty if there is but one
+    changes: dict[str, Counter[str]]  # by side: lines and characters that were changed
+    hashes: NDArray[np.uint64]  # [pair]
 
 
 class Preparation:
@@ -58,17 +67,34 @@ class Preparation:
         several = f" with {self.workers} processes" if self.workers > 1 else ""
         log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
         with TemporaryDirectory(dir=directory) as work:
-            cleaned = {split: self._clean(split, tokenizers, Path(work, split)) for split in SPLITS}
+            cleaned = {
+                split: self._clean(split, tokenizers, Path(work, split))
+                for split in SPLITS
+                if self.texts[split]
+            }
             sides = self._learn(tokenizers, cleaned["train"])
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
                 write_json(directory / f"{name}.json", side.to_json())
-            counted: dict[str, Any] = {
-                split: self._number(split, sides, cleaned[split]) for split in SPLITS
-            }
+            places = {split: directory / split for split in SPLITS}
+            if number := self.data.dev_lines:
+                places["train"] = Path(work, "whole")
+            counted = {s: self._number(s, sides, cleaned[s], places[s]) for s in cleaned}
+            if number:
+                counted = hold_out(places["train"], directory, counted["train"], number)
+        unique = np.unique(counted["train"].hashes)
+        (directory / "train" / "hashes").write_bytes(unique.tobytes())
         log.info("prepared in %.0f s", time.monotonic() - started)
+        stores = {split: PairStore(directory / split) for split in SPLITS}
+        reports = {
+            split: report.split_report(of.tallies, of.changes, stores[split])
+            for split, of in counted.items()
+        }
+        reports["train"]["duplicates"] = len(counted["train"].hashes) - len(unique)
+        reports["dev"]["known"] = int(np.isin(counted["dev"].hashes, unique).sum())
+        reports["dev"]["untagged"] = report.count_untagged(stores["train"], stores["dev"], sides[0])
         sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
-        return counted | {"vocabulary": sizes_of}
+        return reports | {"vocabulary": sizes_of}
 
     def _pool(self, split: str, function: Callable[..., Any]) -> InProcess | WorkerPool:
         """Return workers that have a function, and what it needs, by the fork.
@@ -80,15 +106,14 @@ class Preparation:
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
-        choice = self.segmenter
         if self.sides is not None:
             return [side.segmenter.tokenizer for side in self.sides]
-        if choice.kind == "imported":
+        if self.segmenter.kind == "imported":
             raise UserError(
                 "segmenter.kind=imported: comes with a model that was imported; give its directory "
                 "as trainer.init_from"
             )
-        return tokenizers_of(self.data, choice.tokenizer)
+        return tokenizers_of(self.data, self.segmenter.tokenizer)
 
     def _clean(
         self, split: str, tokenizers: Sequence[Tokenizer], directory: Path
@@ -100,7 +125,7 @@ class Preparation:
         cleaned: list[CleanedChunk] = []
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
-                chunks = in_order(pool, clean, text.verified())
+                chunks = in_order(pool, clean, text.chunks())
                 for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
                     for total, words in zip(self.words, chunk.words, strict=True):
                         total.update(words)
@@ -113,25 +138,30 @@ class Preparation:
             return self.sides
         if self.segmenter.kind == "bpe":
             return learn_bpe_sides(self.segmenter, tokenizers, self.words)
-        assert self.segmenter.kind == "unigram", "others have sides"
-        return learn_unigram_sides(self.segmenter, tokenizers, chunks)
 
-    def _number(self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk]) -> dict[str, Any]:
-        """Write the store of a split; returns its report."""
+        def full_pairs() -> Iterator[tuple[str, str]]:
+            texts = (CleanedText.read(chunk.path) for chunk in chunks)
+            return filter(all, (pair for text in texts for pair in zip(*text.words, strict=True)))
+
+        total = sum(chunk.full for chunk in chunks)
+        return learn_unigram_sides(self.segmenter, tokenizers, full_pairs, total)
+
+    def _number(
+        self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk], place: Path
+    ) -> Counted:
+        """Write the store of a split."""
         texts = self.texts[split]
-        tallies = {text.corpus: no_tally() for text in texts}
+        tallies = {text.corpus: report.no_tally() for text in texts}
         first, tagged = [text.before + 1 for text in texts], [bool(text.tag) for text in texts]
         corpora = Corpora(list(tallies), first, tagged) if texts[0].corpus else None
         columns = {name: file.path for name, file in texts[0].columns.items()}
         number = Numbering(self.data, sides, columns, limited=split == "train").number
-        unknown = np.zeros(len(SIDES), np.int64)
-        longest, hashes = np.zeros(len(SIDES), np.int64), []
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
+        hashes = list[NDArray[np.uint64]]()
         dtype = id_type(*(len(side.vocabulary) for side in sides))
-        per = columns_of(self.data)
         with (
             self._pool(split, number) as pool,  # first, so that workers have no file to write
-            Writer(self.directory / split, dtype, per, corpora) as writer,
+            Writer(place, dtype, columns_of(self.data), corpora) as writer,
         ):
             numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
             parts = shown(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
@@ -142,20 +172,50 @@ class Preparation:
                     writer.add_column(name, np.array(values))
                 writer.add_lines(part.lines)
                 tallies[chunk.corpus] += chunk.tally + part.tally
-                for side, counts in zip(SIDES, chunk.changes, strict=True):
+                for side, counts, lines in zip(SIDES, chunk.changes, part.unknown, strict=True):
                     changes[side].update(counts)
-                unknown += [np.count_nonzero(ids == UNK) for ids in part.ids]
+                    changes[side].update({report.ALL_UNKNOWN: lines} if lines else {})
                 hashes.append(part.hashes)
-                longest = np.maximum(longest, [b.max(initial=1) - 1 for b in part.lengths])
         for name, tally in tallies.items():
-            if not tally[:, KEPT, 0].sum():
+            if not tally[:, report.KEPT, 0].sum():
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
                 raise UserError(
-                    f"data.{where}: no pair of the {split} text is left; {most_dropped(tally)}",
+                    f"data.{where}: no pair of the {split} text is left; "
+                    f"{report.most_dropped(tally)}",
                     Exit.DATA,
                 )
-        counted = split_report(tallies, changes, unknown)
-        counted["longest"] = dict(zip(SIDES, longest.tolist(), strict=True))
-        pairs = np.concatenate(hashes)
-        counted["duplicates"] = len(pairs) - len(np.unique(pairs))
-        return counted
+        return Counted(tallies, changes, np.concatenate(hashes))
+
+
+def hold_out(whole: Path, directory: Path, counted: Counted, number: int) -> dict[str, Counted]:
+    """Divide pairs that training would keep: `number` of them, evenly spread, are the dev text.
+
+    None of these is in the training text, wherever it occurs. Writes both stores. Raises UserError
+    (65) if too few pairs are left.
+    """
+    store, hashes = PairStore(whole), counted.hashes
+    if 2 * number > len(store):
+        raise UserError(
+            f"data.dev_lines={number}: {len(store)} pairs of the training text are kept; hold out "
+            "half of them at most",
+            Exit.DATA,
+        )
+    chosen = np.arange(number) * len(store) // number
+    is_held = np.isin(hashes, hashes[chosen])
+    held = np.flatnonzero(is_held)
+    for split, rows in (("train", np.flatnonzero(~is_held)), ("dev", chosen)):
+        if not len(rows):
+            raise UserError(f"data.dev_lines={number}: all other pairs are repetitions", Exit.DATA)
+        with Writer(directory / split, store.ids["source"].dtype) as writer:
+            for block in np.array_split(rows, -(-len(rows) // BLOCK)):
+                pairs = store.select(block)
+                for side in SIDES:
+                    writer.add(side, pairs.ids[side], np.diff(pairs.offsets[side]))
+                writer.add_lines(pairs.lines)
+    kept, moved = (report.tally_rows(store, held, what) for what in (report.KEPT, report.HELD))
+    dev = report.tally_rows(store, chosen, report.KEPT)
+    tallies = {name: tally - kept + moved for name, tally in counted.tallies.items()}
+    return {
+        "train": Counted(tallies, counted.changes, hashes[~is_held]),
+        "dev": Counted({"": dev}, {side: Counter() for side in SIDES}, hashes[chosen]),
+    }

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from nmt import modeldir, modelfiles
-from nmt.config.settings import freeze, thaw
+from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage import modelpath
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
 from nmt.training.run_config import differences
-from nmt.training.timetable import timetable
 
 log = logging.getLogger(__name__)
 
@@ -62,10 +61,7 @@ def _consecutive(saved: list[Saved]) -> list[Saved]:
     """The newest checkpoints, as far as the run wrote none between two of them."""
     kept = saved[-1:]
     for earlier in reversed(saved[:-1]):
-        later = kept[0]
-        trainer = thaw(VerifiedDirectory(later.path).json("config.json")).trainer
-        plan = timetable(later.state["batches"], trainer)
-        if any(plan.due(step) for step in range(earlier.step + 1, later.step)):
+        if kept[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
             break  # kept because it is the best; those after it are gone
         kept.insert(0, earlier)
     return kept

@@ -18,6 +18,7 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest, modelpath
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.records import CORRUPT, Record, free_name
+from nmt.training.timetable import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 DIRECTORY = "checkpoints"  # in a run directory
@@ -37,6 +38,11 @@ class Saved(NamedTuple):
     def step(self) -> int:
         """The last update that it contains."""
         return int(self.state["step"])
+
+    @property
+    def place(self) -> DataPlace:
+        """Where the update after it begins."""
+        return DataPlace(*self.state["place"])
 
     @property
     def cost(self) -> float | None:

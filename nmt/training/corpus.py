@@ -1,5 +1,6 @@
 """The prepared corpus of a run: its segmenter is learned, read from files, or the parent's."""
 
+import logging
 from pathlib import Path
 
 from nmt import modelfiles
@@ -9,8 +10,11 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.storage.modelpath import checkpoints
+from nmt.text.lines import packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
+
+log = logging.getLogger(__name__)
 
 
 def prepare(settings: Settings, run: Path | None = None) -> Prepared:
@@ -20,7 +24,26 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     as may files of a segmenter, if `run`, the directory of the run, has a checkpoint. Raises
     UserError as `corpus.prepare.prepare` does, and 65 or 66 for an unreadable parent or file.
     """
-    return data.prepare(settings.data, settings.segmenter, _sides(settings, run))
+    prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
+    _warn_of_known_tests(prepared, settings.data.test_source, settings.data.test_target)
+    return prepared
+
+
+def _warn_of_known_tests(prepared: Prepared, *names: str | None) -> None:
+    """Warn of pairs of the test text, if it is there, that are also training pairs."""
+    source, target = (packed(Path(name or "")) for name in names)
+    if not (source.is_file() and target.is_file()):
+        return
+    try:
+        known, total = data.count_known(prepared, source, target)
+    except UserError as error:  # nmt-evaluate will say so, too
+        log.warning("test text: %s", error)
+        return
+    if known:
+        log.warning(
+            "test text: %s of its %s pairs are also training pairs; its scores are too good",
+            *(f"{known:,}", f"{total:,}"),
+        )
 
 
 def fingerprint(settings: Settings, run: Path | None = None) -> str:

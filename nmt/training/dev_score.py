@@ -35,7 +35,7 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
         trained = Trained(settings, model, prepared.source, prepared.target, prepared.facts)
         engine = TorchEngine([trained], greedy)
         hypotheses, references = [], []
-        lengths = (prepared.dev.source_lengths[: trainer.dev_lines] + 1).tolist()
+        lengths = (prepared.dev.lengths["source"][: trainer.dev_lines] + 1).tolist()
         for group in by_length(lengths, greedy.batch_tokens):
             sources = [_source(prepared.dev, i, engine.target_limit) for i in group]
             for i, (best,) in zip(group, engine.search(sources, 1), strict=True):

@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypeVar, cast
@@ -101,8 +101,8 @@ class World:
         """Yield this rank's part of what all ranks go through in the same order."""
         return itertools.islice(items, self.rank, None, self.size)
 
-    def seed(self, seed: int, step: int, number: int) -> None:
-        """Seed torch for batch `number` of this rank in an update.
+    def seed(self, seed: int, step: int, position: Sequence[int]) -> None:
+        """Seed torch for a batch, by its position in the update: its number, and that of a part.
 
         A single process has one stream of random numbers, whose state checkpoints keep. Several
         seed each batch of an update, so that its dropout is the same on whichever rank it is.
@@ -112,8 +112,7 @@ class World:
         import numpy as np
         import torch
 
-        position = self.rank + number * self.size  # of the batch in its update: see `shard`
-        draw = np.random.SeedSequence([seed, step, position]).generate_state(1, np.uint64)
+        draw = np.random.SeedSequence([seed, step, *position]).generate_state(1, np.uint64)
         torch.manual_seed(int(draw[0]))
 
     def all_reduce(self, tensor: "Tensor", op: str = "SUM") -> "Tensor":

@@ -11,7 +11,6 @@ from nmt.machine.device import device_name
 from nmt.machine.machine import this_machine, use
 from nmt.model.transformer import Transformer
 from nmt.training.run import Run
-from nmt.training.timetable import Timetable
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -59,8 +58,10 @@ def share_machine(run: Run) -> None:
     use(run.world.broadcast(lambda: str(this_machine())))
 
 
-def announce(model: Transformer, described: dict[str, str], plan: Timetable, pairs: int) -> None:
-    """Log what is trained, on what device, on how many pairs of text, and for how long."""
+def announce(
+    model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
+) -> None:
+    """Log what is trained, on what device, on how many pairs, and for how long."""
     for site, encodings in model.sites.items():
         if encodings.breaks_shift_invariance is not None:
             log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
@@ -69,8 +70,8 @@ def announce(model: Transformer, described: dict[str, str], plan: Timetable, pai
     if "cuda" not in described:
         device += f", threads: {described['threads']}"
     log.info(
-        f"training {size:,} parameters in {described['format']} on {device}; {plan.last:,} "
-        f"updates, {plan.updates:,} to an epoch of {pairs:,} pairs"
+        f"training {size:,} parameters in {described['format']} on {device}; {last:,} "
+        f"updates, {updates:,} to an epoch of {pairs:,} pairs"
     )
     log.info("machine: %s; %s", described["processor"], described["machine"])
 

@@ -28,6 +28,7 @@ class DeviceBatch(NamedTuple):
     indices: Tensor  # [tokens] of the labels among [batch x target]
     pairs: Sequence[int] = ()  # see `nmt.corpus.batches.Batch`
     counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
+    position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
 
     @property
     def tokens(self) -> int:

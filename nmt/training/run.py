@@ -25,7 +25,7 @@ from nmt.training.early_stopping import EarlyStopping
 from nmt.training.records import Record, log_file
 from nmt.training.run_config import differences, read_config
 from nmt.training.signals import stop_signals
-from nmt.training.timetable import timetable
+from nmt.training.timetable import is_over, last_step
 
 log = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all updates were made, on this corpus or another."""
-        return self.saved is not None and self.saved.step >= _last(self.saved, self.settings)
+        return self.saved is not None and _is_finished(self.saved, self.settings)
 
     def seconds_left(self) -> float:
         """Until trainer.max_hours are over, counted from the opening of the run."""
@@ -130,7 +130,7 @@ class Run:
         best, metric = self.checkpoints.best, self.settings.trainer.dev_metric
         score = None if best is None else abs(best[0])  # the cost of a BLEU is its negative
         if self.saved is not None and not self.begun:  # finished before
-            early = self.step < timetable(self.saved.state["batches"], self.settings.trainer).last
+            early = not is_over(self.step, self.saved.place, self.settings.trainer)
         return Outcome(self.step, score, metric, not self.begun, code, early)
 
     def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:
@@ -207,18 +207,19 @@ def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
 
 
 def progress(path: Path) -> tuple[int, int]:
-    """Return a run's newest step and its final one; asks for no lock and changes nothing.
+    """Return a run's newest step and, about, its final one; asks for no lock and changes nothing.
 
     Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
     """
     settings, saved = read_config(path), newest(path)
     if saved is None:
         raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
-    return saved.step, _last(saved, settings)
+    if _is_finished(saved, settings):
+        return saved.step, saved.step
+    return saved.step, max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
 
 
-def _last(saved: Saved, settings: Settings) -> int:
-    """The final step of a run, as far as it is known: a run may be ended early."""
-    if EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping")).is_over:
-        return saved.step
-    return timetable(saved.state["batches"], settings.trainer).last
+def _is_finished(saved: Saved, settings: Settings) -> bool:
+    """Whether a run made all its updates, or was ended early."""
+    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping"))
+    return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)

@@ -1,7 +1,4 @@
-"""The batches of each step, and the steps that a checkpoint follows: arithmetic of integers.
-
-As a function of the step alone, the place in the data needs no state, and resuming no seeking.
-"""
+"""The place of a training in its data, and the updates that a checkpoint follows."""
 
 import math
 from typing import NamedTuple
@@ -9,38 +6,48 @@ from typing import NamedTuple
 from nmt.config.settings import Training
 
 
-class Timetable(NamedTuple):
-    """The plan of a run; steps count from 1, epochs from 1, batches of an epoch from 0."""
+class DataPlace(NamedTuple):
+    """Where the next update begins; both count from 0."""
 
-    batches: int  # of an epoch
-    accumulate: int  # batches of a step
-    checkpoints: int  # of an epoch
-    last: int  # the final step
+    epoch: int = 0
+    batch: int = 0
+
+
+class Timetable(NamedTuple):
+    """The updates of an epoch; a batch that is made in several parts counts once."""
+
+    batches: int
+    accumulate: int  # batches of an update
+    checkpoints: int
 
     @property
     def updates(self) -> int:
-        """Steps of an epoch; the last may have fewer batches, none has those of two epochs."""
+        """Updates of the epoch; the last may have fewer batches, none has those of two epochs."""
         return math.ceil(self.batches / self.accumulate)
 
-    def epoch(self, step: int) -> int:
-        """Return the epoch that a step belongs to."""
-        return (step - 1) // self.updates + 1
+    def share(self, place: DataPlace) -> range:
+        """Return the numbers of an update's batches."""
+        return range(place.batch, min(place.batch + self.accumulate, self.batches))
 
-    def share(self, step: int) -> range:
-        """Return the numbers of a step's batches within its epoch."""
-        first = (step - 1) % self.updates * self.accumulate
-        return range(first, min(first + self.accumulate, self.batches))
+    def after(self, place: DataPlace) -> DataPlace:
+        """Return the place of the next update."""
+        end = self.share(place).stop
+        return DataPlace(place.epoch + 1) if end == self.batches else DataPlace(place.epoch, end)
 
-    def due(self, step: int) -> bool:
-        """Say whether a checkpoint follows a step: evenly spaced, always at an epoch's end."""
-        position = (step - 1) % self.updates + 1
-        number = min(self.checkpoints, self.updates)
-        return position * number // self.updates > (position - 1) * number // self.updates
+    def is_due(self, place: DataPlace) -> bool:
+        """Whether a checkpoint follows an update: evenly spaced, always at an epoch's end."""
+        before, number = place.batch // self.accumulate, min(self.checkpoints, self.updates)
+        return (before + 1) * number // self.updates > before * number // self.updates
 
 
-def timetable(batches: int, trainer: Training) -> Timetable:
-    """Plan a run on `batches` batches an epoch; whichever limit comes first ends it."""
-    epochs, updates = trainer.max_epochs, math.ceil(batches / trainer.accumulate)
+def is_over(step: int, place: DataPlace, trainer: Training) -> bool:
+    """Whether a training of so many updates, the next of which is at a place, is at its end."""
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    return (steps is not None and step >= steps) or (epochs is not None and place.epoch >= epochs)
+
+
+def last_step(updates: int, trainer: Training) -> int:
+    """Return the final step, where all epochs have so many updates."""
+    epochs = trainer.max_epochs
     limits = (trainer.max_steps, None if epochs is None else epochs * updates)
-    last = min(limit for limit in limits if limit is not None)
-    return Timetable(batches, trainer.accumulate, trainer.checkpoints_per_epoch, last)
+    return min(limit for limit in limits if limit is not None)

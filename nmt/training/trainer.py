@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir, modelfiles
-from nmt.corpus.batches import Batch, in_order, training_batches
+from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -25,12 +25,13 @@ from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
-from nmt.training.data_limits import check_data
+from nmt.training.data_limits import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
 from nmt.training.divergence import Divergence
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
+from nmt.training.feed import Feed
 from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.precision import number_format
 from nmt.training.progress import Meter, metrics_log
@@ -38,7 +39,7 @@ from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import stop_signals
 from nmt.training.surgery import graft, same_for_all
-from nmt.training.timetable import timetable
+from nmt.training.timetable import DataPlace, is_over, last_step
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "divergence", "early_stopping")  # likewise
@@ -56,7 +57,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     with run.records(), explained(run), deterministic_algorithms(deterministic):
         log_remarks(prepared.report)
         trainer = Trainer(prepared, run)
-        with trainer.batches.workers():
+        with trainer.batches.workers:
             return trainer.fit()
 
 
@@ -64,6 +65,7 @@ class _Update(NamedTuple):
     """An update that the device may still be making."""
 
     step: int
+    place: DataPlace
     rate: float
     counts: list[int]  # tokens, and pairs of each corpus
     numbers: Callable[[], list[float]]  # sums of loss and likelihoods, norm; waits for the device
@@ -73,8 +75,9 @@ class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
     def __init__(self, prepared: Prepared, run: Run) -> None:
-        self.settings, self.prepared, self.run = run.settings, prepared, run
         settings = run.settings
+        prepared = prepared._replace(dev=leave_out_long(prepared.dev, settings.data))
+        self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
         compiled = compilation.wanted(self.options, self.device)
@@ -107,7 +110,13 @@ class Trainer:
         self.schedule = schedule(self.optim)
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
-        self.plan = timetable(len(self.batches), self.options)
+        self.feed = Feed(self.batches, self.options, self.world, self.device)
+        self.updates = self.feed.timetable(0).updates  # of the first epoch
+        self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
+        self.place = DataPlace()  # of the next update
+        self.updated = DataPlace()  # of the last one
+        self.is_due = False  # whether a checkpoint follows the last update
+        self.checkpoints = 0  # that were due, so far
         self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
         self.unfinished: _Update | None = None  # the last update, until its numbers are there
@@ -116,27 +125,28 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.divergence = Divergence(len(target), min(self.plan.updates, self.plan.last // 2))
+        self.divergence = Divergence(len(target), min(self.updates, self.last // 2))
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:
         """Train to the end, or until a signal or the time asks to stop."""
         self.start()
         self.run.begin(self.step)
-        environment.announce(self.model, self.environment, self.plan, self.batches.pairs)
+        pace = self.last, self.updates, self.batches.pairs
+        environment.announce(self.model, self.environment, *pace)
         self.batches.report()
-        first, last, code = self.step, self.plan.last, 0
-        reports = metrics_log(self.run.path, first, last, self.options, self.world.rank > 0)
+        first, code = self.step, 0
+        reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
-            while self.step < last and not self.early_stopping.is_over:
+            while not self.is_over and not self.early_stopping.is_over:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
                     self.finish_update()
                     self.save(None, None)
                     break
-                if self.plan.due(self.step) or self.step == last:
+                if self.is_due or self.is_over:
                     self.checkpoint()
-            return self.run.end(self.step, Exit(code), self.step < last and not code)
+            return self.run.end(self.step, Exit(code), not self.is_over and not code)
 
     def start(self) -> None:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
@@ -159,12 +169,15 @@ class Trainer:
         """
         if self.unfinished is None:
             self.since = time.monotonic()
-        batches = self.ahead or self.device_batches(self.step + 1)
+        place, table = self.place, self.feed.timetable(self.place.epoch)
+        batches = self.ahead or self.feed.device_batches(place, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
         counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
         self.step += 1
+        self.updated, self.place, self.is_due = place, table.after(place), table.is_due(place)
+        self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
@@ -180,9 +193,9 @@ class Trainer:
         self.optimizer.found_inf = nonfinite  # type: ignore[attr-defined]
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.unfinished = _Update(self.step, rate, counts.tolist(), numbers_later(numbers))
+        self.unfinished = _Update(self.step, place, rate, counts.tolist(), numbers_later(numbers))
         # while a GPU is still at work on this step, the host makes the next one's batches
-        self.ahead = self.device_batches(self.step + 1) if self.step < self.plan.last else []
+        self.ahead = [] if self.is_over else self.feed.device_batches(self.place, self.step)
         if self.device.type == "cpu":
             self.finish_update()
         return 0
@@ -209,28 +222,14 @@ class Trainer:
         self.progress.bar.update()
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            self.progress.train({**self.where(update.step), "lr": update.rate, **means})
+            where = self.where(update.step, update.place)
+            self.progress.train({**where, "lr": update.rate, **means})
             self.meter.reset()
 
-    def host_batches(self, step: int) -> list[Batch]:
-        """Make the batches of a step, of all ranks, once more."""
-        epoch, share = self.plan.epoch(step), self.plan.share(step)
-        return [self.batches.batch(epoch - 1, number) for number in share]
-
-    def device_batches(self, step: int) -> list[DeviceBatch]:
-        """Make this rank's batches of a step, on the device.
-
-        The last step of an epoch may have fewer batches than there are ranks. A rank that has none
-        goes through the first without counting it, as all take part in the sum of gradients.
-        """
-        epoch, share = self.plan.epoch(step), self.plan.share(step)
-        numbers = list(self.world.shard(share))
-        batches = [self.batches.batch(epoch - 1, number) for number in numbers or share[:1]]
-        if epoch < self.plan.epoch(self.plan.last):
-            self.batches.plan_ahead(epoch)  # the next one: theirs count from 0
-        return [
-            loss.to_device(batch, self.device)._replace(counted=bool(numbers)) for batch in batches
-        ]
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates were made."""
+        return is_over(self.step, self.place, self.options)
 
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
@@ -251,15 +250,17 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.splits += 1
-        self.progress.split({**self.where(self.step), "splits": self.splits})
-        smaller = [half for batch in self.host_batches(self.step) for half in loss.halves(batch)]
+        self.progress.split({**self.where(self.step, self.updated), "splits": self.splits})
+        smaller = [
+            half for batch in self.feed.host_batches(self.updated) for half in loss.halves(batch)
+        ]
         return self.sum_gradients([loss.to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""
         total = torch.zeros(2, device=self.device)
-        for number, batch in enumerate(batches):
-            self.world.seed(self.settings.seed, self.step, number)
+        for batch in batches:
+            self.world.seed(self.settings.seed, self.step, batch.position)
             with self.world.gradients(self.objective, batch is batches[-1]):
                 with self.autocast():
                     mean, sums = self.objective(batch, tokens)
@@ -270,8 +271,9 @@ class Trainer:
     def skip(self, update: _Update) -> None:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
-        lines = [line for batch in self.host_batches(update.step) for line in batch.lines]
-        self.progress.skipped({**self.where(update.step), "lr": update.rate, "lines": lines})
+        lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
+        where = self.where(update.step, update.place)
+        self.progress.skipped({**where, "lr": update.rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             reason = f"{self.nonfinite} updates in a row were not finite"
             raise self.diverged(update.step, reason)
@@ -301,8 +303,8 @@ class Trainer:
                 measured[metric] = self.world.broadcast(score)  # rank 0 translates
                 cost = -measured[metric]
         rate = self.schedule.rate(self.step)
-        self.progress.dev({**self.where(self.step), **measured, "lr": rate})
-        if self.plan.due(self.step):
+        self.progress.dev({**self.where(self.step, self.updated), **measured, "lr": rate})
+        if self.is_due:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
             train = self.meter.since_checkpoint()
@@ -311,7 +313,7 @@ class Trainer:
         try:
             self.save(perplexity, cost)
         except OSError as error:
-            is_last = self.step == self.plan.last or self.early_stopping.is_over
+            is_last = self.is_over or self.early_stopping.is_over
             if error.errno not in FULL or is_last:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
@@ -353,7 +355,9 @@ class Trainer:
             "step": self.step,
             "perplexity": perplexity,
             "cost": cost,
-            "batches": self.plan.batches,
+            "place": self.place,
+            "updates": self.updates,
+            "checkpoints": self.checkpoints,
             **{name: getattr(self, name) for name in COUNTERS},
             **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
@@ -375,7 +379,8 @@ class Trainer:
         for name in STATEFUL:
             getattr(self, name).load_state_dict(state.get(name, {}))
         vars(self).update({name: state[name] for name in COUNTERS if name in state})
-        self.step = saved.step
+        self.step, self.place = saved.step, saved.place
+        self.checkpoints = state["checkpoints"]
         environment.warn_of_changes(
             {**state["environment"], "workers": str(state.get("workers", 1))},
             {**self.environment, "workers": str(self.world.size)},
@@ -387,6 +392,6 @@ class Trainer:
         enabled = self.precision == "bfloat16"
         return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
-    def where(self, step: int) -> dict[str, Any]:
+    def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
-        return {"step": step, "epoch": self.plan.epoch(step), "seconds": round(self.seconds, 3)}
+        return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}

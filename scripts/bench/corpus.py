@@ -89,8 +89,8 @@ def make(
     cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, seed)
     arrays: dict[str, Any] = {}
     tokens, work, places = [], [], np.zeros((2, 2))  # real ones, all of each side
-    for i in range(min(rounds * updates, len(cut))):
-        batch = cut.batch(0, i)
+    for i in range(min(rounds * updates, cut.size(0))):
+        (batch,) = cut.batch(0, i)
         sides = batch.source.numpy(), batch.target.numpy()
         real = [(ids != PAD).sum(1) for ids in (sides[0], sides[1][:, 1:])]  # without bos
         tokens.append(int(real[1].sum()))
@@ -147,9 +147,10 @@ def prepared(store: Path, vocab: int) -> Prepared:
     facts = {
         "fingerprint": "made up",
         "train_pairs": len(pairs),
-        "longest_source": int(pairs.source_lengths.max()),
-        "longest_target": int(pairs.target_lengths.max()),
+        "longest_source": int(pairs.lengths["source"].max()),
+        "longest_target": int(pairs.lengths["target"].max()),
     }
     total = {"pairs": len(pairs)}
-    counts = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
+    counts: dict[str, Any] = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
+    counts["text"] = {"source": {}, "target": {}}
     return Prepared(store.parent, pairs, pairs, both, both, facts, {"train": counts, "dev": counts})

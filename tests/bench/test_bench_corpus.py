@@ -41,8 +41,9 @@ def test_peers_get_the_batches_of_the_product(tmp_path: Path, settings: Settings
         assert len(file.files) == 2 * 4
         for i in range(4):
             source, target = file[f"source_{i}"], file[f"target_{i}"]
-            assert np.array_equal(source, batches.batch(0, i).source.numpy())
-            assert np.array_equal(target, batches.batch(0, i).target.numpy())
+            (batch,) = batches.batch(0, i)
+            assert np.array_equal(source, batch.source.numpy())
+            assert np.array_equal(target, batch.target.numpy())
             assert made.tokens[i] == int((target[:, 1:] != PAD).sum())
             lengths = [int(n) for n in (source != PAD).sum(1)]
             wanted = [int(n) for n in (target[:, 1:] != PAD).sum(1)]
@@ -63,7 +64,7 @@ def test_lengths_and_ids_are_as_said(tmp_path: Path, settings: Settings) -> None
     assert counts[0] / counts[9] == pytest.approx(10, rel=0.15)
     same = corpus.make(tmp_path, settings, VOCAB, 2, pairs=20, mean=9, equal=True)
     store = PairStore(same.store)
-    assert set(store.source_lengths) == set(store.target_lengths) == {9}
+    assert set(store.lengths["source"]) == set(store.lengths["target"]) == {9}
     first = store.pair(0)[0]
     assert first[-1] == EOS
     assert min(first[:-1]) >= SPECIALS

@@ -77,10 +77,10 @@ def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: Segmentation) -> 
         assert ids[0].tolist() == prepared.source.ids(source)
     assert prepared.dev.lines.tolist() == [1, 2, 4]  # long pairs stay, empty ones do not
     assert prepared.facts["train_pairs"] == 40
-    assert prepared.facts["train_source_tokens"] == prepared.train.source_lengths.sum()
-    assert prepared.facts["train_target_tokens"] == prepared.train.target_lengths.sum()
-    assert prepared.facts["longest_source"] == prepared.train.source_lengths.max()
-    assert prepared.facts["longest_target"] == prepared.train.target_lengths.max()
+    assert prepared.facts["train_source_tokens"] == prepared.train.lengths["source"].sum()
+    assert prepared.facts["train_target_tokens"] == prepared.train.lengths["target"].sum()
+    assert prepared.facts["longest_source"] == prepared.train.lengths["source"].max()
+    assert prepared.facts["longest_target"] == prepared.train.lengths["target"].max()
     assert str(tmp_path) not in json.dumps([prepared.facts, prepared.report])
 
 
@@ -145,7 +145,7 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
             rows = found["by_source_length"].values()
             assert total == sum(row["total"][measure] for row in rows)
     assert train["by_source_length"]["not segmented"]["total"]["pairs"] == 2
-    assert train["kept"]["source_tokens"] == prepared.train.source_lengths.sum()
+    assert train["kept"]["source_tokens"] == prepared.train.lengths["source"].sum()
     assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
     shown = describe(told)
     assert "dropped: too long" in shown and "46" in shown
@@ -201,6 +201,7 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
         "invalid_utf8": "drop",
         "max_line_bytes": 499,
         "user_symbols": ["hund"],
+        "dev_lines": 3,
     }
     named = {field.name for field in fields(Data)}
     assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
@@ -419,7 +420,7 @@ def test_chunks_hold_all_lines_at_every_size(
         text = scan.ParallelText(scanned, scanned, {})
         read = [line for chunk in text.chunks() for line in chunk.lines[0]]
         assert read == lines and len(text.sizes()) == -(-51 // size)
-        assert [chunk.numbers[0] for chunk in text.chunks()] == list(range(1, 52, size))
+        assert [chunk.first for chunk in text.chunks()] == list(range(1, 52, size))
 
 
 def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
@@ -431,7 +432,7 @@ def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
         list(scan.ParallelText(scanned, scanned, {}).chunks())
     path.write_bytes(b"a\nc\n")
     with pytest.raises(UserError, match="changed while they were read"):
-        list(scan.ParallelText(scanned, scanned, {}).verified())
+        list(scan.ParallelText(scanned, scanned, {}).chunks())
 
 
 def test_nothing_is_kept_of_text_that_changes_during_its_preparation(

@@ -14,8 +14,7 @@ import pytest
 
 from nmt.corpus import learn, scan, steps
 from nmt.corpus import prepare as prepared
-from nmt.corpus.clean import Cleaning
-from nmt.corpus.number import Numbering
+from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
 from nmt.storage import atomic
 from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus

@@ -35,9 +35,9 @@ def test_round_trip(
     for i, (source, target) in enumerate(pairs):
         found = store.pair(i)
         assert (found[0].tolist(), found[1].tolist()) == (source, target)
-    assert store.source_lengths.tolist() == [len(source) - 1 for source, _ in pairs]
-    assert store.target_lengths.tolist() == [len(target) - 1 for _, target in pairs]
-    assert store.source_lengths.dtype == np.int32
+    assert store.lengths["source"].tolist() == [len(source) - 1 for source, _ in pairs]
+    assert store.lengths["target"].tolist() == [len(target) - 1 for _, target in pairs]
+    assert store.lengths["source"].dtype == np.int32
     assert store.lines.tolist() == [2 * i + 1 for i in range(len(pairs))]
     with pytest.raises(ValueError, match="read-only"):
         store.ids["source"][0] = 1

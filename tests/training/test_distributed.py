@@ -280,7 +280,7 @@ def test_a_gradient_that_is_not_finite_on_one_is_skipped_by_both(
     o = tiny.settings().trainer
     batches = Batches(data.train, o.batch_tokens, o.batch_count, tiny.settings().seed)
     assert skipped["step"] == 2 and skipped["lines"] == [
-        n for i in (2, 3) for n in batches.batch(0, i).lines
+        n for i in (2, 3) for part in batches.batch(0, i) for n in part.lines
     ]
     moments = safetensors.torch.load_file(newest(pair / "poisoned") / OPTIMIZER)
     steps = {float(value) for key, value in moments.items() if key.endswith("/step")}
@@ -437,8 +437,8 @@ def test_dropout_is_that_of_the_batch_whoever_gets_it() -> None:
         found = {}
         for rank in range(size):
             world = World(rank, size)
-            for number, place in enumerate(world.shard(range(6))):
-                world.seed(seed, step, number)
+            for place in world.shard(range(6)):
+                world.seed(seed, step, (place, 0))
                 found[place] = float(torch.rand(()))
         return [found[place] for place in range(6)]
 

@@ -389,7 +389,7 @@ def test_fewer_steps_than_were_made_finish_a_run_for_all(
     assert status(run) == {"state": "stopped", "step": 3, "code": 143}
     assert progress(run) == (3, 12)
     assert str(tiny.train(run, data, trainer__max_steps=2)).startswith("already finished at step 3")
-    assert progress(run) == (3, 2) and status(run)["state"] == "finished"
+    assert progress(run) == (3, 3) and status(run)["state"] == "finished"
 
 
 def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:

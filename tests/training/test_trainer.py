@@ -35,7 +35,7 @@ def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
             path = tmp_path / f"run{next(numbers)}"
             run = stack.enter_context(open_run(path, tiny.settings(**changes)))
             made = Trainer(data, run)
-            made.progress = stack.enter_context(metrics_log(path, 0, made.plan.last, made.options))
+            made.progress = stack.enter_context(metrics_log(path, 0, made.last, made.options))
             return made
 
         yield make
@@ -55,7 +55,7 @@ def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
 
 def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
     made = trainer(trainer__batch_tokens=300)
-    whole = made.batches.batch(0, 0)
+    (whole,) = made.batches.batch(0, 0)
     third = len(whole.source) // 3  # unequal parts: a mean of means would differ
     parts = [
         type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows], {})
@@ -66,7 +66,7 @@ def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
 
 def test_the_gradient_is_that_of_the_mean_loss_per_token(trainer: Make) -> None:
     made = trainer()
-    batch = made.batches.batch(0, 0)
+    (batch,) = made.batches.batch(0, 0)
     found = gradient(made, [batch])
     made.optimizer.zero_grad()
     logits = made.model(batch.source, batch.target[:, :-1]).flatten(0, 1)
@@ -114,7 +114,8 @@ def test_a_non_finite_update_is_not_made(
     lines = (made.run.path / "metrics.jsonl").read_bytes().split(b"\n")
     skipped = [json.loads(line) for line in lines if b"skipped" in line]
     assert skipped[0]["step"] == 2 and skipped[0]["lr"] == 0.01
-    assert skipped[0]["lines"] == made.batches.batch(0, made.plan.share(2)[0]).lines
+    (batch,) = made.batches.batch(0, 1)
+    assert skipped[0]["lines"] == batch.lines
     if poison == "loss":  # one good update, and patience is whole again
         assert made.nonfinite == 1
         made.update()
@@ -190,8 +191,8 @@ def test_a_run_multiplies_as_it_began_unless_the_processor_is_another(
 
 
 def test_a_sentence_beyond_the_table_of_positions_is_named(data: Prepared, tmp_path: Path) -> None:
-    longest = int(data.train.source_lengths.argmax())
-    limit = int(data.train.source_lengths.max())
+    longest = int(data.train.lengths["source"].argmax())
+    limit = int(data.train.lengths["source"].max())
     learned = {"learned": {"size": limit, "where": "encoder"}}
     with pytest.raises(UserError, match=f"data.train_source:{longest + 1}: {limit} pieces") as e:
         tiny.train(tmp_path / "run", data, encoding=learned)
@@ -204,7 +205,7 @@ def test_the_development_set_is_held_to_the_limit_of_evaluation(
     data: Prepared, tmp_path: Path
 ) -> None:
     """Training sentences need room for every shift, development sentences for none."""
-    most = int(data.train.source_lengths.max()) + 1
+    most = int(data.train.lengths["source"].max()) + 1
     for test, part in ((0, "train"), (50, "dev")):
         at = {"shift": {"k": 2, "test": test}}
         size = most if part == "train" else most + 49
@@ -229,9 +230,9 @@ def test_the_start_of_training_says_how_much_there_is_to_do(
     with caplog.at_level(logging.INFO):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
     made, (line,) = trainer(), [m for m in caplog.messages if m.startswith("training ")]
-    size, plan = sum(p.numel() for p in made.model.parameters()), made.plan
+    size = sum(p.numel() for p in made.model.parameters())
     assert line.startswith(f"training {size:,} parameters in float32 on ")
-    assert line.endswith(f"threads: 1; 2 updates, {plan.updates} to an epoch of 64 pairs")
+    assert line.endswith(f"threads: 1; 2 updates, {made.updates} to an epoch of 64 pairs")
 
 
 def test_the_start_of_training_says_what_encodings_tell_together(

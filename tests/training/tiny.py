@@ -106,7 +106,8 @@ def prepared(path: Path) -> Prepared:
         "longest_source": 9,
         "longest_target": 9,
     }
-    counts = {"total": {"pairs": 64}, "kept": {"pairs": 64}, "dropped": {}, "unknown_share": {}}
+    counts = {"total": {"pairs": 64}, "kept": {"pairs": 64}, "dropped": {}, "unknown_share": {},
+              "text": {"source": {}, "target": {}}}  # fmt: skip
     train, dev = store(path / "train", 64, 1), store(path / "dev", 16, 2)
     return Prepared(path, train, dev, side, side, facts, {"train": counts, "dev": counts})
 

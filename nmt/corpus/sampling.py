@@ -1,0 +1,117 @@
+"""Subword regularisation: the training text is segmented at random, differently in each epoch.
+
+A model that has seen many segmentations of a word depends less on each (Kudo 2018, Subword
+Regularization; Provilkov et al. 2020, BPE-Dropout). Text is segmented again from its prepared ids,
+when a batch is made; development and test text keep their own segmentation.
+"""
+
+import random
+from collections.abc import Sequence
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmt.config.data import Data
+from nmt.corpus.pairs import SIDES, Pairs
+from nmt.errors import UserError
+from nmt.text.bpe import Bpe
+from nmt.text.bpe_dropout import BpeDropout
+from nmt.text.side import Side, Sides
+from nmt.text.unigram_sampling import NBest
+from nmt.text.vocab import EOS
+
+BPE = ("bpe", "codes")  # kinds of segmenters that have merges
+SAMPLE = 2000  # lines that show by how much sampling lengthens the text
+Sampler: TypeAlias = BpeDropout | NBest
+
+
+def refusal(data: Data, segmenter: str) -> str | None:
+    """Say why a segmenter of this kind cannot sample as `data` wants; None if it can."""
+    if data.bpe_dropout and segmenter not in BPE:
+        return (
+            f"data.bpe_dropout={data.bpe_dropout}: leaves out merges, and segmenter.kind="
+            f"{segmenter} has none; data.subword_alpha is its way to sample"
+        )
+    if data.subword_alpha is not None and segmenter in BPE:
+        return (
+            f"data.subword_alpha={data.subword_alpha}: needs the probabilities of a unigram model, "
+            f"and segmenter.kind={segmenter} has none; data.bpe_dropout is its way to sample"
+        )
+    return None
+
+
+def samplers(data: Data, sides: Sides) -> list[Sampler]:
+    """Return those of both sides, or none where the text keeps its own segmentation.
+
+    Raises UserError for a segmenter that cannot sample so.
+    """
+    if not data.bpe_dropout and data.subword_alpha is None:
+        return []
+    return [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
+
+
+def _sampler(data: Data, name: str, side: Side) -> Sampler:
+    if why := refusal(data, side.segmenter.kind):
+        raise UserError(why)
+    if isinstance(side.segmenter, Bpe):
+        return BpeDropout(side.segmenter, side.vocabulary, data.bpe_dropout)
+    assert data.subword_alpha is not None, "see `refusal`"
+    try:
+        return NBest(side.segmenter, side.vocabulary, data.subword_alpha, data.subword_nbest or 64)
+    except ValueError as error:
+        raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
+
+
+class RandomSegmentation:
+    """Segments lines at random: each by seed, epoch, its number in the file and side alone.
+
+    A line that would have more than `max_length` pieces keeps its prepared ones; so do all lines of
+    an example of several that would have more than `join_length`. Columns with an integer per word
+    do not follow the pieces and are left out.
+    """
+
+    def __init__(
+        self, samplers: Sequence[Sampler], seed: int, max_length: int, join_length: int
+    ) -> None:
+        self._samplers, self._seed = samplers, seed
+        self._max_length, self._join_length = max_length, join_length
+
+    def segment(self, pairs: Pairs, counts: NDArray[np.int64], epoch: int) -> Pairs:
+        """Segment pairs, of which the examples have `counts` [example], one after the other."""
+        ids, offsets = {}, {}
+        state = random.getstate()
+        for number, (side, sampler) in enumerate(zip(SIDES, self._samplers, strict=True)):
+            all_ids, ends = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
+            lines, row = list[list[int]](), 0
+            for count in counts.tolist():
+                prepared = [all_ids[ends[i] : ends[i + 1] - 1] for i in range(row, row + count)]
+                drawn = [
+                    self._draw(sampler, line, epoch, int(pairs.lines[i]), number)
+                    for i, line in enumerate(prepared, start=row)
+                ]
+                fits = count == 1 or sum(map(len, drawn)) <= self._join_length
+                lines += drawn if fits else prepared
+                row += count
+            flat = [i for line in lines for i in (*line, EOS)]
+            ids[side] = np.array(flat, pairs.ids[side].dtype)
+            offsets[side] = np.cumsum([0, *(len(line) + 1 for line in lines)])
+        random.setstate(state)
+        per = {name: per for name, per in pairs.per.items() if per == "sentence"}
+        columns = {name: pairs.columns[name] for name in per}
+        return Pairs(pairs.lines, ids, offsets, per, columns, pairs.corpora, pairs.codes)
+
+    def _draw(
+        self, sampler: Sampler, line: list[int], epoch: int, number: int, side: int
+    ) -> list[int]:
+        random.seed(((self._seed << 32 | epoch) << 32 | number) << 1 | side)
+        drawn = sampler.line(line)
+        return drawn if len(drawn) <= self._max_length else line
+
+
+def measure_growth(store: Pairs, segmentation: RandomSegmentation) -> dict[str, float]:
+    """Return pieces of a side as a multiple of the prepared ones, of an even sample of lines."""
+    rows = np.unique(np.linspace(0, len(store) - 1, SAMPLE).astype(np.int64))
+    prepared = store.select(rows)
+    drawn = segmentation.segment(prepared, np.ones(len(rows), np.int64), 0)
+    return {s: float(drawn.lengths[s].sum() / max(1, prepared.lengths[s].sum())) for s in SIDES}
