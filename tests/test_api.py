@@ -146,6 +146,49 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(
         nmt.n_best(trained, lines, 9)
 
 
+@pytest.mark.parametrize(
+    ("text", "lines", "form"),
+    [
+        ("ab c\nde f", ["ab c", "de f"], "{}\n{}"),
+        ("ab c\r\n\r\n\nde\n", ["ab c", "de"], "{}\r\n\r\n\n{}\n"),
+        ("\n\nh", ["h"], "\n\n{}"),
+        ("\n\n", [], "\n\n"),
+        ("ab c\n", ["ab c"], "{}"),  # as a file's lines have their ends
+        ("ab c\r\n", ["ab c"], "{}"),
+        ("\n", [], ""),
+        ("a\u2028b\rc\x85d", ["a b c d"], "{}"),
+    ],
+)
+def test_a_text_of_several_lines_is_translated_line_by_line(
+    text: str, lines: list[str], form: str, tiny: Any, settings_of: Any
+) -> None:
+    trained = small(tiny, settings_of, "encoding=relative")
+    expected = form.format(*nmt.translate(trained, lines))
+    counted: list[int] = []
+    texts = ["gh", text, "", text, "a"]
+    found = nmt.translate(trained, texts, progress=counted.append)
+    assert found == [*nmt.translate(trained, ["gh"]), expected, "", expected, found[-1]]
+    assert counted == list(range(1, counted[-1] + 1))
+    for window in (1, 2, 100):
+        assert list(nmt.translate_stream(trained, iter(texts), window=window)) == found
+
+
+def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any) -> None:
+    trained, text = small(tiny, settings_of, "encoding=relative"), ["a", "b\nc"]
+    for call in (
+        lambda: nmt.n_best(trained, text, 2),
+        lambda: nmt.score(trained, text, ["a", "b"]),
+        lambda: nmt.score(trained, ["a", "b"], text),
+        lambda: nmt.align(trained, text, ["a", "b"]),
+        lambda: nmt.translate(trained, text, target_prefixes=["", ""]),
+        lambda: nmt.translate(trained, ["a", "b"], target_prefixes=text),
+    ):
+        with pytest.raises(nmt.UserError, match=r"\[1\]: 'b\\nc' has several lines") as error:
+            call()
+        assert "\n" not in str(error.value)
+    assert nmt.score(trained, ["a\n"], ["b\r\n"]) == nmt.score(trained, ["a"], ["b"])
+
+
 def test_the_best_of_n_is_the_translation(tiny: Any, settings_of: Any) -> None:
     trained = small(tiny, settings_of, "encoding=absolute")
     lines = ["a b", "cde", ""]

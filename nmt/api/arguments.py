@@ -1,9 +1,12 @@
 """Arguments of the API: what a type checker would refuse is named here in words."""
 
-from collections.abc import Iterable, Iterator, Mapping
+import re
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nmt.decode.translator import Translation
 from nmt.errors import UserError
 from nmt.modeldir import Trained
 
@@ -29,6 +32,34 @@ def each_line(name: str, texts: Iterable[str]) -> Iterator[str]:
             yield line
 
     return checked()
+
+
+def single_lines(name: str, texts: Iterable[str]) -> list[str]:
+    """The same as `lines`; UserError for a text of several lines, which has no single answer."""
+    for place, text in enumerate(texts := lines(name, texts)):
+        if "\n" in text[:-1]:  # at its end, a text may have that of its line
+            raise UserError(f"{name}[{place}]: {text[:20]!r} has several lines; give each alone")
+    return texts
+
+
+def by_lines(
+    texts: Iterable[str], translate: Callable[[Iterable[str]], Iterable[list[Translation]]]
+) -> Iterator[str]:
+    """Yield the translation of each text, with the line breaks of a text of several lines.
+
+    `translate` yields the translations of each line, best first.
+    """
+    breaks = deque[list[str]]()  # of the texts that are being translated
+
+    def each() -> Iterator[str]:
+        for text in texts:
+            parts = re.split(r"(\r?\n)", text) if "\n" in text[:-1] else [text]
+            breaks.append(parts[1::2])
+            yield from parts[::2]
+
+    translated = (best.text for best, *_ in translate(each()))
+    for line in translated:
+        yield line + "".join([found + next(translated) for found in breaks.popleft()])
 
 
 def columns(named: Columns | None) -> dict[str, list[str]]:

@@ -5,6 +5,7 @@ first used: `import nmt` alone is quick.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -52,8 +53,9 @@ def translate(
     progress: Callable[[int], None] | None = None,
     **decode: Any,
 ) -> list[str]:
-    """Translate lines of text: one translation for each line, in their order.
+    """Translate texts, mostly lines: one translation for each, in their order.
 
+    A text of several lines is translated line by line, and has the same breaks in its translation.
     `model` may be a list of models with equal vocabularies, which translate together by the mean of
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`; others stay as the model was trained with. `columns` are
@@ -71,8 +73,13 @@ def translate(
     ['The woman reads a letter.']
     """
     prefixes = target_prefixes
-    translations = n_best(model, lines, 1, columns, prefixes, workers, engine, progress, **decode)
-    return [best.text for best, *_ in translations]
+    if columns or prefixes is not None:  # which belong to single lines
+        lines = arguments.single_lines("lines", lines)
+
+    def search(lines: Iterable[str]) -> list[list[Translation]]:
+        return n_best(model, lines, 1, columns, prefixes, workers, engine, progress, **decode)
+
+    return list(arguments.by_lines(arguments.lines("lines", lines), search))
 
 
 def translate_stream(
@@ -93,8 +100,8 @@ def translate_stream(
     ...         print(line)
     """
     translator = _translator(model, 1, workers, engine, decode)
-    texts = arguments.each_line("lines", lines)
-    return (best.text for best, *_ in translator.translate(texts, read_ahead=workers != 1))
+    search = partial(translator.translate, read_ahead=workers != 1)
+    return arguments.by_lines(arguments.each_line("lines", lines), search)
 
 
 def n_best(
@@ -111,15 +118,16 @@ def n_best(
     """The n best translations of each line, best first, with their scores.
 
     A score is the log-probability over the length penalty. An empty line has one empty translation.
-    Takes and raises what `translate` does; `n` is at most `beam_size`. With `method="sample"` they
-    are n samples, in the order in which they were drawn, and a score is the log-probability alone;
-    with `mbr=32` the n of 32 candidates with the greatest expected chrF, which is their score.
+    Takes and raises what `translate` does, but refuses texts of several lines; `n` is at most
+    `beam_size`. With `method="sample"` they are n samples, in the order in which they were
+    drawn, and a score is the log-probability alone; with `mbr=32` the n of 32 candidates with the
+    greatest expected chrF, which is their score.
     """
     needs = [] if target_prefixes is None else ["target prefixes"]
     translator = _translator(model, n, workers, engine, decode, needs)
-    texts, prefixes = arguments.lines("lines", lines), target_prefixes
+    texts, prefixes = arguments.single_lines("lines", lines), target_prefixes
     if prefixes is not None:
-        prefixes = arguments.lines("target_prefixes", prefixes)
+        prefixes = arguments.single_lines("target_prefixes", prefixes)
     translated = list[list[Translation]]()
     streams = arguments.columns(columns)
     for of_line in translator.translate(texts, n, streams, prefixes=prefixes, read_ahead=True):
@@ -172,7 +180,8 @@ def score(
 
     (model,) = arguments.models_to_run([model])
     arguments.positive(batch_tokens=batch_tokens)
-    texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
+    texts = arguments.single_lines("sources", sources)
+    translations = arguments.single_lines("targets", targets)
     whole = max(1, len(translations))  # one window
     streams = arguments.columns(columns)
     model = adapted(model, model.settings.decode)
@@ -203,7 +212,8 @@ def align(
     [(0, 0), (1, 1), (2, 2)]
     """
     translator = _translator(model, 1, 1, "nmt", decode)
-    texts, translations = arguments.lines("sources", sources), arguments.lines("targets", targets)
+    texts = arguments.single_lines("sources", sources)
+    translations = arguments.single_lines("targets", targets)
     return translator.align(texts, translations, arguments.columns(columns))
 
 

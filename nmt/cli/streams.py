@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from nmt.errors import Exit, UserError
 from nmt.storage import outputs
-from nmt.text.lines import HEAD, opened, raw_lines, refuse_other_than_lines
+from nmt.text.lines import checked, opened, raw_lines
 
 log = logging.getLogger(__name__)
 
@@ -121,13 +121,13 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     """The lines of a stream as text, each as soon as it has been read.
 
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
-    (65) for UTF-16 and UTF-32.
+    (65) for a stdin that is compressed, or no text in UTF-8.
     """
     label = input_name(name)
     invalid, first = 0, 0
+    if name == "-":  # of a file, its head was looked at when it was opened
+        stream = checked(stream, label)
     for number, line in enumerate(raw_lines(stream), start=1):
-        if number == 1 and name == "-":  # of a file, its head was looked at when it was opened
-            refuse_other_than_lines(line[:HEAD], label)
         try:
             text = line.decode()
         except UnicodeDecodeError:
@@ -146,7 +146,7 @@ def sample_lines(name: str | None) -> list[str] | None:
     if name is None:
         return None
     with opened_input(name) as stream:
-        return [line.rstrip("\r\n") for line in text_lines(stream, name)]
+        return list(text_lines(stream, name))
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:

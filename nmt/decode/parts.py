@@ -1,5 +1,6 @@
 """Lines in parts: by sentences, or where they are too long at spaces."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from importlib.util import find_spec
 from itertools import accumulate
@@ -9,6 +10,10 @@ from nmt.errors import Exit, UserError
 from nmt.text.languages import short_code
 
 UNSPACED = ("zh", "ja", "th", "lo", "km", "my", "bo")  # languages with no space between sentences
+MARKER = re.compile(r"\(?\d*([^\W\d_]|[ivx]+|[IVX]+)[.)]")  # of a list; others have no letter
+NUMBER = re.compile(r"\(?(\d{1,3})[.)]\s*")
+LAST_NUMBER = re.compile(rf"(?<=\s){NUMBER.pattern}$")
+CLOSING = re.compile(r"[\s.,;:!?\u2026\u3002)\]}»”“\u2019\"']*")  # signs behind a sentence
 Spans: TypeAlias = Callable[[str], Iterable[tuple[int, int]]]
 
 
@@ -61,7 +66,7 @@ class SentenceSplitter:
             return "".join(group).strip()
 
         groups: list[list[str]] = []
-        for sentence in filter(str.strip, self._split(rest)):
+        for sentence in joined_fragments(self._split(rest)):
             if most and groups and self.count(text([*groups[-1], sentence])) <= most:
                 groups[-1].append(sentence)
             else:
@@ -69,14 +74,40 @@ class SentenceSplitter:
         return [text(group) for group in groups] if len(groups) > 1 else [line]
 
     def _split(self, text: str) -> Iterator[str]:
-        """The sentences of a text, with the spaces behind them; none ends within a span."""
+        """The sentences of a text, with the spaces behind them; none ends within a span.
+
+        Nor behind the next number of a list, which in some languages reads as an ordinal.
+        """
         inside = {i for start, stop in self.spans(text) for i in range(start + 1, stop)}
         ends = accumulate(map(len, self.segment(self.language, text)))
-        start = 0
+        start, number = 0, -1
         for end in ends:
+            if first := NUMBER.match(text, start):
+                number = int(first[1])
+            last = LAST_NUMBER.search(text, start, end)
+            if last and int(last[1]) == number + 1 and end < len(text):
+                end = last.start()
             if end not in inside:
                 yield text[start:end]
                 start = end
+
+
+def joined_fragments(sentences: Iterable[str]) -> list[str]:
+    """The same text, each sentence with the list markers before it and the signs around it.
+
+    Signs at the end of a sentence join the one before them, all other fragments the one behind.
+    """
+    joined, before = list[str](), ""
+    for sentence in sentences:
+        text = sentence.strip()
+        if joined and not before and CLOSING.fullmatch(text):
+            joined[-1] += sentence
+            continue
+        before += sentence
+        if any(map(str.isalpha, text)) and not MARKER.fullmatch(text):
+            joined.append(before)
+            before = ""
+    return [*joined[:-1], "".join(joined[-1:]) + before]
 
 
 def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:

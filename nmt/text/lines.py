@@ -9,10 +9,11 @@ import logging
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from io import BufferedReader
+from contextlib import contextmanager, suppress
+from importlib import import_module
+from itertools import chain
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from nmt.errors import Exit, UserError
 
@@ -20,12 +21,17 @@ log = logging.getLogger(__name__)
 
 BOM = b"\xef\xbb\xbf"
 MARKS = (b"\xff\xfe", b"\xfe\xff", b"\x00\x00\xfe\xff")  # byte order marks of UTF-16 and UTF-32
-HEAD = 4096  # bytes of a file that show its encoding
+HEAD = 4096  # bytes, and the rest of their last line, that show what a file is
+COMPRESSED = re.compile(  # how compressed files begin; no text in UTF-8 does
+    rb"(?P<gzip>\x1f\x8b)|(?P<zstd>\x28\xb5\x2f\xfd)|(?P<bzip2>BZh[1-9][1\x17][Ar])"
+    rb"|(?P<xz>\xfd7zXZ\0)|(?P<zip>PK\x03\x04)"
+)
 MARKUP = re.compile(  # how files of WMT and translation memories begin; of XML, a line of its own
     rb"\s*<((!doctype )?(tmx|mteval|(src|ref|tst|data)set)\b|\?xml\s[^>]*\?>\s*($|\n))",
     re.IGNORECASE,
 )
 NULS = 0.05  # of these bytes: in UTF-16, spaces and line ends of any script have one
+CONTROLS = {*range(32)} - {*b"\t\n\r"}  # in UTF-16, letters of some scripts have one of them each
 PACKED = (".gz", ".zst")  # the endings of compressed files
 TABLE = r".*\.tsv(\.gz|\.zst)?"  # the name of a table
 COLUMN = re.compile(rf"({TABLE}):([1-9]\d*)", re.DOTALL)
@@ -55,34 +61,55 @@ def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
 
 
 def refuse_other_than_lines(head: bytes, where: str) -> None:
-    """Raise UserError (65), by its first bytes, for what is no text of a sentence a line.
+    """Raise UserError (65), by its first bytes, for what is no text of a sentence a line in UTF-8.
 
-    That is a text in UTF-16 or UTF-32, by its byte order mark or many NULs, and markup: the SGML
-    and XML of WMT, and TMX.
+    That is markup (the SGML and XML of WMT, and TMX), what is compressed, and another encoding.
     """
+    text = head.decode(errors="replace")
+    invalid = text.count("\ufffd") - head.count("\ufffd".encode())
+    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
+    least = 4 if 0 in head else max(20, len(head) / 100)  # fewer are damage
+    is_other = invalid >= least and invalid > beyond_ascii / 2
+    alternate = max(half.count(byte) for byte in CONTROLS for half in (head[::2], head[1::2]))
+    is_wide = head.count(0) >= max(2, NULS * len(head)) or alternate >= max(4, len(head) / 3)
     if MARKUP.match(head.removeprefix(BOM)):
-        raise UserError(
-            f"{where}: is SGML, XML or TMX; extract the text of its segments, one a line",
-            Exit.DATA,
-        )
-    if head.startswith(MARKS) or head.count(0) >= max(2, NULS * len(head)):
-        raise UserError(
-            f"{where}: is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8",
-            Exit.DATA,
-        )
+        what = "is SGML, XML or TMX; extract the text of its segments, one a line"
+    elif found := COMPRESSED.match(head):
+        what = f"is compressed by {found.lastgroup}; decompress it first"
+    elif head.startswith(MARKS) or is_wide or (is_other and 0 in head):
+        what = "is UTF-16 or UTF-32, not UTF-8; convert it: iconv -f UTF-16 -t UTF-8"
+    elif is_other:
+        what = "is not UTF-8 but, as it seems, Latin-1 or UTF-16; convert it: iconv -t UTF-8 -f ..."
+    else:
+        return
+    raise UserError(f"{where}: {what}", Exit.DATA)
+
+
+def checked(stream: Iterable[bytes], where: str) -> Iterator[bytes]:
+    """Yield each line as it comes; UserError as soon as what has come shows no text of lines."""
+    head = b""
+    for line in stream:
+        if len(head) < HEAD:
+            head += line
+            refuse_other_than_lines(head, where)
+        yield line
 
 
 def table_column(table: Iterable[bytes], column: int, where: str) -> Iterator[bytes]:
-    """Yield one column of a table as lines; UserError (65) at a line that has too few columns."""
-    for number, line in enumerate(table, start=1):
-        fields = line.removesuffix(b"\n").split(b"\t")
-        if len(fields) < column and line.strip():  # an empty line is one in each column
-            raise UserError(
-                f"{where}:{number}: has no column {column}, only {len(fields)}; columns are "
-                "separated by tabs",
-                Exit.DATA,
-            )
-        yield (fields[column - 1] if len(fields) >= column else b"") + b"\n"
+    """Yield one column of a table as lines; an empty line is one in each column.
+
+    UserError (65) at a line without this column, or with more or fewer than the lines before it.
+    """
+    columns = 0
+    for number, line in enumerate(raw_lines(table), start=1):
+        fields = line.split(b"\t") if line.strip() else []
+        columns = columns or len(fields)
+        if fields and not column <= columns == len(fields):
+            of_others = f"{len(fields)} columns, but the lines before it {columns}"
+            what = of_others if column <= columns else f"no column {column}, only {columns}"
+            end = "columns are separated by tabs"
+            raise UserError(f"{where}:{number}: has {what}; {end}", Exit.DATA)
+        yield (fields[column - 1] if fields else b"") + b"\n"
 
 
 def uncompressed(path: Path) -> Path:
@@ -98,34 +125,37 @@ def file_of(path: Path) -> Path:
 
 @contextmanager
 def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]]:
-    """Open a text file for lines: .gz and .zst are decompressed, T.tsv:2 is a column of T.tsv.
+    """Open a text file for lines: gzip and zstd are decompressed, T.tsv:2 is a column of T.tsv.
 
-    UserError if it cannot be opened (66), is UTF-16, UTF-32 or markup (65), or if the compressed
-    stream is damaged (65), which may come as late as its last byte: use nothing of it before the
-    stream has ended.
+    Its first bytes, not its name, say whether a file is compressed. UserError if it cannot be
+    opened (66), is no text of lines (65), or if the compressed stream is damaged (65), which may
+    come as late as its last byte: use nothing of it before the stream has ended.
     """
     if (table_file := file_of(path)) != path:
         with opened(table_file, hint) as table:
             yield table_column(table, int(path.name.rpartition(":")[2]), str(table_file))
         return
-    damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
     try:
-        if path.suffix == ".zst":
-            zstd = _zstd(path)
-            opener, damage = zstd.open, (EOFError, zstd.ZstdError)
-        else:
-            opener = gzip.open if path.suffix == ".gz" else open
-        stream = cast(BufferedReader, opener(path, "rb"))  # those of a compressed file peek as well
+        file = path.open("rb")
     except FileNotFoundError:
         raise _absent(path, hint) from None
     except OSError as error:
         raise UserError(f"{path}: {error.strerror}; {hint}", Exit.NO_INPUT) from None
-    with stream:
+    with file:
+        kind = found.lastgroup if (found := COMPRESSED.match(file.peek(HEAD))) else None
+        damage: tuple[type[Exception], ...] = EOFError, zlib.error, gzip.BadGzipFile
+        stream: Any = gzip.GzipFile(fileobj=file) if kind == "gzip" else file
+        if kind == "zstd":
+            zstd = _zstd(path)
+            stream, damage = zstd.open(file), (EOFError, zstd.ZstdError)
         try:
-            refuse_other_than_lines(stream.peek(HEAD)[:HEAD], str(path))
-            yield stream
+            if path.is_file():
+                head = stream.readlines(HEAD)
+                refuse_other_than_lines(b"".join(head), str(path))
+                yield chain(head, stream)
+            else:  # of a pipe, a further line may follow on the answer to the first
+                yield checked(stream, str(path))
         except damage as error:
-            kind = "zstd" if path.suffix == ".zst" else "gzip"
             raise UserError(
                 f"{path}: damaged {kind} file ({error}); fetch or compress it again", Exit.DATA
             ) from None
@@ -133,17 +163,11 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
 
 def _zstd(path: Path) -> Any:
     """Python's module for zstd, from 3.14 on, or the same for older ones."""
-    try:
-        from compression import zstd  # type: ignore[import-not-found]
-    except ImportError:
-        try:
-            from backports import zstd
-        except ImportError:
-            raise UserError(
-                f"{path}: to read zstd, this Python needs a package: pip install backports.zstd",
-                Exit.NO_INPUT,
-            ) from None
-    return zstd
+    for name in ("compression.zstd", "backports.zstd"):
+        with suppress(ImportError):
+            return import_module(name)
+    what = "to read zstd, this Python needs a package: pip install backports.zstd"
+    raise UserError(f"{path}: {what}", Exit.NO_INPUT)
 
 
 def side_file(named: str, hint: str) -> Path:
@@ -183,10 +207,8 @@ def _absent(path: Path, hint: str) -> UserError:
 def read_text(path: Path, hint: str = "check the path") -> list[str]:
     """Read all lines of a file as text; UserError if it is missing, damaged or not UTF-8."""
     with opened(path, hint) as stream:
-        return [
-            decoded(line, f"{path}:{number}")
-            for number, line in enumerate(raw_lines(stream), start=1)
-        ]
+        lines = enumerate(raw_lines(stream), start=1)
+        return [decoded(line, f"{path}:{number}") for number, line in lines]
 
 
 def read_parallel(path: Path, lines: Sequence[str], of: object) -> list[str]:

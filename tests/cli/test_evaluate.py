@@ -216,7 +216,7 @@ WRONG = {
     "missing": (("no.txt", "--reference", "ref"), 66, "no.txt: no such file"),
     "unequal": (("short", "--reference", "ref"), 65, "short: has 2 lines, but ref has 40"),
     "empty": (("a.txt", "--reference", "void"), 65, "void: the file is empty"),
-    "not text": (("bad", "--reference", "ref"), 65, "bad:1: byte 1"),
+    "not text": (("bad", "--reference", "ref"), 65, "bad: is not UTF-8"),
     "bounds": (("a.txt", "--reference", "ref", "--bounds", "9,3"), 2, "--bounds 9,3: each"),
     "names": (("a.txt", "a=b.txt", "--reference", "ref"), 2, "a: two systems of this name; give"),
     "averages": (

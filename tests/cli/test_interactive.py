@@ -1,11 +1,13 @@
 """nmt-translate on a terminal and on a pipe that waits for answers: a line at a time."""
 
+import gzip
 import io
 import os
 import pty
 import select
 import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -99,6 +101,31 @@ def test_each_line_is_answered_before_the_next_is_written(
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
     err = capfd.readouterr().err
     assert ("> " in err) == terminal, err
+
+
+@pytest.mark.usefixtures("model")
+@pytest.mark.parametrize(
+    ("content", "answers"),
+    [
+        (("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"), 1),
+        (("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-be"), 0),
+        (gzip.compress(b"w1 w2\n" * 50), 0),
+    ],
+)
+def test_a_pipe_that_gives_forty_bytes_at_first_is_refused(
+    content: bytes, answers: int, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """The first line may be answered: that of UTF-16 is short, and its line end half read."""
+
+    def act(one: Talk) -> None:
+        one.all_at_once(content[:40])
+        time.sleep(0.2)  # longer than a line is waited for
+        one.all_at_once(content[40:])
+
+    code, talking = talk(monkeypatch, False, act, WINDOW)
+    assert code == 65 and b"".join(talking.heard).count(b"\n") <= answers
+    err = capfd.readouterr().err
+    assert "stdin: is UTF-16" in err or "stdin: is compressed by gzip" in err, err
 
 
 @pytest.mark.usefixtures("model")

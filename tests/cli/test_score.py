@@ -129,6 +129,7 @@ def test_a_line_for_a_pair(
     packed = texts[0].with_name("in.gz")
     packed.write_bytes(gzip.compress(texts[0].read_bytes()))
     assert nmt_score(packed, "-", stdin=texts[1].read_bytes())[:2] == (0, out)
+    assert nmt_score(packed, "-", stdin=packed.read_bytes())[:2] == (65, b"")
     assert nmt_score("-", texts[1], stdin=b"\xef\xbb\xbf" + texts[0].read_bytes())[1] == out
     file = texts[0].with_name("out")
     assert nmt_score(*texts, "-o", file)[:2] == (0, b"")

@@ -1,7 +1,9 @@
 """nmt-translate: what it writes, what it refuses, and how it fails."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import select
 import shutil
@@ -13,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from backports import zstd
 
 from nmt import modeldir
 from nmt.config.settings import Decode, Settings
@@ -44,6 +47,27 @@ def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
         code, out, err = nmt_translate(stdin=text.encode(codec))
         assert (code, out) == (65, b"")
         assert "nmt: stdin: is UTF-16 or UTF-32" in err and err.count("\n") == 1
+
+
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress, bz2.compress, lzma.compress])
+def test_compressed_text_is_named_on_stdin(
+    nmt_translate: Run, pack: Callable[[bytes], bytes], tmp_path: Path
+) -> None:
+    """Read as UTF-8 it would be a few lines of U+FFFD."""
+    for lines in (b"w1 w2\n" * 50, b"w1", b"".join(b"w%d w3\n" % i for i in range(5000))):
+        code, out, err = nmt_translate(stdin=pack(lines))
+        assert (code, out) == (65, b"")
+        assert "nmt: stdin: is compressed by " in err and err.count("\n") == 1
+    (tmp_path / "in").write_bytes(gzip.compress(b"w1\n\nw2"))
+    assert nmt_translate(str(tmp_path / "in"))[:2] == (0, b"w1\n\nw2\n")
+
+
+def test_a_text_in_another_encoding_is_not_translated(nmt_translate: Run, tmp_path: Path) -> None:
+    text = ("Die Größe des Hauses\nÜber alle Maßen schön\n" * 20).encode("latin-1")
+    (tmp_path / "in").write_bytes(text)
+    for code, out, err in (nmt_translate(stdin=text), nmt_translate(str(tmp_path / "in"))):
+        assert (code, b"\xef" in out) == (65, False)
+        assert "is not UTF-8 but" in err.splitlines()[-1]
 
 
 def test_a_file_may_begin_with_a_short_line_of_nuls(nmt_translate: Run, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
 from nmt.decode import parts
@@ -46,6 +48,48 @@ def test_as_many_together_as_fit(most: int, sizes: list[int]) -> None:
     expected = [" ".join(SENTENCES[a:b]) for a, b in pairwise(places)]
     assert [" ".join(group.split()) for group in groups] == expected
     assert all(group in PARAGRAPH for group in groups)  # as they stood
+
+
+@pytest.mark.parametrize(
+    ("language", "sentences"),
+    [
+        ("de", ["1. Die Frau liest einen Brief.", "Die Frau lacht."]),
+        ("de", ["Die Frau liest einen Brief ... ...", "Die Frau lacht."]),
+        ("de", ["1. Die Frau liest einen Brief.", "2. Die Frau lacht.", "3. Der Mann geht."]),
+        ("de", ["Siehe Nr. 5.", "Dann kam er.", "Siehe Nr. 3.", "Sie ging."]),  # no list
+        (
+            "en",
+            ["He came … She left. ...", "And?", "(i) One.", "ii. Two.", "A. Three.", "IV. Four."],
+        ),
+        ("en", ["• One.", "• Two."]),
+        ("en", ["Is it so?", "Yes.", "• 1a) So it is. ! ?", "* * * Fine. 😀"]),
+        ("ru", ["1. Он пришёл.", "2. Она ушла.", "а) Да."]),  # noqa: RUF001
+        ("fr", ["1. Il vient.", "*** Elle part.", "Non."]),
+    ],
+)
+def test_markers_and_signs_are_no_sentences(language: str, sentences: list[str]) -> None:
+    assert splitter(language=language).groups(" ".join(sentences), None) == sentences
+
+
+SIGNS = "1. 2. 3) (4) a) b. IV. ii. 1.2. 12. ... … ! ?! ” » \u2013 • *** 😀 “ ( Ja. 我走了。"
+FRAGMENTS = [*SIGNS.split(), "* * *", "Er ging.", "Die Frau lacht!", "Siehe Nr.", "\u00a0", "\t"]
+MARKERS = {"a)", "b.", "IV.", "ii."}
+
+
+@given(
+    st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4)), st.sampled_from(["de", "en", "zh"])
+)
+def test_each_part_has_a_letter_and_all_are_the_line(fragments: list[str], language: str) -> None:
+    line = " ".join(fragments)
+    parts = splitter(language=language).groups(line, None)
+    assert len(parts) == 1 or all(any(map(str.isalpha, part)) for part in parts)
+    assert len(parts) == 1 or not MARKERS & {*parts}
+    assert "".join("".join(parts).split()) == "".join(line.split())
+    end = 0
+    for part in parts:  # as they stand, with nothing but spaces between
+        start = line.index(part, end)
+        assert not line[end:start].strip()
+        end = start + len(part)
 
 
 def test_what_stands_before_the_text_is_said_of_each_group() -> None:

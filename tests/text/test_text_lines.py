@@ -1,17 +1,25 @@
 """Lines end at LF only; everything malformed is refused with its place."""
 
+import bz2
 import gzip
 import io
+import lzma
+import os
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from backports import zstd
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from nmt.errors import Exit, UserError
 from nmt.text.lines import (
+    CONTROLS,
+    checked,
     decoded,
     opened,
     raw_lines,
@@ -85,7 +93,6 @@ DAMAGED = {
     "truncated": GOOD[: len(GOOD) // 2],
     "flipped": GOOD[:5000] + bytes([GOOD[5000] ^ 0xFF]) + GOOD[5001:],
     "garbage after": GOOD + b"garbage",
-    "no gzip": b"plain text\n",
     "checksum": GOOD[:-8] + b"\x00\x00\x00\x00" + GOOD[-4:],
 }
 
@@ -102,7 +109,7 @@ def test_damaged_gzip_is_refused(tmp_path: Path, name: str) -> None:
 PACKED = zstd.compress(b"".join(b"line %d\n" % i for i in range(10_000)))
 
 
-@pytest.mark.parametrize("bad", [PACKED[:-1], PACKED[:500], b"plain text\n", PACKED + b"garbage"])
+@pytest.mark.parametrize("bad", [PACKED[:-1], PACKED[:500], PACKED + b"garbage"])
 def test_damaged_zstd_is_refused(tmp_path: Path, bad: bytes) -> None:
     path = tmp_path / "t.zst"
     path.write_bytes(bad)
@@ -115,7 +122,7 @@ def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     path = tmp_path / "t.zst"
     path.write_bytes(PACKED * 2)
     assert len(read_text(path)) == 20_000
-    for name in ("compression", "backports"):
+    for name in ("compression.zstd", "backports.zstd"):
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(UserError, match=r"t\.zst: .*: pip install backports\.zstd$"):
         read_text(path)
@@ -123,12 +130,27 @@ def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_column_has_the_lines_of_its_table(tmp_path: Path) -> None:
     path = tmp_path / "t.tsv"
-    path.write_bytes(b"\xef\xbb\xbfa\tb\r\n\r\n" + b"x\t\ty\n" * 3000 + b"p\tq")
+    path.write_bytes(b"\xef\xbb\xbfa\tb\r\n\r\n" + b"x\t\n" * 3000 + b"p\tq")
     first, second = (read_text(Path(f"{path}:{n}")) for n in (1, 2))
     assert first == ["a", "", *["x"] * 3000, "p"]
     assert second == ["b", "", *[""] * 3000, "q"]
     with pytest.raises(UserError, match=rf"^{path}:1: has no column 3, only 2"):
         read_text(Path(f"{path}:3"))
+
+
+@pytest.mark.parametrize("column", [1, 2])
+@pytest.mark.parametrize(
+    ("odd", "columns"),
+    [(b"half of\tthe source\ttarget", 3), (b"source alone", 1), (b"source\ttarget\t", 3)],
+)
+def test_a_line_of_other_columns_is_refused(
+    tmp_path: Path, odd: bytes, columns: int, column: int
+) -> None:
+    path = tmp_path / "t.tsv.gz"
+    path.write_bytes(gzip.compress(b"\n" + b"source\ttarget\r\n" * 60 + odd + b"\n"))
+    with pytest.raises(UserError, match=rf"^{path}:62: has {columns} columns, .* 2; ") as caught:
+        read_text(Path(f"{path}:{column}"))
+    assert caught.value.code == Exit.DATA
 
 
 @pytest.mark.parametrize(("content", "lines"), [(GOOD * 2, 20_000), (GOOD + bytes(512), 10_000)])
@@ -139,32 +161,138 @@ def test_whole_gzip_is_read(tmp_path: Path, content: bytes, lines: int) -> None:
         assert sum(1 for _ in raw_lines(stream)) == lines
 
 
-SENTENCES = {
-    "German": "Die Größe des Hauses\nist „groß“.\n",
-    "Russian": "Дом стоит у реки,\nа река течёт.\n",  # noqa: RUF001  (its UTF-16 is UTF-8 as well)
-    "Chinese": "房子很大。\n河水在流。\n",
+PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
+UNREAD: dict[str, Callable[[bytes], bytes]] = {
+    "bzip2": bz2.compress,
+    "xz": lzma.compress,
+    "zip": lambda content: b"PK\x03\x04" + content,
 }
 
 
+@pytest.mark.parametrize("kind", PACKERS)
+@pytest.mark.parametrize("name", ["train.de", "train.gz", "train.zst", "train.de.gz", "train.bz2"])
+def test_bytes_say_what_is_compressed(tmp_path: Path, kind: str, name: str) -> None:
+    path = tmp_path / name
+    for content in (b"eins\n\nzwei", b"", b"nur eine\n" * 5000):
+        lines = content.decode().removesuffix("\n").split("\n") if content else []
+        for written in (PACKERS[kind](content), content):
+            path.write_bytes(written)
+            assert read_text(path) == lines
+
+
+@pytest.mark.parametrize("kind", UNREAD)
+def test_what_is_compressed_otherwise_is_named(tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "train.de"
+    for content in (b"eins\n" * 99, b"", b"\n"):
+        for written in (UNREAD[kind](content), gzip.compress(UNREAD[kind](content))):
+            path.write_bytes(written)
+            with pytest.raises(UserError, match=rf"^{path}: is compressed by {kind}; ") as caught:
+                read_text(path)
+            assert caught.value.code == Exit.DATA
+
+
+def test_what_is_compressed_twice_is_named(tmp_path: Path) -> None:
+    (tmp_path / "t.gz").write_bytes(gzip.compress(zstd.compress(b"eins\n")))
+    with pytest.raises(UserError, match="is compressed by zstd; "):
+        read_text(tmp_path / "t.gz")
+
+
+SENTENCES = {
+    "English": "It is small.\n",
+    "German": "Die Größe des Hauses\nist „groß“.\n",
+    "Russian": "Дом стоит у реки,\nа река течёт.\n",  # noqa: RUF001  (its UTF-16 is UTF-8 as well)
+    "Chinese": "房子很大。\n河水在流。\n",
+    "Chinese, a paragraph a line": "因为昨天晚上下了很大的雨河水涨得很高所以我们没有过桥" * 9
+    + "\n",
+    "Japanese": "昨日の夜はとても雨が降ったので、川の水が高くなりました。\n橋を渡れません。\n",
+    "Korean": "어젯밤에비가많이와서강물이불었습니다\n",
+    "Thai": "เมื่อคืนฝนตกหนักมากน้ำในแม่น้ำจึงสูงขึ้น\n",
+    "Arabic": "البيت كبير\nوالنهر يجري\n",  # noqa: RUF001
+    "Hindi": "घर बड़ा है।\nनदी बहती है।\n",
+}
+WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
+
+
 @pytest.mark.parametrize("name", SENTENCES)
+@pytest.mark.parametrize("codec", WIDE)
+@pytest.mark.parametrize("mark", ["\ufeff", ""])
+def test_wide_encodings_are_refused(name: str, codec: str, mark: str, tmp_path: Path) -> None:
+    content = (mark + SENTENCES[name] * 20).encode(codec)
+    path = tmp_path / "it's.de"
+    for written in (content, gzip.compress(content)):
+        path.write_bytes(written)
+        with pytest.raises(UserError) as caught:
+            read_text(path)
+        assert caught.value.code == Exit.DATA
+        assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert it: ")
+
+
+@pytest.mark.parametrize("name", [name for name in SENTENCES if name not in ("English", "Hindi")])
+@pytest.mark.parametrize("codec", WIDE)
+def test_so_are_they_without_any_space_or_line_end(name: str, codec: str, tmp_path: Path) -> None:
+    text = "".join(filter(str.isalpha, SENTENCES[name])) * 900
+    (tmp_path / "t").write_bytes(text.encode(codec))
+    with pytest.raises(UserError, match="UTF-16") as caught:
+        read_text(tmp_path / "t")
+    assert caught.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("name", SENTENCES)
+@pytest.mark.parametrize("codec", WIDE)
+def test_so_are_they_in_a_pipe_before_the_third_line(name: str, codec: str) -> None:
+    """Whose lines are read as they come, in blocks of any size."""
+    lines = io.BytesIO((SENTENCES[name] * 3).encode(codec))
+    read: list[bytes] = []
+    with pytest.raises(UserError, match="UTF-16"):
+        read.extend(checked(lines, "stdin"))
+    assert len(read) < 3
+
+
 @pytest.mark.parametrize(
-    ("codec", "packed"),
+    ("text", "codec"),
     [
-        *((f"utf-{code}", False) for code in ("16-le", "16-be", "32-le", "32-be")),
-        ("utf-16-le", True),
+        (SENTENCES["German"] * 20, "latin-1"),
+        (SENTENCES["Russian"] * 20, "cp1251"),
+        (SENTENCES["Russian"] * 20, "koi8-r"),
+        (SENTENCES["Chinese"] * 20, "gb18030"),
+        (SENTENCES["Japanese"] * 20, "shift-jis"),
+        ("Un café très agréable où l'on mange bien.\n" * 20, "cp1252"),
     ],
 )
-@pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_wide_encodings_are_refused(
-    name: str, codec: str, mark: str, packed: bool, tmp_path: Path
+def test_a_file_in_another_encoding_is_refused_as_such(
+    text: str, codec: str, tmp_path: Path
 ) -> None:
-    path = tmp_path / ("it's.de.gz" if packed else "it's.de")
-    content = (mark + SENTENCES[name] * 9).encode(codec)
-    path.write_bytes(gzip.compress(content) if packed else content)
-    with pytest.raises(UserError) as caught:
-        read_text(path)
+    (tmp_path / "t").write_bytes(text.encode(codec, "replace"))
+    with pytest.raises(UserError, match=r"t: is not UTF-8 but, as it seems") as caught:
+        read_text(tmp_path / "t")
     assert caught.value.code == Exit.DATA
-    assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert it: ")
+
+
+def test_a_damaged_line_is_no_other_encoding(tmp_path: Path) -> None:
+    good, bad = SENTENCES["German"].encode(), "Größe über alles größer\n".encode("latin-1")
+    (tmp_path / "t").write_bytes(good * 20 + bad * 4 + good)
+    with pytest.raises(UserError, match=r"t:41: byte 2 of the line begins no UTF-8 character"):
+        read_text(tmp_path / "t")
+
+
+def test_a_named_pipe_gives_a_line_before_the_next_is_written(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "p")
+    answered = threading.Event()
+
+    def write() -> None:
+        with (tmp_path / "p").open("wb", buffering=0) as pipe:
+            pipe.write(b"one\n")
+            if answered.wait(10):
+                pipe.write(b"two\n")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    with opened(tmp_path / "p") as lines:
+        rows = iter(lines)
+        first = next(rows)
+        answered.set()
+        assert [first, *rows] == [b"one\n", b"two\n"]
+    writer.join()
 
 
 def is_refused(head: bytes) -> bool:
@@ -177,8 +305,35 @@ def is_refused(head: bytes) -> bool:
 
 @given(TEXT, st.booleans())
 def test_utf8_is_not_taken_for_another_encoding(text: str, mark: bool) -> None:
+    assume(max(map(text.count, map(chr, CONTROLS))) < 4)
     content = ("\ufeff" if mark else "").encode() + text.replace("\x00", "").encode()
     assert not is_refused(content)
+
+
+LINE = st.lists(st.one_of(TEXT, st.text(st.characters(codec="utf-8")), st.just("plain words " * 5)))
+
+
+@given(st.lists(LINE.map("".join), min_size=1), st.booleans(), st.booleans())
+def test_no_line_is_lost_added_or_moved(texts: list[str], final: bool, mark: bool) -> None:
+    """Of any text in a file, compressed or not, in a column of a table, and in a stream."""
+    lines = [text.replace("\n", "").rstrip("\r") for text in texts]
+    lines[0] = lines[0].removeprefix("\ufeff")
+    ended = "\n" if final or not lines[-1] else ""
+    content = ("\ufeff" * mark + "\n".join(lines) + ended).encode()
+    cells = [line.replace("\t", " ") for line in lines]
+    table = "".join(f"{number}\t{cell}\n" for number, cell in enumerate(cells)).encode()
+    assume(not (is_refused(content) or is_refused(table)))
+    with TemporaryDirectory() as folder:
+        path = Path(folder, "t.tsv")
+        for written in (content, gzip.compress(content, 1), zstd.compress(content)):
+            path.write_bytes(written)
+            assert read_text(path) == lines
+        path.write_bytes(table)
+        assert read_text(Path(f"{path}:2")) == cells
+        assert read_text(Path(f"{path}:1")) == list(map(str, range(len(cells))))
+    if b"\0" not in content and max(map(content.count, CONTROLS)) < 4:
+        stream = checked(io.BytesIO(content), "stdin")
+        assert [line.decode() for line in raw_lines(stream)] == lines
 
 
 @pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab" * 90 + b"\0"])
