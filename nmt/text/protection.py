@@ -5,7 +5,7 @@ in translation each one does, and the placeholders of the output become the stri
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -29,7 +29,7 @@ class ProtectedLine(NamedTuple):
     """A line in which placeholders stand for strings."""
 
     text: str
-    strings: tuple[str, ...]  # those of the first placeholders
+    strings: dict[str, str]  # by their placeholders
 
     def restored(self, output: str) -> str:
         """Put the strings in place of the placeholders of a translation; drop those of none.
@@ -38,9 +38,8 @@ class ProtectedLine(NamedTuple):
         character of the same kind: `(URL)` and `<b>word</b>` come back as such. Nor has it one
         before punctuation. Of a string that occurs several times, each has its own place.
         """
-        strings = dict(zip(PLACEHOLDERS, self.strings, strict=False))
-        output = _PLACEHOLDER.sub(lambda match: match[0] if match[1] in strings else "", output)
-        done, at, ends = "", 0, dict.fromkeys(strings, 0)
+        output = _PLACEHOLDER.sub(lambda m: m[0] if m[1] in self.strings else "", output)
+        done, at, ends = "", 0, dict.fromkeys(self.strings, 0)
         for match in _PLACEHOLDER.finditer(output):
             placeholder, (first, last) = match[1], match.span(1)
             start = self.text.find(placeholder, ends[placeholder])
@@ -48,14 +47,13 @@ class ProtectedLine(NamedTuple):
             end = ends[placeholder] = start + len(placeholder)
             first -= _touches(self.text[:start][:-3:-1], output[:first][:-3:-1], _OPENING)
             last += _touches(self.text[end : end + 2], output[last : last + 2], _CLOSING)
-            done += output[at:first] + strings[placeholder]
+            done += output[at:first] + self.strings[placeholder]
             at = last
         return (done + output[at:]).strip(" ")
 
     def count_lost(self, output: str) -> int:
         """How many placeholders of this line a translation lacks."""
-        used = PLACEHOLDERS[: len(self.strings)]
-        return sum(max(0, self.text.count(p) - output.count(p)) for p in used)
+        return sum(max(0, self.text.count(p) - output.count(p)) for p in self.strings)
 
 
 def _touches(source: str, output: str, marks: set[str]) -> bool:
@@ -80,7 +78,8 @@ class Protection:
         """Put placeholders into a line, for nine strings at most; `other` has them, too."""
         found = self._strings(text)
         known = self._strings(other) if found and other is not None else found
-        strings = tuple(string for string in found if string in known)[: len(PLACEHOLDERS)]
+        both = (string for string in found if string in known)
+        strings = dict(zip(PLACEHOLDERS, both, strict=False))
         return ProtectedLine(self.place(text, strings), strings)
 
     def pair(self, source: str, target: str) -> tuple[str, str]:
@@ -88,11 +87,11 @@ class Protection:
         line = self.line(source, target)
         return line.text, self.place(target, line.strings)
 
-    def place(self, text: str, strings: Sequence[str]) -> str:
+    def place(self, text: str, strings: Mapping[str, str]) -> str:
         """Put the placeholders of strings into a text."""
         if not self.patterns:
             return text
-        placeholders = dict(zip(strings, PLACEHOLDERS, strict=False))
+        placeholders = {string: placeholder for placeholder, string in strings.items()}
         parts, end = list[str](), 0
         for start, stop in self.spans(text) if strings else ():
             if text[start:stop] in placeholders:
