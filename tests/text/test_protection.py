@@ -64,7 +64,7 @@ def test_strings_of_localisation_files_are_found_exactly(shipped: Protection) ->
     rows = [line.split("\t") for line in EXAMPLES.read_text("utf-8").splitlines()[1:]]
     found = [[text[a:b] for a, b in shipped.spans(text)] for _, text, *_ in rows]
     wrong = [row[0] for row, strings in zip(rows, found, strict=True) if strings != row[2:]]
-    assert len(rows) == 100 and wrong == ["Fluent", "URL"]
+    assert len(rows) == 150 and wrong == ["Fluent", "URL"]
 
 
 @pytest.mark.parametrize(
@@ -80,6 +80,9 @@ def test_strings_of_localisation_files_are_found_exactly(shipped: Protection) ->
         "US$5 and $6, A$AP, Ke$ha, $15m to $20m, $ 5, $5bn$",
         "``Quoted'' and ``again'', `quoted', the 90`s and 80`s, rock`n`roll, `a ` b",
         "me @ home, 5 @ 3, a@b, :-) :p ;) 10:30: so: yes, a:b:c, Note:this:that",
+        "{a b} and {c d}, {\u4e00 \u4e8c} \u548c {\u4e09 \u56db}",
+        "give <the file to read> or <path \u2026>, x <y = z, 1 <2 and a=b>",
+        "`a', under OS/2 `;', and `it's` so",
         "(a) [b] {eins, zwei} [sic], C:, c:/x, \\ , a\\b, # 5, *so*, _so_",
     ],
 )
