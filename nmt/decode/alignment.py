@@ -3,7 +3,7 @@
 Words are what white space separates in the line as it was given and in its translation.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 from itertools import accumulate
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
 from nmt.text.normalise import normalise
-from nmt.text.protection import PLACEHOLDERS
 from nmt.text.side import Side
 from nmt.text.vocab import END
 
@@ -99,9 +98,9 @@ def _owners(words: Sequence[str]) -> NDArray[np.int64]:
     return np.repeat(np.arange(len(words)), [len(word) for word in words])
 
 
-def _surfaces(side: Side, pieces: Sequence[str], strings: Sequence[str]) -> list[str]:
+def _surfaces(side: Side, pieces: Sequence[str], strings: Mapping[str, str]) -> list[str]:
     """The characters of each piece; of a placeholder, those of its string."""
-    placed = {p: _characters(side, s) for p, s in zip(PLACEHOLDERS, strings, strict=False)}
+    placed = {placeholder: _characters(side, s) for placeholder, s in strings.items()}
     surfaces = side.segmenter.surfaces(pieces)
     return [placed.get(piece, own) for piece, own in zip(pieces, surfaces, strict=True)]
 

@@ -27,7 +27,7 @@ class Source(NamedTuple):
     required: Sequence[int] = ()  # what its output has from the beginning on: ids, or NOT_EOS
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
     text: str = ""  # as it was given; empty where nobody reads it again
-    protected: ProtectedLine = ProtectedLine("", ())  # the same, as the model reads it
+    protected: ProtectedLine = ProtectedLine("", {})  # the same, as the model reads it
 
 
 class ForcedPair(NamedTuple):

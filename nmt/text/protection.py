@@ -5,7 +5,7 @@ in translation each one does, and the placeholders of the output become the stri
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,51 +17,51 @@ from nmt.text.tokenizer import Tokenizer, warn_of_unknown
 
 PLACEHOLDERS = tuple(f"<x{number}>" for number in range(1, 10))  # user symbols, in text `< x1>`
 NOT_COMPILED = (re.error, OverflowError, RecursionError)
-_PLACEHOLDER = re.compile(f"({'|'.join(PLACEHOLDERS)})")
-_NO_SPACES = "\u0e00"  # scripts from here on, as Thai and Chinese, have no spaces between words
+_PLACEHOLDER = re.compile(f" ?({'|'.join(PLACEHOLDERS)})")
+_OWN = re.compile("<(?=x[1-9]>)")  # of a text that looks like a placeholder
+# Thai to Burmese, Khmer, Chinese, Japanese and Korean, which may have no space beside a string.
+_NO_SPACES = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3000-\uffef\U00020000-\U0003ffff]")
+_OPENING = {*"([{\uff08「『【《"}  # marks that touch what follows, in every script
+_CLOSING = {*".,;:!?)]}。、\uff0c\uff1b\uff1a\uff01\uff1f\uff09」』】》"}
 
 
 class ProtectedLine(NamedTuple):
     """A line in which placeholders stand for strings."""
 
     text: str
-    strings: tuple[str, ...]  # those of the first placeholders
+    strings: dict[str, str]  # by their placeholders
 
     def restored(self, output: str) -> str:
         """Put the strings in place of the placeholders of a translation; drop those of none.
 
-        Where this line has no space beside a string, the translation has none, either, before or
-        after a character of the same kind: `(URL)` and `<b>word</b>` come back as such. Of a
-        string that occurs several times, the same holds one after the other.
+        Where this line has no space beside a string, the translation has none, either, beside a
+        character of the same kind: `(URL)` and `<b>word</b>` come back as such. Nor has it one
+        before punctuation. Of a string that occurs several times, each has its own place.
         """
-        ends = dict[str, int]()
-        done, *rest = _PLACEHOLDER.split(output)
-        for placeholder, text in zip(rest[::2], rest[1::2], strict=True):
-            number = PLACEHOLDERS.index(placeholder)
-            if number >= len(self.strings):  # the model made it up
-                done = done.rstrip(" ") + text
-                continue
-            start = self.text.find(placeholder, ends.get(placeholder, 0))
+        output = _PLACEHOLDER.sub(lambda m: m[0] if m[1] in self.strings else "", output)
+        done, at, ends = "", 0, dict.fromkeys(self.strings, 0)
+        for match in _PLACEHOLDER.finditer(output):
+            placeholder, (first, last) = match[1], match.span(1)
+            start = self.text.find(placeholder, ends[placeholder])
             start = start if start >= 0 else self.text.rfind(placeholder)
             end = ends[placeholder] = start + len(placeholder)
-            before, after = self.text[:start][-1:], self.text[end : end + 1]
-            if done.endswith(" ") and _alike(before, done[-2:-1]):
-                done = done[:-1]
-            follows = text[1:] if text.startswith(" ") and _alike(after, text[1:2]) else text
-            done += self.strings[number] + follows
-        return done.strip(" ")
+            first -= _touches(self.text[:start][:-3:-1], output[:first][:-3:-1], _OPENING)
+            last += _touches(self.text[end : end + 2], output[last : last + 2], _CLOSING)
+            done += output[at:first] + self.strings[placeholder]
+            at = last
+        return (done + output[at:]).strip(" ")
 
     def count_lost(self, output: str) -> int:
         """How many placeholders of this line a translation lacks."""
-        used = PLACEHOLDERS[: len(self.strings)]
-        return sum(max(0, self.text.count(p) - output.count(p)) for p in used)
+        return sum(max(0, self.text.count(p) - output.count(p)) for p in self.strings)
 
 
-def _alike(beside: str, other: str) -> bool:
-    """Whether a character touches a string, and both are letters or digits, or neither is."""
-    is_word = beside.isalnum()
-    spaced = not beside.strip() or (is_word and beside >= _NO_SPACES)
-    return not spaced and is_word == other.isalnum()
+def _touches(source: str, output: str, marks: set[str]) -> bool:
+    """Whether the space beside a string goes; both are the two characters there, nearest first."""
+    near, other = source[:1], output[1:]
+    unknown = not near.strip() or (near not in marks and _NO_SPACES.match(near))
+    fits = other in marks or (not unknown and near.isalnum() == other.isalnum())
+    return output.startswith(" ") and output != source and fits
 
 
 class Protection:
@@ -76,47 +76,44 @@ class Protection:
 
     def line(self, text: str, other: str | None = None) -> ProtectedLine:
         """Put placeholders into a line, for nine strings at most; `other` has them, too."""
-        known = None if other is None else {*self._strings(other)}
-        found = (s for s in self._strings(text) if known is None or s in known)
-        strings = tuple(dict.fromkeys(found))[: len(PLACEHOLDERS)]
+        found = self._strings(text)
+        known = self._strings(other) if found and other is not None else found
+        both = (string for string in found if string in known)
+        strings = dict(zip(PLACEHOLDERS, both, strict=False))
         return ProtectedLine(self.place(text, strings), strings)
 
     def pair(self, source: str, target: str) -> tuple[str, str]:
         """Put placeholders into a line and its translation, for strings that are in both."""
-        if not self.patterns:
-            return source, target
         line = self.line(source, target)
         return line.text, self.place(target, line.strings)
 
-    def place(self, text: str, strings: Sequence[str]) -> str:
+    def place(self, text: str, strings: Mapping[str, str]) -> str:
         """Put the placeholders of strings into a text."""
         if not self.patterns:
             return text
-        placeholders = dict(zip(strings, PLACEHOLDERS, strict=False))
+        placeholders = {string: placeholder for placeholder, string in strings.items()}
         parts, end = list[str](), 0
-        for start, stop in self.spans(text):
+        for start, stop in self.spans(text) if strings else ():
             if text[start:stop] in placeholders:
-                parts += [_as_text(text[end:start]), placeholders[text[start:stop]]]
+                parts += [_OWN.sub("< ", text[end:start]), placeholders[text[start:stop]]]
                 end = stop
-        return "".join([*parts, _as_text(text[end:])])
+        return "".join([*parts, _OWN.sub("< ", text[end:])])
 
-    def _strings(self, text: str) -> Iterator[str]:
-        for start, stop in self.spans(text):
-            yield text[start:stop]
+    def _strings(self, text: str) -> dict[str, None]:
+        return dict.fromkeys(text[start:stop] for start, stop in self.spans(text))
 
     def spans(self, text: str) -> Iterator[tuple[int, int]]:
         """Where strings are, from left to right; of those that overlap, the first and longest."""
-        spans = {match.span() for pattern in self.patterns for match in pattern.finditer(text)}
-        end = 0
-        for start, stop in sorted(spans, key=lambda span: (span[0], -span[1])):
-            if start >= end and text[start:stop].strip() and text[start:stop] not in self._symbols:
-                yield start, stop
-                end = stop
+        found = [match for p in self.patterns if (match := self._search(p, text, 0))]
+        while found:
+            start, end = min((m.span() for m in found), key=lambda span: (span[0], -span[1]))
+            yield start, end
+            nexts = (m if m.start() >= end else self._search(m.re, text, end) for m in found)
+            found = [match for match in nexts if match]
 
-
-def _as_text(text: str) -> str:
-    """A text whose own `<x1>` is no placeholder."""
-    return _PLACEHOLDER.sub(lambda match: f"< {match[0][1:]}", text)
+    def _search(self, pattern: re.Pattern[str], text: str, start: int) -> re.Match[str] | None:
+        matches = pattern.finditer(text, start)
+        return next((m for m in matches if m[0].strip() and m[0] not in self._symbols), None)
 
 
 def read_patterns(path: str | None) -> list[str]:

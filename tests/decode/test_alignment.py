@@ -103,7 +103,7 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
 
 
 def pair_of(text: str, pieces: int, target: list[int]) -> ForcedPair:
-    source = Source([*range(4, 4 + pieces), EOS], {}, text=text, protected=ProtectedLine(text, ()))
+    source = Source([*range(4, 4 + pieces), EOS], {}, text=text, protected=ProtectedLine(text, {}))
     return ForcedPair(source, target)
 
 

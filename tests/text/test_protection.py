@@ -1,15 +1,20 @@
 """Strings that patterns of data.protected match become placeholders, on both sides alike."""
 
 import json
+import re
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
 
 from nmt.config.data import Column
 from nmt.corpus.prepare import fingerprint, prepare
 from nmt.errors import UserError
+from nmt.text.normalise import normalise
 from nmt.text.protection import PLACEHOLDERS, ProtectedLine, Protection, read_patterns
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Side
@@ -22,8 +27,14 @@ from tests.text.test_segmenter_files import codes_and_vocabulary
 from tests.training import tiny
 
 SHIPPED = str(ROOT / "conf/data/protected.txt")
+EXAMPLES = ROOT / "tests/text/protected.tsv"
 URL, MAIL = "http://x.de/a_b?c=1", "a.b@c-d.org"
 PAIRS = [(f"hund {URL} {i}", f"dog {i}: ({URL})") for i in range(4)] + test_prepare.TRAIN
+
+
+@pytest.fixture(scope="module")
+def shipped() -> Protection:
+    return protection(*read_patterns(SHIPPED))
 
 
 def protection(*patterns: str, symbols: tuple[str, ...] = ()) -> Protection:
@@ -34,7 +45,7 @@ def protection(*patterns: str, symbols: tuple[str, ...] = ()) -> Protection:
     ("text", "kept"),
     [
         (f"see {URL}, please", [URL]),
-        ("(www.x.de/a_(b)).", ["www.x.de/a_(b"]),
+        ("(www.x.de/a_(b)).", ["www.x.de/a_(b)"]),
         (f"to {MAIL}.", [MAIL]),
         ('a <b class="x y">c</b><br/> 1 < 2 > 1', ['<b class="x y">', "</b>", "<br/>"]),
         ("x &amp; y & z; &#160;", ["&amp;", "&#160;"]),
@@ -42,10 +53,59 @@ def protection(*patterns: str, symbols: tuple[str, ...] = ()) -> Protection:
         ("%s %1$d %(n)s %.2f 50% of 100%.", ["%s", "%1$d", "%(n)s", "%.2f"]),
     ],
 )
-def test_the_patterns_that_come_along(text: str, kept: list[str]) -> None:
-    line = protection(*read_patterns(SHIPPED)).line(text)
-    assert list(line.strings) == kept
+def test_the_patterns_that_come_along(shipped: Protection, text: str, kept: list[str]) -> None:
+    line = shipped.line(text)
+    assert list(line.strings.values()) == kept
     assert line.restored(line.text) == text
+
+
+def test_strings_of_localisation_files_are_found_exactly(shipped: Protection) -> None:
+    """But for a selector of Fluent, and for a URL that ends in Chinese."""
+    rows = [line.split("\t") for line in EXAMPLES.read_text("utf-8").splitlines()[1:]]
+    found = [[text[a:b] for a, b in shipped.spans(text)] for _, text, *_ in rows]
+    wrong = [row[0] for row, strings in zip(rows, found, strict=True) if strings != row[2:]]
+    assert len(rows) == 150 and wrong == ["Fluent", "URL"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I am 100 % sure: 50% discount, 20%, e.g. 5 % of 10.",
+        "Die 100%ige Tochter, 50 %iger Essig, um 6 %zu viel, 5 %der Fälle und 3%!",
+        "增长5%\uff0cGDP增长6%。人均(约)3%至4%\uff1b比例\uff1a1:2\uff0c时间10:30:45。",
+        "売上は前年比5%増、利益率10%です。「はい」と言った。",
+        "AT&T; R&D; Q&A, Universit&auml;t, M&amp, a < b and c > d, x <3 y <b and",
+        "and/or, he/she, km/h, Groß/Mittel/Klein, Lese-/Schreib-/Löschrecht, 1/2, 24/7, w/o",
+        "24.12.2020, 1.000.000, 10.5, z.B.so, i.e. this, v. Chr., ver 2, 3.1.4",
+        "US$5 and $6, A$AP, Ke$ha, $15m to $20m, $ 5, $5bn$",
+        "``Quoted'' and ``again'', `quoted', the 90`s and 80`s, rock`n`roll, `a ` b",
+        "me @ home, 5 @ 3, a@b, :-) :p ;) 10:30: so: yes, a:b:c, Note:this:that",
+        "{a b} and {c d}, {\u4e00 \u4e8c} \u548c {\u4e09 \u56db}",
+        "give <the file to read> or <path \u2026>, x <y = z, 1 <2 and a=b>",
+        "`a', under OS/2 `;', and `it's` so",
+        "(a) [b] {eins, zwei} [sic], C:, c:/x, \\ , a\\b, # 5, *so*, _so_",
+    ],
+)
+def test_ordinary_text_has_no_strings(shipped: Protection, text: str) -> None:
+    assert list(shipped.spans(text)) == []
+
+
+HOSTILE = (
+    *("{", "<a ", "(", "%", "a", "\u00e9", ".", " ", "@", "/", "&", "$", "`", "\\", ":"),
+    *("http://", "http://(", "http://a.", "a@b.", "@a-", "<a b=", '<a b="', "<!--", "<%", "</1"),
+    *("{{", "{%", "${", "{a,date,", "{a,plural,", "} a", "%a", "%(a", "%1$", "$a", "` a", "/a."),
+    *("C:\\a.", "v1.", ":a", "{}", "%s", "<b>", "{0} ", "www.", "mailto:"),
+)
+
+
+@pytest.mark.parametrize("unit", HOSTILE)
+def test_long_hostile_strings_take_no_time(shipped: Protection, unit: str) -> None:
+    """Linear or nearly so: a pattern that is not would take minutes, or for ever."""
+    start = time.process_time()
+    for text in (unit * (10_000 // len(unit)), unit + "a" * 10_000, unit + " " * 10_000 + "a"):
+        line = shipped.line(text)
+        assert line.restored(line.text) == text.strip(" ")
+    assert time.process_time() - start < 3
 
 
 @pytest.mark.parametrize(
@@ -68,13 +128,26 @@ def test_pairs(source: str, target: str, placed: tuple[str, str]) -> None:
     assert protection(r"\{\d+\}", "<BT>", symbols=("<BT>",)).pair(source, target) == placed
 
 
-def test_of_matches_that_overlap_the_first_and_longest_counts() -> None:
-    assert protection("b", "ab", "abc", "cd", "x*").line("abcd abx").strings == ("abc", "ab", "x")
+@pytest.mark.parametrize(
+    ("patterns", "text", "strings"),
+    [
+        (["b", "ab", "abc", "cd", "x*"], "abcd abx", ("abc", "ab", "x")),
+        ([r"\{\w+\}", r"\}\}"], "{{a}}}", ("{a}", "}}")),  # behind a string, not within it
+        (["ab", "b+"], "abbb", ("ab", "bb")),
+        (["aa", r"(?<=a)b"], "aab", ("aa", "b")),  # what stands before it is known
+    ],
+)
+def test_of_matches_that_overlap_the_first_and_longest_counts(
+    patterns: list[str], text: str, strings: tuple[str, ...]
+) -> None:
+    assert protection(*patterns).line(text).strings == dict(
+        zip(PLACEHOLDERS, strings, strict=False)
+    )
 
 
 def test_text_that_looks_like_a_placeholder_may_be_protected() -> None:
     line = protection("<[^>]*>").line("<x3> a <b>")
-    assert (line.text, line.strings) == ("<x1> a <x2>", ("<x3>", "<b>"))
+    assert line == ("<x1> a <x2>", {"<x1>": "<x3>", "<x2>": "<b>"})
     assert line.restored(line.text) == "<x3> a <b>"
 
 
@@ -98,16 +171,55 @@ def test_beyond_nine_strings_are_text() -> None:
         ("<x1> b", "c <x1> <x1>", "c A A"),
         ("<x1>px b, <x1> c", "<x1> px b, <x1> c, <x1> d", "Apx b, A c, A d"),  # each its own
         ("(<x1>) <x1>", "( <x1> ) : <x1>", "(A) : A"),
+        ("see <x1> now", "jetzt <x1> .", "jetzt A."),  # punctuation follows it here alone
+        ("<x1> and <x2>", "( <x2> , <x1> )", "(B, A)"),
+        ("see <x1> now", "\u8bf7\u770b <x1> \u3002", "\u8bf7\u770b A\u3002"),
+        ("a <x1> , b", "a <x1> , b", "a A , b"),  # as here
+        ("\u7528<x1>\uff0c<x2>\u3002", "use <x1> , <x2> .", "use A, B."),
+        ("\u7248\u672c\uff1a<x1>\uff08<x2>\uff09", "Version: <x1> ( <x2> )", "Version: A (B)"),
+        ("\u300c<x1>\u300d", '" <x1> "', '"A"'),
+        ("<x1>a<x2>", "<x1> <x2> a <x1> <x2>", "A B a A B"),
+        ("a <x1>", "<x5> a <x4> <x1> <x3>.", "a A."),
     ],
 )
 def test_strings_come_back_with_the_spaces_of_the_source(
     source: str, output: str, restored: str
 ) -> None:
-    assert ProtectedLine(source, ("A", "B")).restored(output) == restored
+    assert ProtectedLine(source, {"<x1>": "A", "<x2>": "B"}).restored(output) == restored
+
+
+WORD = st.sampled_from(["dog", "Größe", "3", "(", ")", "“", ".", ",", "{", "}", "<", "&", "%"])
+SPACED = Tokenizer("nfc", "none", "", PLACEHOLDERS)
+UNSPACED = st.sampled_from(["访问", "谢谢", "。", "\uff0c", "\uff08", "\uff09", "の", "は"])
+STRING = st.sampled_from(
+    [URL, MAIL, "<b>", "</b>", '<a title="a > b">', "{name}", "{{x}}", "%s", "%%", "`a b`", "&lt;"]
+) | st.integers(0, 12).map("{{{}}}".format)
+
+
+@given(st.lists(WORD | UNSPACED | STRING | st.just(" ") | st.text(max_size=3)).map("".join))
+def test_a_line_comes_back_from_its_own_placeholders(shipped: Protection, text: str) -> None:
+    line = shipped.line(text)
+    assume(not re.search("<x[1-9]>", text))
+    assert line.restored(line.text) == text.strip(" ")
+
+
+@given(st.lists(WORD | STRING | st.just(" ")).map("".join).map(normalise))
+def test_so_it_does_from_a_model_that_copies(shipped: Protection, text: str) -> None:
+    """Its output has spaces around placeholders."""
+    line = shipped.line(text)
+    assert line.restored(SPACED.words(line.text)) == text
+
+
+@given(st.lists(UNSPACED | STRING).map("".join))
+def test_strings_between_words_without_spaces_are_exact(shipped: Protection, text: str) -> None:
+    line = shipped.line(text)
+    restored = line.restored(SPACED.words(line.text))
+    assert restored.replace(" ", "") == text.replace(" ", "")
+    assert all(restored.count(string) >= text.count(string) for string in line.strings.values())
 
 
 def test_lost_strings_are_counted() -> None:
-    line = ProtectedLine("<x1> a <x2> <x1>", ("A", "B"))
+    line = ProtectedLine("<x1> a <x2> <x1>", {"<x1>": "A", "<x2>": "B"})
     assert [line.count_lost(t) for t in ("<x1><x2><x1>", "<x2> <x1>", "<x3>", "A B A")] == [
         0, 1, 3, 3,
     ]  # fmt: skip
@@ -129,7 +241,7 @@ def test_a_corpus_has_placeholders(kind: str, tokenizer: str, tmp_path: Path) ->
         assert pieces.count("<x1>") == 1 and "http" not in "".join(pieces)
         assert set(PLACEHOLDERS) <= set(side.vocabulary.to_json())
         again = Side.from_json(json.loads(json.dumps(side.to_json())))
-        assert again.protection.line(URL).strings == (URL,)
+        assert again.protection.line(URL) == ("<x1>", {"<x1>": URL})
 
 
 def test_any_number_of_processes_prepares_the_same(tmp_path: Path) -> None:
