@@ -202,7 +202,8 @@ def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
     settings, (source, target), facts = settings_of(sealed), sides_of(sealed), facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
     with in_file(checkpoint):
-        model = model_of(settings, source, target, tensors, Path(WEIGHTS)).to(pick(device))
+        model = model_of(settings, source, target, tensors, Path(WEIGHTS))
+    model = model.to(pick(device))
     return Trained(settings, model, source, target, facts, sealed.digest, checkpoint)
 
 

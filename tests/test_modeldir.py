@@ -225,6 +225,12 @@ def test_a_wrong_hash_is_told_with_both_hashes(model: Path) -> None:
     refused(model, Exit.DATA, f"{model / WEIGHTS}: damaged", expected, tiny.digest(model / WEIGHTS))
 
 
+def test_a_device_that_is_not_there_is_no_damage(original: Path) -> None:
+    with pytest.raises(UserError) as error:
+        modeldir.load(original, "cuda:99")
+    assert error.value.code != Exit.DATA and "cuda:99" in str(error.value)
+
+
 def test_what_is_no_model_directory(tmp_path: Path) -> None:
     refused(tmp_path / "nowhere", Exit.NO_INPUT, "no such directory")
     refused(tmp_path, Exit.DATA, "not a model directory")

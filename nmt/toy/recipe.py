@@ -71,14 +71,15 @@ def write(data: Data, directory: Path) -> None:
     drawn["dev"] = draw(data.dev_pairs, *train, f"dev {seed}", seen)
     seen |= {s.source for s in drawn["dev"]}
     drawn["train"] = draw(data.train_pairs, *train, f"train {seed}", seen)
-    joined = join_sentences([s[:2] for s in drawn["test"]], data.train_longest)
-    parts = {JOINED: [{source: of_line[0], target: of_line[1]} for of_line in joined]}
+    files: dict[str, list[str]] = {}
     for part, sentences in drawn.items():
-        parts[part] = [{source: s.source, target: s.target} | s.columns() for s in sentences]
-    for part, rows in parts.items():
-        for ending in rows[0]:
-            text = "".join(f"{row[ending]}\n" for row in rows)
-            (directory / f"{part}.{ending}").write_bytes(text.encode())
+        rows = [{source: s.source, target: s.target} | s.columns() for s in sentences]
+        files |= {f"{part}.{ending}": [row[ending] for row in rows] for ending in rows[0]}
+    joined = join_sentences([s[:2] for s in drawn["test"]], data.train_longest)
+    files[f"{JOINED}.{source}"] = [line for line, _ in joined]
+    files[f"{JOINED}.{target}"] = [line for _, line in joined]
+    for name, lines in files.items():
+        (directory / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
     (directory / RECORD).write_bytes(manifest.dump(_record(data)))
 
 
