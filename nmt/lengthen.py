@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.compose import Experiment
 from nmt.config.data import tags_of
 from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING, Decode
@@ -67,7 +67,7 @@ def report(experiment: Experiment) -> Report | None:
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    codes = language_codes(modelfiles.sides(run)[0].vocabulary)
+    codes = language_codes(modeldir.read_sides(run)[0].vocabulary)
     tags = {*codes, *tags_of(settings.data)}
     test = corpus_test(settings)
     joined = test._replace(
@@ -99,7 +99,7 @@ def _search(decode: Decode) -> dict[str, str | int | float]:
 
 def _bounds(parent: Path) -> Sequence[int]:
     """Where source lengths are divided, in pieces, for what the parent was trained on."""
-    trained = modelfiles.facts(parent)["longest_source"]
+    trained = modeldir.read_facts(parent)["longest_source"]
     if trained is None:
         log.info(
             "%s: the longest source in its training is unknown; lengths are divided at %s "

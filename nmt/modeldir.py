@@ -1,41 +1,53 @@
-"""A trained model on disk: JSON and safetensors under a manifest, nothing that can run code.
+"""A model on disk: JSON and safetensors under a manifest, nothing that can run code.
 
 A directory holds config.json, source.json and target.json (segmenter and vocabulary of each
-side), facts.json and model.safetensors. It names no path of a machine and can be moved.
+side), facts.json and model.safetensors. It names no path of a machine and can be moved. What other
+toolkits write is recognised by its files. All but the weights is read without torch.
 """
 
+import fnmatch
+import logging
 import math
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from html import escape
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-import safetensors.torch
-import torch
 from safetensors import SafetensorError
-from torch import Tensor
 
-from nmt import build, modelfiles
-from nmt.config.settings import Settings, freeze, integers
-from nmt.errors import Exit, UserError
-from nmt.machine.device import pick
-from nmt.model.transformer import Transformer
-from nmt.modelfiles import CONFIG, WEIGHTS
-from nmt.storage import manifest, modelpath
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.config import check
+from nmt.config.settings import Settings, freeze, integers, is_path, thaw
+from nmt.errors import Exit, UserError, visible
+from nmt.storage import manifest
+from nmt.storage.manifest import JSON_LIMIT, VerifiedDirectory
 from nmt.text.side import Side
 
-SMALL = 2**26  # numbers in tables of encodings that are allocated before shapes are compared
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from nmt.model.transformer import Transformer
+
+T = TypeVar("T")
+CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
+WEIGHTS = "model.safetensors"
+SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
+BEST = "best"  # in a run directory: the name of its best checkpoint
+USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
+_STEP = re.compile(r"step-[0-9]{8,}")
+
+log = logging.getLogger(__name__)
 
 
 class Trained(NamedTuple):
     """A model with all that is needed to translate lines of text."""
 
     settings: Settings
-    model: Transformer  # in evaluation mode
+    model: "Transformer"  # in evaluation mode
     source: Side
     target: Side
     facts: dict[str, Any]
@@ -45,81 +57,188 @@ class Trained(NamedTuple):
     directory: Path | None = None  # that it was read from
 
     def __repr__(self) -> str:
-        """One line; `facts` and `settings` have all the rest."""
-        known = (f"{name} {value}" for name, value in self._summary().items())
-        return f"<Trained {', '.join(known)}>"
+        return f"<Trained {', '.join(f'{name} {value}' for name, value in self._rows().items())}>"
 
     def _repr_html_(self) -> str:
-        """The same and the plain facts as a table, which notebooks show."""
-        plain = {k: v for k, v in self.facts.items() if isinstance(v, int | float | str)}
-        rows = {**{key.replace("_", " "): v for key, v in plain.items()}, **self._summary()}
-        cells = (f"<th>{escape(key)}</th><td>{escape(str(v))}</td>" for key, v in rows.items())
+        """A table for notebooks, with all facts."""
+        rows = {name.replace("_", " "): value for name, value in self.facts.items()} | self._rows()
+        cells = (f"<th>{escape(name)}</th><td>{escape(str(v))}</td>" for name, v in rows.items())
         return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table>"
 
-    def _summary(self) -> dict[str, object]:
+    def _rows(self) -> dict[str, object]:
         data, model = self.settings.data, self.settings.model
-        sides = (self.source, self.target)
         return {
             "languages": f"{data.source_language}-{data.target_language}",
             "encoding": "+".join(self.settings.encoding) or "none",
             "layers": f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}",
             "parameters": f"{sum(p.numel() for p in self.model.parameters()):,}",
-            "vocabularies": " and ".join(f"{len(side.vocabulary):,}" for side in sides),
+            "vocabularies": f"{len(self.source.vocabulary):,} and {len(self.target.vocabulary):,}",
             "longest source": self.facts.get("longest_source"),
             "step": self.facts.get("step"),
         }
 
 
-def load(path: str | Path, device: str | torch.device = "cpu") -> Trained:
+def locate(path: Path) -> Path:
+    """Return the checkpoint directory that a path means; a run means its best, else its newest."""
+    if not path.exists():
+        raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
+    if not path.is_dir():
+        raise UserError(f"{path}: not a model directory; nmt never unpickles a file", Exit.DATA)
+    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
+        return path
+    pointer, steps = path / BEST, checkpoints(path / "checkpoints")
+    if not steps:
+        raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
+    name = pointer.read_bytes().strip() if pointer.is_file() else b""
+    for step in steps:
+        if step.name.encode() == name:
+            return step
+    if os.path.lexists(pointer) or len(steps) > 1:
+        log.warning("%s: names no checkpoint; using the newest, %s", pointer, steps[-1].name)
+    return steps[-1]
+
+
+def checkpoints(directory: Path) -> list[Path]:
+    """List the checkpoint directories, oldest first; none where there is no such directory."""
+    steps = [p for p in directory.glob("step-*") if _STEP.fullmatch(p.name) and p.is_dir()]
+    return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
+
+
+def open_model(path: Path) -> VerifiedDirectory:
+    """Open a model directory; UserError (65) where it is none, or holds a model for other tools."""
+    if (path / SETTINGS_BESIDE).exists():
+        what = "written by nmt-export for another engine; give the model itself"
+        raise UserError(f"{path}: {what}", Exit.DATA)
+    kind = recognise(path)
+    if kind is not None and kind is not OWN:
+        advice = kind.advice.format(path=path)
+        raise UserError(f"{path}: {kind.name}, no model directory of nmt; {advice}", Exit.DATA)
+    return VerifiedDirectory(path)
+
+
+def reading(path: str | Path, read: Callable[[Path], T]) -> T:
+    """Read the checkpoint directory that a path denotes.
+
+    Training may remove it during that: then the one that the path denotes now is read instead.
+    """
+    path = Path(path)
+    while True:
+        checkpoint = locate(path)
+        try:
+            return read(checkpoint)
+        except (UserError, OSError):
+            if checkpoint == path or checkpoint.exists():
+                raise  # was named, or is wrong itself
+
+
+def read_settings(path: str | Path) -> Settings:
+    return reading(path, lambda checkpoint: settings_of(open_model(checkpoint)))
+
+
+def read_sides(path: str | Path) -> tuple[Side, Side]:
+    return reading(path, lambda checkpoint: sides_of(open_model(checkpoint)))
+
+
+def read_facts(path: str | Path) -> dict[str, Any]:
+    return reading(path, lambda checkpoint: facts_of(open_model(checkpoint)))
+
+
+def weights_sha256(path: str | Path) -> str:
+    """The SHA-256 of a model's weights, as its manifest says."""
+    return reading(path, lambda checkpoint: open_model(checkpoint).sha256(WEIGHTS))
+
+
+def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> Settings:
+    """The settings of an opened model directory, in the file of this name."""
+    return _parsed(sealed, name, thaw)
+
+
+def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:
+    """The source and target side of an opened model directory."""
+    source, target = (_parsed(sealed, n, Side.from_json, 1 << 28) for n in (SOURCE, TARGET))
+    return source, target
+
+
+def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
+    """The facts of an opened model directory."""
+    return _parsed(sealed, FACTS, _checked_facts)
+
+
+def _checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
+    check.fit(check.NonNegativeInt | None, facts.get("longest_source", "?"), "longest_source")
+    return facts
+
+
+def _parsed(
+    sealed: VerifiedDirectory, name: str, parse: Callable[[Any], T], limit: int = JSON_LIMIT
+) -> T:
+    plain = sealed.json(name, limit)
+    with in_file(sealed.path / name):
+        return parse(plain)
+
+
+@contextmanager
+def in_file(path: Path) -> Iterator[None]:
+    """Let a UserError name the file whose content is wrong, with exit code 65."""
+    try:
+        yield
+    except UserError as error:
+        raise UserError(f"{path}: {visible(error, 500)}", Exit.DATA) from None
+
+
+def load(path: str | Path, device: "str | torch.device" = "cpu") -> Trained:
     """Read a run directory's best checkpoint, or one checkpoint directory.
 
     Every byte is compared with the manifest before it is parsed. Raises UserError: exit 66
     where nothing is, 65 where something else or something damaged is.
     """
-    return modelfiles.reading(Path(path), lambda checkpoint: _load(checkpoint, device))
+    return reading(path, lambda checkpoint: _load(checkpoint, device))
 
 
-def _load(checkpoint: Path, device: str | torch.device) -> Trained:
-    sealed = modelpath.open_model(checkpoint)
-    settings = modelfiles.settings_of(sealed)
-    source, target = modelfiles.sides_of(sealed)
-    facts = modelfiles.facts_of(sealed)
+def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
+    from nmt.machine.device import pick
+
+    sealed = open_model(checkpoint)
+    settings, (source, target), facts = settings_of(sealed), sides_of(sealed), facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
-    sizes = len(source.vocabulary), len(target.vocabulary)
-    if not _is_small(settings, tensors):
-        with modelfiles.in_file(sealed.path / CONFIG):
-            shapes = build.meta_model(settings, *sizes)
-        check_tensors(shapes, tensors, sealed.path / WEIGHTS)
-    with modelfiles.in_file(sealed.path / CONFIG), build.Uninitialised():
-        model = build.model(settings, source.vocabulary, target.vocabulary)
-    set_weights(model, tensors, sealed.path / WEIGHTS)
-    model = model.to(pick(device)).eval()
+    with in_file(checkpoint):
+        model = model_of(settings, source, target, tensors, Path(WEIGHTS))
+    model = model.to(pick(device))
     return Trained(settings, model, source, target, facts, sealed.digest, checkpoint)
 
 
-def _is_small(settings: Settings, tensors: dict[str, Tensor]) -> bool:
-    """Whether a model takes little more memory than its tensors, by a cheap bound from above.
+def model_of(
+    settings: Settings, source: Side, target: Side, tensors: "dict[str, Tensor]", where: Path
+) -> "Transformer":
+    """The model that has these tensors, in evaluation mode.
 
-    Where it is in doubt, shapes are compared on the meta device, which takes a second or two.
+    Raises UserError for settings that no model can have, and what `set_weights` does.
     """
-    model = settings.model
-    layers = model.encoder_layers + model.decoder_layers
-    body = layers * (8 * model.dim + 2 * model.feedforward_dim) * model.dim
-    options = sorted(abs(n) for _, n in integers(settings.encoding, "encoding"))
-    rows = 2 * math.prod(options[-2:]) + 1  # of a table; the largest ones grow with two options
-    held = sum(tensor.numel() for tensor in tensors.values())
-    return body <= 2 * held and layers * rows * model.dim <= SMALL
+    from nmt import build
+
+    size, held = settings.model, sum(tensor.numel() for tensor in tensors.values())
+    options = sorted(max(1, abs(n)) for _, n in integers(settings.encoding, "encoding"))
+    table = math.prod([*options[-2:], size.dim, size.encoder_layers + size.decoder_layers])
+    if table > 2**25 or size.dim * max(size.dim, size.feedforward_dim) > held:
+        # the meta device takes no memory, but a second or two
+        shapes = build.meta_model(settings, len(source.vocabulary), len(target.vocabulary))
+        check_tensors(shapes, tensors, where)
+    with build.Uninitialised():
+        model = build.model(settings, source.vocabulary, target.vocabulary)
+    set_weights(model, tensors, where)
+    return model.eval()
 
 
 def is_saved(trained: Trained) -> bool:
     """Whether the weights are still those of the directory that a model was read from."""
+    import torch
+
     assert trained.directory is not None
-    sealed = modelpath.open_model(trained.directory)
-    saved, ours = read_tensors(sealed, WEIGHTS), weights(trained.model)
+    saved, ours = read_tensors(open_model(trained.directory), WEIGHTS), weights(trained.model)
     return saved.keys() == ours.keys() and all(torch.equal(saved[n], ours[n]) for n in ours)
 
 
-def check(trained: Trained) -> None:
+def check_model(trained: Trained) -> None:
     """Raise UserError (65) for what `load` would refuse once it is saved."""
     settings, model, source, target, facts, *_ = trained
     for name, value in facts.items():
@@ -127,10 +246,9 @@ def check(trained: Trained) -> None:
             manifest.dump(value)
         except (TypeError, ValueError) as error:
             raise UserError(f"facts[{name!r}]: {error}", Exit.DATA) from None
-    modelfiles.check_facts(facts, Path("facts"))
-    with build.Uninitialised():
-        expected = build.model(settings, source.vocabulary, target.vocabulary)
-    check_tensors(expected, untied(model), Path("model"))
+    with in_file(Path("facts")):
+        _checked_facts(facts)
+    model_of(settings, source, target, weights(model), Path("model"))
 
 
 def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None) -> None:
@@ -139,79 +257,57 @@ def save(trained: Trained, path: Path, extra: Mapping[str, bytes] | None = None)
     `extra`: further files (name, bytes). Raises OSError where it cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    settings, model, source, target, facts, *_ = trained
-    files = _descriptions(settings, source, target, facts)
-    with manifest.directory(path) as folder:
-        for name, data in chain(files, (extra or {}).items()):
-            (folder / name).write_bytes(data)
-        write_tensors(weights(model), folder / WEIGHTS)
-
-
-def write_tensors(
-    tensors: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None
-) -> None:
-    """Write a safetensors file without a copy of the tensors; raises OSError that names it."""
-    path.touch()
-    mode = path.stat().st_mode  # save_file renames a file that nobody else may read
-    try:
-        safetensors.torch.save_file(tensors, path, metadata)
-        path.chmod(mode)
-    except SafetensorError as error:  # which has the system's error in its text alone
-        if (code := re.search(r"\(os error (\d+)\)", str(error))) is None:
-            raise
-        raise OSError(int(code[1]), os.strerror(int(code[1])), str(path)) from None
+    manifest.write(path, chain(parts(*trained[:5]), (extra or {}).items()))
 
 
 def parts(
-    settings: Settings, model: Transformer, source: Side, target: Side, facts: dict[str, Any]
+    settings: Settings, model: "Transformer", source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
-    yield from _descriptions(settings, source, target, facts)
+    import safetensors.torch
+
+    yield CONFIG, manifest.dump(freeze(portable(settings)))
+    yield SOURCE, manifest.dump(source.to_json())
+    yield TARGET, manifest.dump(target.to_json())
+    yield FACTS, manifest.dump(facts)
     yield WEIGHTS, safetensors.torch.save(weights(model))
 
 
-def _descriptions(
-    settings: Settings, source: Side, target: Side, facts: dict[str, Any]
-) -> Iterator[tuple[str, bytes]]:
-    """All files but the weights."""
-    yield CONFIG, manifest.dump(freeze(modelfiles.portable(settings)))
-    yield modelfiles.SOURCE, manifest.dump(source.to_json())
-    yield modelfiles.TARGET, manifest.dump(target.to_json())
-    yield modelfiles.FACTS, manifest.dump(facts)
+def portable(settings: Settings) -> Settings:
+    """Return settings whose paths are reduced to file names, for another machine."""
+    return thaw(_without_directories(freeze(settings)))
 
 
-def weights(model: torch.nn.Module) -> dict[str, Tensor]:
+def _without_directories(value: Any, key: str = "") -> Any:
+    if isinstance(value, dict):
+        return {n: _without_directories(v, check.below(key, n)) for n, v in value.items()}
+    return Path(value).name if value and is_path(key) else value
+
+
+def weights(model: "torch.nn.Module") -> "dict[str, Tensor]":
     """Return a model's tensors on the CPU; tied ones once, under their first name."""
     return {n: t.detach().cpu().contiguous() for n, t in untied(model).items()}
 
 
-def untied(model: torch.nn.Module) -> dict[str, Tensor]:
+def untied(model: "torch.nn.Module") -> "dict[str, Tensor]":
     """Return all that is saved of a module, parameters and buffers; tied ones as in `weights`."""
-    tensors: dict[str, Tensor] = {}
-    seen: set[int] = set()
-    for name, tensor in model.state_dict(keep_vars=True).items():
-        if id(tensor) not in seen:  # keep_vars: tied parameters are one object
-            seen.add(id(tensor))
-            tensors[name] = tensor
-    return tensors
+    first: dict[int, str] = {}
+    tensors = model.state_dict(keep_vars=True)  # in which tied parameters are one object
+    return {n: t for n, t in tensors.items() if first.setdefault(id(t), n) == n}
 
 
-def set_weights(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
-    """Give a model the tensors that `weights` returned.
-
-    Tied names follow, because they are the same parameter in the model. Raises what
-    `check_tensors` does.
-    """
+def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
+    """Give a model the tensors that `weights` returned; raises what `check_tensors` does."""
     check_tensors(model, tensors, where)
-    model.load_state_dict(tensors, strict=False)
+    model.load_state_dict(tensors, strict=False)  # without tied names: these are the same parameter
 
 
-def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Path) -> None:
+def check_tensors(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
     """Raise UserError (65) for other names, shapes or number formats than the model's."""
     expected = untied(model)
     if different := sorted(set(expected) ^ set(tensors)):
         kind = "is missing" if different[0] in expected else "belongs to another model"
-        raise UserError(f"{where}: the tensor {different[0]} {kind}", Exit.DATA)
+        raise UserError(f"{where}: the tensor {visible(different[0], 80)} {kind}", Exit.DATA)
     for name, tensor in tensors.items():
         if (tensor.shape, tensor.dtype) != (expected[name].shape, expected[name].dtype):
             raise UserError(
@@ -221,11 +317,83 @@ def check_tensors(model: torch.nn.Module, tensors: dict[str, Tensor], where: Pat
             )
 
 
-def read_tensors(sealed: VerifiedDirectory, name: str) -> dict[str, Tensor]:
+def read_tensors(sealed: VerifiedDirectory, name: str) -> "dict[str, Tensor]":
     """Map a safetensors file that the manifest vouches for into memory, which holds no copy."""
+    import safetensors.torch
+
     try:
         return safetensors.torch.load_file(sealed.verified(name))
-    except OSError as error:
-        raise UserError(f"{sealed.path / name}: {error.strerror or error}", Exit.DATA) from None
-    except (SafetensorError, ValueError, KeyError) as error:
+    except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
+
+
+class ModelKind(NamedTuple):
+    """One kind of model on disk, and what to do with it."""
+
+    name: str  # with an article
+    advice: str  # {path} stands for its directory
+    signs: tuple[str, ...] = ()  # patterns of files' names, or of a type; one is enough
+
+
+READABLE = (
+    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, M2M100 and NLLB of "
+    "Hugging Face, and CTranslate2 in float32"
+)
+COMPARE = (
+    f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
+    "translations"
+)
+IMPORT = "make a model directory of it first: nmt-import {path} MODEL"
+CONVERT = (
+    "convert it by ct2-opennmt-{}-converter of ctranslate2, put source.spm and target.spm of "
+    "SentencePiece next to the result, and import that"
+)
+CTRANSLATE2_WEIGHTS = "model.bin"
+OWN = ModelKind(
+    "a run or a model directory of nmt itself",
+    "it needs no import: give it to nmt-translate, parent= or trainer.init_from= as it is",
+)
+KINDS = (
+    ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,)),
+    ModelKind("a Marian model of Hugging Face", IMPORT, ("model_type=marian",)),
+    ModelKind("a model of Marian itself", IMPORT, ("*.npz",)),
+    ModelKind("an M2M100 or NLLB model of Hugging Face", IMPORT, ("model_type=m2m_100",)),
+    ModelKind(
+        "a model of Marian that is packed into 8 bits",
+        "take the model.npz that it was made of, or that of its teacher",
+        ("*intgemm*.bin",),
+    ),
+    ModelKind("a model of OpenNMT-tf", CONVERT.format("tf"), ("*ckpt-*.index",)),
+    ModelKind("a model of OpenNMT-py", CONVERT.format("py"), ("*_step_*.pt",)),
+    ModelKind(
+        "weights of another toolkit",
+        COMPARE,
+        ("*.pt", "*.pth", "*.ckpt", "params.best", "params.[0-9]*", "model.[0-9]*.safetensors"),
+    ),
+)
+
+
+def recognise(path: Path) -> ModelKind | None:
+    """The kind of model in a directory, or of a checkpoint file; None: nothing that is known."""
+    if {"segmenter", "trainer", "decode"} <= _config(path).keys():
+        return OWN
+    kind = model_type(path)
+    names = [file.name for file in (path.iterdir() if path.is_dir() else [path])]
+    for known in KINDS:
+        if any(fnmatch.filter([*names, f"model_type={kind}"], sign) for sign in known.signs):
+            return known
+    name = f"a model of Hugging Face of the type {visible(kind, 40)}"
+    return ModelKind(name, COMPARE) if kind else None
+
+
+def model_type(path: Path) -> str:
+    """That of a directory of Hugging Face; "": none."""
+    return str(_config(path).get("model_type", ""))
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    """Its config.json; empty where it cannot be read: whatever loads the model says so."""
+    try:
+        return manifest.read(directory / CONFIG)
+    except UserError:
+        return {}

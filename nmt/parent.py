@@ -11,8 +11,8 @@ from nmt.config.compose import Experiment
 from nmt.config.inherit import START, Parent
 from nmt.config.settings import Settings, freeze, thaw
 from nmt.errors import Exit, UserError
+from nmt.modeldir import read_settings
 from nmt.storage import manifest
-from nmt.storage.modelpath import locate, open_model
 
 CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 
@@ -43,11 +43,7 @@ def read_parent(path: Path, run: Path | None = None) -> Parent:
             )
         plain = freeze(begun)
         return Parent(plain, plain["data"])
-    directory = open_model(locate(path))
-    try:
-        settings = freeze(thaw(directory.json(CONFIG)))
-    except UserError as error:
-        raise UserError(f"{START}={path}: {error}", Exit.DATA) from None
+    settings = freeze(read_settings(path))
     places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt import modeldir, modelfiles
+from nmt import modeldir
 from nmt.evaluation import facts, run, translations
 from nmt.evaluation.systems import ModelFacts
 from nmt.modeldir import Trained
@@ -23,8 +23,8 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
         patch.setattr(type(segmenter), "to_json", lambda self: {"kind": "spaces"}, raising=False)
     known = ModelFacts(1, 0, trained.facts["longest_source"], segmenter, columns, None, segmenter)
     patch.setattr(modeldir, "load", load)
-    patch.setattr(modelfiles, "settings", lambda path: trained.settings)
-    patch.setattr(modelfiles, "sides", lambda path: (trained.source, trained.target))
+    patch.setattr(modeldir, "read_settings", lambda path: trained.settings)
+    patch.setattr(modeldir, "read_sides", lambda path: (trained.source, trained.target))
     for module in (facts, run):
         patch.setattr(module, "facts_at", lambda path: known)
     patch.setattr(translations, "digest_of", str)

@@ -123,7 +123,7 @@ def test_what_could_not_be_loaded_is_not_saved(tiny: Any, settings_of: Any, tmp_
         ({"model": tiny("encoding=relative", vocab=20).bfloat16()}, "torch.bfloat16, its config"),
         ({"model": tiny("encoding=relative", vocab=21)}, "[21, 16] torch.float32, its config"),
         ({"model": other.model}, "is missing"),
-        ({"facts": {"step": 3}}, "facts: longest_source=: expected pieces of the longest"),
+        ({"facts": {"step": 3}}, "facts: longest_source=?: expected an integer"),
         ({"facts": {"longest_source": 3, "x": math.nan}}, "facts['x']: Out of range float"),
         ({"facts": {"longest_source": 3, "x": np.float32(1)}}, "facts['x']: Object of type float3"),
     ):
@@ -335,7 +335,7 @@ def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
     )
     facts = {"longest_source": 30, "dev_perplexity": 1.5, "note": "a < b", "many": [1, 2]}
     table = trained._replace(facts=facts)._repr_html_()
-    assert table.startswith("<table><tr><th>") and table.count("<tr>") == table.count("</tr>") == 9
+    assert table.startswith("<table><tr><th>") and table.count("<tr>") == table.count("</tr>") == 10
     for row in ("<th>dev perplexity</th><td>1.5", "<th>note</th><td>a &lt; b", "source</th><td>30"):
         assert table.count(row) == 1
 

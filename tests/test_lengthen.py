@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nmt import lengthen, modeldir, modelfiles
+from nmt import lengthen, modeldir
 from nmt.api import models
 from nmt.cli.train import main as train
 from nmt.config import compose
@@ -166,7 +166,7 @@ def test_a_joined_line_of_the_test_text_names_its_language_once(
     plain = test.read().sources
     assert plain == [" ".join(sources[i : i + 2]) for i in range(0, 7, 2)]
     side = SimpleNamespace(vocabulary=Vocabulary(["a", ">>fr<<", ">>it<<"]))
-    monkeypatch.setattr(modelfiles, "sides", lambda run: (side, side))
+    monkeypatch.setattr(modeldir, "read_sides", lambda run: (side, side))
     monkeypatch.setattr(lengthen, "evaluate", lambda systems, tests, options: tests[1].read())
     monkeypatch.setattr(lengthen, "systems_at", lambda places: [])
     monkeypatch.setattr(lengthen, "_bounds", lambda parent: [])

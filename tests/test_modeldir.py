@@ -5,6 +5,8 @@ import hashlib
 import json
 import pickle
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,15 +14,15 @@ from typing import Any
 import pytest
 import safetensors.torch
 import torch
-from safetensors import SafetensorError
 
-from nmt import build, modeldir, modelfiles
+from nmt import build, modeldir
 from nmt.config.data import RECIPE
 from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.modelfiles import WEIGHTS
-from nmt.storage import manifest, modelpath
+from nmt.modeldir import WEIGHTS
+from nmt.storage import manifest
+from tests.pages import ROOT
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
 
@@ -73,7 +75,7 @@ def resealed(path: Path, name: str, content: bytes) -> Path:
 def test_the_longest_source_may_be_unknown(model: Path) -> None:
     facts = {**FACTS, "longest_source": None}
     resealed(model, "facts.json", manifest.dump(facts))
-    assert modeldir.load(model).facts == modelfiles.facts(model) == facts
+    assert modeldir.load(model).facts == modeldir.read_facts(model) == facts
 
 
 @pytest.mark.parametrize("tie", ["none", "target", "all"])
@@ -101,26 +103,47 @@ def test_what_was_saved_is_loaded(tie: str, encoding: str, data: Prepared, tmp_p
     assert shared == (tie != "none")
 
 
-def test_only_a_config_beyond_its_tensors_costs_a_second_look(
-    data: Prepared, original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+LOADING = """
+import resource, sys
+from nmt import modeldir
+from nmt.errors import UserError
+
+def used():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024  # MiB, at most until now
+
+sound, hostile = (sys.argv[i].split(",") for i in (1, 2))
+for path in sound:
+    modeldir.load(path)
+print("torch._dynamo" in sys.modules, used())
+for path in hostile:
+    try:
+        modeldir.load(path)
+    except UserError as error:
+        print(int(error.code), error)
+print(used())
+"""
+
+
+def test_shapes_are_compared_before_they_take_memory(
+    data: Prepared, original: Path, tmp_path: Path
 ) -> None:
-    """Shapes on the meta device import torch's compiler: no translation should wait for that."""
-
-    def meta_model(settings: Settings, *sizes: int) -> None:
-        raise UserError("looked at twice")
-
-    monkeypatch.setattr(build, "meta_model", meta_model)
-    modeldir.load(original)
-    modeldir.load(written(tmp_path / "table", data, tiny.settings(encoding={"relative": {}})))
-    for key, value in (("dim", 4096), ("feedforward_dim", 10**6)):
-        larger = json.loads((original / "config.json").read_bytes())
-        larger["model"][key] = value
+    """On the meta device that imports torch's compiler: no translation should wait for that."""
+    table = written(tmp_path / "table", data, tiny.settings(encoding={"relative": {}}))
+    hostile = []
+    for key, value in (("dim", 8192), ("feedforward_dim", 10**7), ("k", 10**7)):
+        plain = json.loads((original / "config.json").read_bytes())
+        if key == "k":
+            plain["encoding"] = {"deberta": {key: value}}
+        else:
+            plain["model"][key] = value
         other = shutil.copytree(original, tmp_path / key)
-        refused(resealed(other, "config.json", manifest.dump(larger)), Exit.DATA, "looked at")
-    larger = json.loads((original / "config.json").read_bytes())
-    larger["encoding"] = {"relative": {"tau": 10**7}}
-    other = shutil.copytree(original, tmp_path / "tau")
-    refused(resealed(other, "config.json", manifest.dump(larger)), Exit.DATA, "looked at")
+        hostile.append(str(resealed(other, "config.json", manifest.dump(plain))))
+    command = [sys.executable, "-c", LOADING, f"{original},{table}", ",".join(hostile)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
+    (compiler, before), *errors, after = [line.split(" ", 1) for line in done.stdout.splitlines()]
+    assert compiler == "False" and float(after[0]) - float(before) < 200  # MiB
+    assert [code for code, _ in errors] == ["65"] * 3
+    assert all(WEIGHTS in said for _, said in errors)
 
 
 def test_tied_tensors_are_stored_once(data: Prepared, tmp_path: Path) -> None:
@@ -132,28 +155,21 @@ def test_tied_tensors_are_stored_once(data: Prepared, tmp_path: Path) -> None:
 
 
 def test_a_full_disk_is_an_error_of_the_system_and_leaves_nothing(
-    original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    original: Path, tmp_path: Path
 ) -> None:
-    """Of safetensors it is none, but in its text."""
     resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, before[1]))
+    trained, before = modeldir.load(original), resource.getrlimit(resource.RLIMIT_FSIZE)
+    size = (original / WEIGHTS).stat().st_size  # of the largest file
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size - 1, before[1]))
     try:
         with pytest.raises(OSError) as error:
-            modeldir.write_tensors({"a": torch.zeros(1000)}, tmp_path / "weights")
+            modeldir.save(trained, tmp_path / "models/model")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
-    assert (error.value.errno, error.value.filename) == (errno.EFBIG, str(tmp_path / "weights"))
-
-    def full(*given: Any) -> None:
-        raise SafetensorError("Error while serializing: I/O error: No space left (os error 28)")
-
-    monkeypatch.setattr(safetensors.torch, "save_file", full)
-    (tmp_path / "models").mkdir()
-    with pytest.raises(OSError) as error:
-        modeldir.save(modeldir.load(original), tmp_path / "models/model")
-    assert error.value.errno == errno.ENOSPC
-    assert error.value.filename == str(tmp_path / "models/model")
+    assert (error.value.errno, error.value.filename) == (
+        errno.EFBIG,
+        str(tmp_path / "models/model"),
+    )
     assert not list((tmp_path / "models").iterdir())
 
 
@@ -207,6 +223,12 @@ def test_a_wrong_hash_is_told_with_both_hashes(model: Path) -> None:
     DAMAGES[0](model / WEIGHTS)
     expected = json.loads((model / manifest.NAME).read_bytes())["files"][WEIGHTS]["sha256"]
     refused(model, Exit.DATA, f"{model / WEIGHTS}: damaged", expected, tiny.digest(model / WEIGHTS))
+
+
+def test_a_device_that_is_not_there_is_no_damage(original: Path) -> None:
+    with pytest.raises(UserError) as error:
+        modeldir.load(original, "cuda:99")
+    assert error.value.code != Exit.DATA and "cuda:99" in str(error.value)
 
 
 def test_what_is_no_model_directory(tmp_path: Path) -> None:
@@ -271,6 +293,7 @@ def test_weights_of_another_model_are_refused(model: Path, original: Path) -> No
     for changed, said in (
         (less, f"the tensor {name} is missing"),
         ({**tensors, "extra": torch.zeros(1)}, "the tensor extra belongs to another model"),
+        ({**tensors, "a\nb": torch.zeros(1)}, r"the tensor a\x0ab belongs to another model"),
         ({**less, name: torch.zeros(3, 5)}, f"{name} is [3, 5] torch.float32, its config asks"),
         ({**less, name: tensors[name].double()}, f"{name} is"),
     ):
@@ -302,9 +325,8 @@ def test_a_run_means_its_best_checkpoint(
             (run / "best").unlink()
         else:
             (run / "best").write_bytes(pointer)
-        modelpath._warn_of_pointer.cache_clear()
         caplog.clear()
-        assert modelpath.locate(run) == run / f"checkpoints/step-{expected:08d}"
+        assert modeldir.locate(run) == run / f"checkpoints/step-{expected:08d}"
         assert ("using the newest, step-00000010" in caplog.text) is (expected == 10)
 
 
@@ -336,7 +358,7 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_a_model_is_read_while_training_rotates_its_checkpoints(rotating: Path) -> None:
     assert modeldir.load(rotating).facts == FACTS
-    assert modelpath.locate(rotating).name == "step-00000005"
+    assert modeldir.locate(rotating).name == "step-00000005"
 
 
 def test_a_checkpoint_that_goes_though_it_was_named_is_an_error(rotating: Path) -> None:

@@ -11,7 +11,7 @@ from nmt.config.catalog import config_dir_override
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import Exit, UserError
-from nmt.modelfiles import portable
+from nmt.modeldir import portable
 from nmt.parent import composed, experiment_of
 from nmt.storage import manifest
 

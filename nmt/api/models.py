@@ -263,5 +263,5 @@ def save(model: Trained, path: str | Path) -> None:
     (model,) = arguments.models([model])
     if Path(path).exists():
         raise UserError(f"{path}: exists; give another path, or remove it", Exit.CANT_CREATE)
-    modeldir.check(model)
+    modeldir.check_model(model)
     modeldir.save(model, Path(path))

@@ -49,17 +49,17 @@ For models with several target languages, the first word of a line names the lan
 def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = parse_arguments(argv)
-    from nmt import foreign, modeldir
+    from nmt import modeldir
     from nmt.exchange import hub, importing
     from nmt.exchange.adapter import CERTIFICATE
     from nmt.storage import manifest
 
     lines = sample_lines(options.samples)
     source = options.source
-    if (name := foreign.name_on_hub(source)) and not hub.HUB.is_missing():
+    if (name := hub.name_of(source)) and not hub.HUB.is_missing():
         log.info("downloading %s", name)
         source = hub.download(name)
-    foreign.refuse_unreadable(source)
+    importing.refuse_unreadable(source)
     log.info("reading %s", source)
     imported = importing.read(source, options.trained_length, options.languages)
     log_model(imported.trained)

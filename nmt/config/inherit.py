@@ -75,7 +75,7 @@ def _other_text(kind: str, overrides: Sequence[Override]) -> tuple[set[str], Seq
     And the overrides, with the option of those files before them.
     """
     keys = {o.key_or_group.removeprefix("data.") for o in overrides}
-    if keys & {"root", *(RECIPE if kind == "toy" else ())}:  # which all names are made of
+    if keys & {"root", *RECIPE}:  # which all names are made of
         return {*FILES, "name", "columns", "corpora"}, [*parse([f"data={kind}"]), *overrides]
     dev = {"dev_lines"} if keys & {"dev_source", "dev_target"} else set()
     return dev | ({"corpora"} if keys & {"train_source", "train_target"} else set()), overrides

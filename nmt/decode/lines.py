@@ -11,7 +11,7 @@ from nmt.decode.parts import SentenceSplitter, tagged_parts
 from nmt.decode.sources import LENGTH, NOT_EOS, Source, SourceReader, TextSides, cut, within_table
 from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
-from nmt.modelfiles import USUAL_LENGTH
+from nmt.modeldir import USUAL_LENGTH
 from nmt.text.languages import languages_of
 from nmt.text.marian import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS, UNK

@@ -7,7 +7,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, modelfiles
+from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
@@ -62,7 +62,7 @@ def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
 
 def _trained(model: SystemModel, run: Path) -> TrainedRun:
     """The training of a run up to its newest checkpoint, or to the one that the model is."""
-    facts = modelfiles.facts(model.paths[0])
+    facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
     step = facts["step"] if is_checkpoint else progress(run)[0]
     return TrainedRun(str(run), model.settings.seed, step, facts.get("dev_perplexity"))

@@ -24,7 +24,7 @@ from nmt.evaluation.systems import System
 from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
-from nmt.modelfiles import USUAL_LENGTH
+from nmt.modeldir import USUAL_LENGTH
 from nmt.text.lines import read_text
 
 SAMPLE = 64  # lines beyond the trained length that are translated in other ways

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmt import build, modelfiles
+from nmt import build, modeldir
 from nmt.decode.sources import LENGTH
 from nmt.evaluation.systems import ModelFacts, System
 from nmt.exchange import ctranslate2_engine
@@ -30,8 +30,8 @@ def facts_at(path: Path) -> ModelFacts:
         known = ctranslate2_engine.load(path)
         sides, settings, facts = (known.source, known.target), known.settings, known.facts
     else:
-        sides, settings = modelfiles.sides(path), modelfiles.settings(path)
-        facts = modelfiles.facts(path)
+        sides, settings = modeldir.read_sides(path), modeldir.read_settings(path)
+        facts = modeldir.read_facts(path)
     model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
     table, _ = model.limits(training=False)
     of_encodings = {p for site in model.sites.values() for p in site.parameters()}

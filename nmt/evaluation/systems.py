@@ -7,13 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.check import flat
 from nmt.config.settings import Settings, freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
-from nmt.storage import manifest, modelpath
+from nmt.storage import manifest
 from nmt.text.lines import uncompressed
 from nmt.text.segmenter import Segmenter
 from nmt.training.directory import CONFIG
@@ -158,10 +158,10 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
                 "%s: at step %d of %d, not finished; its best checkpoint so far is evaluated",
                 *(path, step, last),
             )
-    checkpoints = tuple(map(modelpath.locate, paths))  # the same ones, though training goes on
+    checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
     fingerprint = None
     if len(paths) == 1 and is_run(paths[0]):
-        fingerprint = str(modelfiles.facts(checkpoints[0])["fingerprint"])
+        fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"])
     model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
     return label, System(label or name, [model])
 
@@ -187,7 +187,7 @@ def settings_of(path: Path) -> Settings:
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
     if not is_run(path):
-        return modelfiles.settings(path)
+        return modeldir.read_settings(path)
     return read_config(path)
 
 

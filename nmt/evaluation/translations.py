@@ -17,7 +17,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from nmt import __version__, modelfiles
+from nmt import __version__, modeldir
 from nmt.config.settings import Decode
 from nmt.decode.sources import LENGTH
 from nmt.decode.translator import RefusedLinesError
@@ -28,7 +28,7 @@ from nmt.exchange import engines
 from nmt.exchange.engines import LoadedModels
 from nmt.machine.memory import keep_memory
 from nmt.machine.progress import shown
-from nmt.storage import atomic, manifest, modelpath
+from nmt.storage import atomic, manifest
 from nmt.text.lines import file_of, read_text
 
 log = logging.getLogger(__name__)
@@ -104,7 +104,7 @@ class KeptTranslation:
             "key": self.key,
             TEXT: manifest.sha256_of(text),
             "model": self.model.place,
-            "checkpoints": [str(modelpath.locate(path)) for path in self.model.paths],
+            "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
             "test": self.test,
             "date": date.today().isoformat(),
             "origin": self.origin,
@@ -114,7 +114,7 @@ class KeptTranslation:
 
 def digest_of(path: Path) -> str:
     """SHA-256 of the manifest of a model, which vouches for all its files."""
-    return modelfiles.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
+    return modeldir.reading(path, lambda model: manifest.sha256_of(model / manifest.NAME))
 
 
 def translate_all(

@@ -7,9 +7,8 @@ from nmt.exchange.adapter import CTRANSLATE2, Adapter
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.modeldir import Trained
+from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.storage import manifest
-from nmt.storage.modelpath import SETTINGS_BESIDE
 
 
 class WeightsAdapter(Adapter):

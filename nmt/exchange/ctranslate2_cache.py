@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt import __version__, modelfiles
+from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Decode
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
@@ -18,7 +18,7 @@ from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
 from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.machine.device_name import DeviceName
-from nmt.storage import atomic, modelpath
+from nmt.storage import atomic
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained
@@ -50,7 +50,7 @@ def exported(
         )
 
     def of(checkpoint: Path) -> ExportedModel:
-        digest = modelpath.open_model(checkpoint).digest
+        digest = modeldir.open_model(checkpoint).digest
         key = (digest, decode.precision, engine_version, __version__)
         whole = checkpoint.resolve()  # "." has no name to put one beside
         place = whole.with_name(f"{whole.name}.{CTRANSLATE2.module}") / "-".join(key)
@@ -60,7 +60,7 @@ def exported(
                     _export(read(checkpoint), place, decode.precision)
         return ctranslate2_engine.load(place)
 
-    export = modelfiles.reading(model, of)
+    export = modeldir.reading(model, of)
     _check_lengths(export, decode)
     return export
 

@@ -15,7 +15,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
 from nmt.decode.engine import Weights, out_of_memory_message, within_memory
 from nmt.decode.hypothesis import Hypothesis, length_penalty
@@ -25,12 +25,11 @@ from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import output_options, search_options
-from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
+from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.storage.modelpath import SETTINGS_BESIDE
 from nmt.text.side import Side
 
 # Tokens of the sources in a batch, which one thread searches for: threads that share one wait for
@@ -62,7 +61,7 @@ def settings_file(settings: Settings, precision: str) -> bytes:
     """The settings that go along with an export of this precision, as a file; it searches."""
     known: Any = next((name for name in PRECISIONS if precision.startswith(name)), "float32")
     decode = replace(settings.decode.by_beam(), precision=known)
-    return manifest.dump(freeze(modelfiles.portable(replace(settings, decode=decode))))
+    return manifest.dump(freeze(modeldir.portable(replace(settings, decode=decode))))
 
 
 def load(path: Path) -> ExportedModel:
@@ -77,8 +76,8 @@ def load(path: Path) -> ExportedModel:
     sealed = VerifiedDirectory(path)
     with ThreadPoolExecutor(1) as thread:  # to hash the weights takes as long as the rest
         verified = thread.submit(sealed.verify)
-        settings = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
-        source, target = modelfiles.sides_of(sealed)
+        settings = modeldir.settings_of(sealed, SETTINGS_BESIDE)
+        source, target = modeldir.sides_of(sealed)
         import_module("ctranslate2")
         verified.result()
     vocabularies = source.vocabulary, target.vocabulary
@@ -88,7 +87,7 @@ def load(path: Path) -> ExportedModel:
     tables = [None if n is None else n + 1 + len(own)
               for n, own in zip(pieces, languages, strict=True)]  # fmt: skip
     naming = Naming(*names(*vocabularies), tables[0], tables[1], *languages)
-    facts = modelfiles.facts_of(sealed)
+    facts = modeldir.facts_of(sealed)
     return ExportedModel(path, settings, source, target, facts, naming, sealed.digest)
 
 

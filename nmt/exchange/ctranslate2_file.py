@@ -20,7 +20,7 @@ from torch import Tensor
 
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes
-from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.modeldir import CTRANSLATE2_WEIGHTS
 from nmt.storage import manifest
 
 VERSION = 6  # of the file format

@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from nmt import foreign, modelfiles
+from nmt import modeldir
 from nmt.config.data import LEARNED
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
@@ -20,9 +20,8 @@ from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, model_of, tensors_of
 from nmt.exchange.files import sentencepiece, trained_of, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
-from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
 from nmt.storage import manifest
-from nmt.storage.modelpath import SETTINGS_BESIDE
 from nmt.text.side import Side
 from nmt.text.unigram import Unigram
 from nmt.text.vocab import SPECIALS
@@ -56,12 +55,12 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     settings = settings_of(encoding, model_of(files), trained_length, files.shared)
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
-        exported = modelfiles.settings_of(sealed, SETTINGS_BESIDE)
+        exported = modeldir.settings_of(sealed, SETTINGS_BESIDE)
         cut = exported.segmenter
         if cut.kind in LEARNED:  # files say it by their number
             cut = replace(cut, shared_vocabulary=files.shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
-        trained_length = trained_length or modelfiles.facts_of(sealed)["longest_source"]
+        trained_length = trained_length or modeldir.facts_of(sealed)["longest_source"]
     tensors = tensors_of(files, settings, *orders)
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
@@ -94,7 +93,7 @@ def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
     if len(set(special)) < SPECIALS:
         raise UserError(
             f"{where}: {special[1]} starts the decoder; a piece of its own must do, unlike in "
-            f"models of fairseq, M2M100, NLLB, mBART and T5. {foreign.COMPARE}",
+            f"models of fairseq, M2M100, NLLB, mBART and T5. {modeldir.COMPARE}",
             Exit.DATA,
         )
     first = [names.index(str(piece)) for piece in special]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.settings import Decode, with_decode
 from nmt.decode.sources import TextSides
 from nmt.decode.translator import Translator
@@ -65,7 +65,7 @@ def load(
     def find(place: DeviceName) -> ExportedModel:
         if exports:
             return ctranslate2_engine.load(Path(exports[0]))
-        decode = with_decode(modelfiles.settings(paths[0]), changes or {}).decode
+        decode = with_decode(modeldir.read_settings(paths[0]), changes or {}).decode
         return ctranslate2_cache.exported(
             Path(paths[0]), decode, place, lambda checkpoint: own([checkpoint])[0]
         )

@@ -6,11 +6,10 @@ from typing import Any
 
 from torch import Tensor
 
-from nmt import build, modeldir, preflight
+from nmt import preflight
 from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
-from nmt.modelfiles import in_file
+from nmt.modeldir import Trained, in_file, model_of
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
@@ -31,11 +30,7 @@ def trained_of(
     """
     preflight.check(settings, training=False)
     source, target = sides
-    shapes = build.meta_model(settings, len(source.vocabulary), len(target.vocabulary))
-    modeldir.check_tensors(shapes, tensors, where)  # before memory of other sizes is asked for
-    with build.Uninitialised():
-        model = build.model(settings, source.vocabulary, target.vocabulary).eval()
-    modeldir.set_weights(model, tensors, where)
+    model = model_of(settings, source, target, tensors, where)
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 

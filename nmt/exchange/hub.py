@@ -1,5 +1,6 @@
 """Models of the Hugging Face hub, downloaded by huggingface_hub: the files that a reader needs."""
 
+import re
 from pathlib import Path
 
 from nmt.errors import Exit, UserError
@@ -11,6 +12,16 @@ FILES = (
     *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
 )  # patterns of names; not what other frameworks read
 OTHERS = ("pytorch_model*.bin", "*.npz", "*.yml")  # where there is none of those weights
+
+_NAME = re.compile(r"(https:/+huggingface\.co/)?([\w.-]+)/([\w.-]+)/?", re.A)
+
+
+def name_of(path: Path) -> str | None:
+    """OWNER/NAME, where a missing path may be one on the hub; else None."""
+    name = _NAME.fullmatch(str(path))  # in a path // is /
+    if name is None or path.exists() or Path(name[2]).is_dir():
+        return None
+    return f"{name[2]}/{name[3]}"
 
 
 def download(name: str) -> Path:

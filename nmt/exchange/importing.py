@@ -5,13 +5,36 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import foreign
-from nmt.errors import UserError
-from nmt.exchange import ctranslate2_read, marian_npz_read, proof, transformers_read
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_read, hub, marian_npz_read, proof, transformers_read
 from nmt.exchange.adapter import Imported
-from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.modeldir import CONFIG, CTRANSLATE2_WEIGHTS, IMPORT, READABLE, model_type, recognise
 
 log = logging.getLogger(__name__)
+
+
+def refuse_unreadable(path: Path) -> None:
+    """Raise UserError unless a path may hold what `read` reads.
+
+    66 where nothing is, with the command that downloads it where it has the form of a name on the
+    Hugging Face hub; 65 for a file, and for a directory of another toolkit.
+    """
+    if not path.exists():
+        where = "name the directory of a model"
+        if name := hub.name_of(path):
+            where = (
+                "if the Hugging Face hub has it, pip install 'nmt-toolkit[hub]' and try again, or "
+                f"download it first: hf download {name} --local-dir {name.rpartition('/')[2]}, or "
+                f"git clone https://huggingface.co/{name}"
+            )
+        raise UserError(f"{path}: no such directory; {where}", Exit.NO_INPUT)
+    kind = recognise(path)
+    if kind is not None and kind.advice != IMPORT:
+        raise UserError(f"{path}: {kind.name}; {kind.advice}", Exit.DATA)
+    if not path.is_dir():
+        raise UserError(f"{path}: a file; give its directory, {path.parent}; {READABLE}", Exit.DATA)
+    if kind is None and not (path / CONFIG).exists():
+        raise UserError(f"{path}: holds no {CONFIG} and no known model; {READABLE}", Exit.DATA)
 
 
 def read(
@@ -23,7 +46,7 @@ def read(
     unknown. `languages`: of source and target, in models of many. Raises UserError (65) for a file
     that is missing, damaged, or says what cannot be expressed here.
     """
-    if foreign.model_type(directory) == "m2m_100":
+    if model_type(directory) == "m2m_100":
         return transformers_read.m2m100(directory, trained_length, languages)
     if languages:
         raise UserError("--languages: only M2M100 and NLLB name them by pieces; leave it out")

@@ -9,6 +9,7 @@ components of all vectors that the layers pass on, and the model computes the sa
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -21,7 +22,7 @@ from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
 from nmt.exchange.settings import UNNAMED, sinusoids
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.exchange.transformers_scorer import MarianScorer
-from nmt.modeldir import Trained, write_tensors
+from nmt.modeldir import Trained
 from nmt.storage import manifest
 
 
@@ -114,7 +115,8 @@ class MarianAdapter(Adapter):
         tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
         if self.has_bias:
             tensors[BIAS] = bias[None]
-        write_tensors(tensors, directory / "model.safetensors", {"format": "pt"})
+        content = safetensors.torch.save(tensors, {"format": "pt"})
+        (directory / "model.safetensors").write_bytes(content)
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""

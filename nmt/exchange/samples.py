@@ -6,8 +6,7 @@ from random import Random
 from nmt.decode.sources import within_table
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import EngineScorer, SampleLine
-from nmt.modeldir import Trained
-from nmt.modelfiles import USUAL_LENGTH
+from nmt.modeldir import USUAL_LENGTH, Trained
 from nmt.text.side import Side
 from nmt.text.unigram import SPACE
 from nmt.text.vocab import SPECIALS

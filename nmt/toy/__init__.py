@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from nmt.errors import UserError
 from nmt.toy import tree
-from nmt.toy.draw import LEAST, sentence
+from nmt.toy.draw import LEAST, Drawing
 from nmt.toy.grammar import LinkedClause, english, german
 
 _TRIALS = 1000  # repeated sentences until an error reports that there are no more
@@ -27,9 +27,8 @@ class Sentence(NamedTuple):
     clauses: list[LinkedClause]
 
     def columns(self) -> dict[str, str]:
-        """Return the columns of the source, each as a line; see `nmt.toy.tree`."""
-        columns = tree.columns(self.clauses)
-        return {name: " ".join(map(str, values)) for name, values in columns.items()}
+        """The columns of the source, each as a line; see `nmt.toy.tree`."""
+        return tree.columns(self.clauses)
 
 
 def words(text: str) -> list[str]:
@@ -66,7 +65,7 @@ def pairs(
 
 def _draw_new(rng: Random, length: int, avoid: Collection[str]) -> Sentence:
     for _ in range(_TRIALS):
-        clauses = sentence(rng, length)
+        clauses = Drawing(rng).sentence(length)
         source = _text(german(clauses))
         if source not in avoid:
             return Sentence(source, _text(english(clauses)), clauses)

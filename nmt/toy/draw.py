@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
+from nmt.toy import lexicon
 from nmt.toy.grammar import (
     Adverbial,
     Clause,
@@ -14,26 +15,7 @@ from nmt.toy.grammar import (
     german_adverbial,
     german_clause,
 )
-from nmt.toy.lexicon import (
-    ADJECTIVES,
-    ADVERBS,
-    COMPLEMENT,
-    COORDINATORS,
-    MODALS,
-    NOUNS,
-    PLURAL,
-    PREPOSITIONS,
-    PRONOUNS,
-    ROLES,
-    SINGULAR,
-    SUBORDINATORS,
-    VERBS,
-    Adverb,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-)
+from nmt.toy.lexicon import NOUNS, ROLES, VERBS, Adverb, Noun, Preposition, Pronoun, Verb
 
 T = TypeVar("T")
 W = TypeVar("W", Noun, Verb)
@@ -52,27 +34,23 @@ _DONE_TO = {  # verbs that can be said of a thing in a relative clause
     kind: [v for v in VERBS if kind in v.accusative and not v.dative] for kind in _NOUNS
 }
 _ADVERBIALS: dict[tuple[str, str], list[Adverb | Preposition]] = {
-    (role, form): [a for a in ADVERBS if a.role == role and form in a.forms]
-    + [p for p in PREPOSITIONS if p.role == role]
+    (role, form): [a for a in lexicon.ADVERBS if a.role == role and form in a.forms]
+    + [p for p in lexicon.PREPOSITIONS if p.role == role]
     for role in ROLES
     for form in "psm"
 }
-_COORDINATORS, _SUBORDINATORS = list(COORDINATORS), list(SUBORDINATORS)
-_OF_PERSONS = [stem for stem in ADJECTIVES if stem != "neu"]
-_OF_THINGS = [stem for stem in ADJECTIVES if stem != "jung"]
+_COORDINATORS, _SUBORDINATORS = [*lexicon.COORDINATORS], [*lexicon.SUBORDINATORS]
+_STEMS = {
+    person: [stem for stem in lexicon.ADJECTIVES if stem != ("neu" if person else "jung")]
+    for person in (True, False)
+}
 _MODIFIERS = (*ROLES, "subject", "accusative", "dative")  # adverbials; adjectives in a phrase
 _EXCLUDES = {"time": {"time", "often"}, "often": {"time", "often"}}  # if any is present
 _EXCLUDES |= {"manner": {"manner", "say"}, "place": {"place"}}
-_SINGULAR = ["der", *SINGULAR]  # twice as often der
-_PLURAL = ["der", *PLURAL]
+_SINGULAR, _PLURAL = ["der", *lexicon.SINGULAR], ["der", *lexicon.PLURAL]  # twice as often der
 
 
-def sentence(rng: Random, length: int) -> list[LinkedClause]:
-    """Draw a sentence of exactly `length` words, full stop included; at least LEAST."""
-    return _Drawing(rng).sentence(length)
-
-
-class _Drawing:
+class Drawing:
     """One sentence being drawn; remembers recent words, which a speaker seldom repeats."""
 
     def __init__(self, rng: Random) -> None:
@@ -81,6 +59,7 @@ class _Drawing:
         self.current: set[str] = set()
 
     def sentence(self, length: int) -> list[LinkedClause]:
+        """Draw a sentence of exactly `length` words, full stop included; at least LEAST."""
         parts: list[LinkedClause] = []
         remaining = length - 1
         follows = ""  # by the last clause: complement, main
@@ -96,15 +75,14 @@ class _Drawing:
             remaining -= size
             if remaining and not follows and size <= _LONGEST_SAYING and self.chance(0.25):
                 follows = "complement"
-            parts.append(
-                LinkedClause(links, self.clause(size, order, follows == "complement"), order)
-            )
+            clause = self.clause(size, order, follows == "complement")
+            parts.append(LinkedClause(links, clause, order))
         return parts
 
     def tie(self, follows: str, begins: bool, remaining: int) -> tuple[tuple[str, ...], str, str]:
         """Draw the links of a clause and its word order; last, what has to follow it."""
         if follows == "complement":
-            return (",", COMPLEMENT), "final", ""
+            return (",", lexicon.COMPLEMENT), "final", ""
         if follows == "main":
             return (",",), "first", ""
         head = () if begins else (",", self.pick(_COORDINATORS))
@@ -170,35 +148,27 @@ class _Drawing:
         """Choose a noun or verb that was not used recently, if a few trials find one."""
         for _ in range(6):
             word = self.pick(options)
-            if word.english not in self.current and all(
-                word.english not in used for used in self.recent
-            ):
+            if word.english not in self.current.union(*self.recent):
                 break
         self.current.add(word.english)
         return word
 
     def auxiliary(self, verb: Verb) -> str:
         fate = self.rng.random()
-        if fate < 0.45:
-            return ""
-        return verb.perfect if fate < 0.7 else self.pick(MODALS)
+        return "" if fate < 0.45 else verb.perfect if fate < 0.7 else self.pick(lexicon.MODALS)
 
     def subject(self, pronouns: float, described: bool = False) -> Pronoun | Phrase:
         fate = self.rng.random()
         if fate < pronouns and not described:
-            return self.pick(PRONOUNS)
+            return self.pick(lexicon.PRONOUNS)
         phrase = self.phrase("person", described)
-        if fate > 0.92 and not described:
-            return phrase._replace(other=self.phrase("person"))
-        return phrase
+        coordinated = fate > 0.92 and not described
+        return phrase._replace(other=self.phrase("person")) if coordinated else phrase
 
     def objects(self, verb: Verb, described: bool = False) -> tuple[Phrase | None, Phrase | None]:
-        accusative = dative = None
-        if verb.accusative:
-            accusative = self.phrase(self.pick(verb.accusative), described)
-        if verb.dative:
-            dative = self.phrase("person")
-        return accusative, dative
+        kinds = verb.accusative
+        accusative = self.phrase(self.pick(kinds), described) if kinds else None
+        return accusative, self.phrase("person") if verb.dative else None
 
     def phrase(self, kind: str, described: bool = False) -> Phrase:
         noun = self.fresh(_NOUNS[kind])
@@ -207,8 +177,7 @@ class _Drawing:
         return Phrase(self.pick(_PLURAL if many else _SINGULAR), "", noun, many, clause)
 
     def modify(self, phrase: Phrase) -> Phrase:
-        stems = _OF_PERSONS if phrase.noun.kind == "person" else _OF_THINGS
-        return phrase._replace(adjective=self.pick(stems))
+        return phrase._replace(adjective=self.pick(_STEMS[phrase.noun.kind == "person"]))
 
     def relative(self, noun: Noun) -> Clause:
         """Draw a short relative clause: a person does something, or a thing undergoes it."""
@@ -216,13 +185,12 @@ class _Drawing:
         verb = self.fresh(_PLAIN if person else _DONE_TO[noun.kind])
         subject = None if person else self.subject(0.5)
         accusative, dative = self.objects(verb) if person else (None, None)
-        auxiliary = self.auxiliary(verb)
-        role = self.pick(ROLES)
+        auxiliary, role = self.auxiliary(verb), self.pick(ROLES)
         adverbials = {role: self.adverbial(role, auxiliary)} if self.chance(0.3) else {}
         return Clause(subject, verb, auxiliary, accusative, dative, adverbials)
 
     def adverbial(self, role: str, auxiliary: str) -> Adverbial:
-        form = "m" if auxiliary in MODALS else "s" if auxiliary else "p"
+        form = "m" if auxiliary in lexicon.MODALS else "s" if auxiliary else "p"
         option = self.pick(_ADVERBIALS[role, form])
         if isinstance(option, Adverb):
             return option

@@ -10,26 +10,8 @@ Every word knows its role in a node of the tree, so that German and English word
 from itertools import chain, pairwise
 from typing import NamedTuple
 
-from nmt.toy.lexicon import (
-    ACCUSATIVE,
-    ADJECTIVES,
-    AUXILIARIES,
-    COMPLEMENT,
-    COORDINATORS,
-    DATIVE,
-    DEFINITE,
-    NOMINATIVE,
-    PLURAL,
-    SINGULAR,
-    SUBORDINATORS,
-    Adverb,
-    Noun,
-    Preposition,
-    Pronoun,
-    Verb,
-    adjective,
-    article,
-)
+from nmt.toy import lexicon
+from nmt.toy.lexicon import Adverb, Noun, Preposition, Pronoun, Verb
 
 
 class Token(str):
@@ -37,6 +19,11 @@ class Token(str):
 
     owner: object  # LinkedClause, Clause, Phrase or Prepositional
     role: str
+
+    def __new__(cls, text: str, owner: object, role: str) -> "Token":
+        token = super().__new__(cls, text)
+        token.owner, token.role = owner, role
+        return token
 
 
 class Phrase(NamedTuple):
@@ -89,76 +76,68 @@ def german(parts: list[LinkedClause]) -> list[str]:
     """Tokens of a German sentence, punctuation apart; the first begins with a capital letter."""
     tokens: list[str] = []
     for part in parts:
-        tokens += [link if link == "," else _word(link, part, link) for link in part.links]
+        tokens += [link if link == "," else Token(link, part, link) for link in part.links]
         tokens += german_clause(part.clause, part.order)
     tokens = _merged(tokens)
-    if tokens[-1] == ",":  # the full stop ends a relative clause, too
-        tokens.pop()
-    return [*_capitalised(tokens), "."]
+    return [*_capitalised(tokens[:-1] if tokens[-1] == "," else tokens), "."]
 
 
 def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]:
     """Tokens of a clause; `plural` is the number of the subject if that is a relative pronoun."""
-    verb = clause.verb
-    if clause.subject:
-        plural = clause.subject.plural
-    subject = _subject(clause)
-    field = _middle_field(clause)
+    verb, subject, middle = clause.verb, _german_subject(clause), _middle_field(clause)
+    plural = clause.subject.plural if clause.subject else plural
     if clause.auxiliary:
-        finite = _word(AUXILIARIES[clause.auxiliary][int(plural)], clause, "auxiliary")
-        perfect = clause.auxiliary in ("hat", "ist")
+        finite = Token(lexicon.AUXILIARIES[clause.auxiliary][int(plural)], clause, "auxiliary")
+        perfect = clause.auxiliary in lexicon.PERFECT
         tail = _words(verb.participle if perfect else verb.infinitive, clause, "verb")
-        if order == "final":
-            return _merged([*subject, *field, *tail, finite])
     else:
         form = verb.plural if plural else verb.singular
-        if order == "final":
-            return _merged([*subject, *field, *_words(verb.particle + form, clause, "verb")])
-        finite, tail = _word(form, clause, "verb"), _words(verb.particle, clause, "particle")
+        finite = Token(verb.particle * (order == "final") + form, clause, "verb")
+        tail = _words(verb.particle * (order != "final"), clause, "particle")
+    if order == "final":
+        return _merged([*subject, *middle, *tail, finite])
     if order == "first":
-        return _merged([finite, *subject, *field, *tail])
+        return _merged([finite, *subject, *middle, *tail])
     if clause.front:
         front = german_adverbial(clause, clause.front)
-        return _merged([*front, finite, *subject, *field, *tail])
-    return _merged([*subject, finite, *field, *tail])
+        return _merged([*front, finite, *subject, *middle, *tail])
+    return _merged([*subject, finite, *middle, *tail])
 
 
 def german_phrase(phrase: Phrase, case: int) -> list[str]:
     """Tokens of a noun phrase; a relative clause ends in a comma, see `_merged`."""
     gender = "p" if phrase.many else phrase.noun.gender
-    tokens: list[str] = []
-    if phrase.determiner:
-        tokens += _words(article(phrase.determiner, gender, case), phrase, "determiner")
+    tokens = _words(lexicon.article(phrase.determiner, gender, case), phrase, "determiner")
     if phrase.adjective:
-        form = adjective(phrase.adjective, phrase.determiner, gender, case)
+        form = lexicon.adjective(phrase.adjective, phrase.determiner, gender, case)
         tokens += _words(form, phrase, "adjective")
-    singular, plural, dative_plural = phrase.noun[2:5]
-    form = (dative_plural if case == DATIVE else plural) if phrase.many else singular
-    tokens += _words(form, phrase, "noun")
+    noun = phrase.noun
+    many = noun.dative_plural if case == lexicon.DATIVE else noun.plural
+    tokens += _words(many if phrase.many else noun.singular, phrase, "noun")
     if relative := phrase.relative:
-        role = ACCUSATIVE if relative.subject else NOMINATIVE
-        tokens += [",", _word(article("der", gender, role), relative, "pronoun")]
+        role = lexicon.ACCUSATIVE if relative.subject else lexicon.NOMINATIVE
+        tokens += [",", Token(lexicon.article("der", gender, role), relative, "pronoun")]
         tokens += [*german_clause(relative, "final", phrase.many), ","]
     if phrase.other:
-        tokens += [_word("und", phrase.other, "and"), *german_phrase(phrase.other, case)]
+        tokens += [Token("und", phrase.other, "and"), *german_phrase(phrase.other, case)]
     return tokens
 
 
-def _subject(clause: Clause) -> list[str]:
+def _german_subject(clause: Clause) -> list[str]:
     subject = clause.subject
     if isinstance(subject, Pronoun):
         return _words(subject.german, clause, "subject")
-    return german_phrase(subject, NOMINATIVE) if subject else []
+    return german_phrase(subject, lexicon.NOMINATIVE) if subject else []
 
 
 def _middle_field(clause: Clause) -> list[str]:
-    objects = [(clause.dative, DATIVE), (clause.accusative, ACCUSATIVE)]
-    early = [german_phrase(o, c) for o, c in objects if o and o.determiner in DEFINITE]
-    late = [german_phrase(o, c) for o, c in objects if o and o.determiner not in DEFINITE]
-    adverbials = [
-        german_adverbial(clause, role) for role in clause.adverbials if role != clause.front
-    ]
-    return [*chain.from_iterable([*early, *adverbials, *late])]
+    early, late = list[str](), list[str]()
+    for phrase, case in ((clause.dative, lexicon.DATIVE), (clause.accusative, lexicon.ACCUSATIVE)):
+        if phrase:
+            part = early if phrase.determiner in lexicon.DEFINITE else late
+            part += german_phrase(phrase, case)
+    adverbials = (german_adverbial(clause, r) for r in clause.adverbials if r != clause.front)
+    return [*early, *chain.from_iterable(adverbials), *late]
 
 
 def german_adverbial(clause: Clause, role: str) -> list[str]:
@@ -168,7 +147,7 @@ def german_adverbial(clause: Clause, role: str) -> list[str]:
         return _words(adverbial.german, clause, role)
     tokens = german_phrase(adverbial.phrase, adverbial.preposition.case)
     if adverbial.preposition.german == "in" and tokens[0] == "dem":
-        return [_word("im", adverbial, "preposition"), *tokens[1:]]
+        return [Token("im", adverbial, "preposition"), *tokens[1:]]
     return [*_words(adverbial.preposition.german, adverbial, "preposition"), *tokens]
 
 
@@ -181,43 +160,35 @@ def _capitalised(tokens: list[str]) -> list[str]:
     """Return the tokens with a capital letter at the start; the first word keeps its role."""
     first, *others = tokens
     assert isinstance(first, Token)  # no sentence begins with a comma
-    return [_word(first[0].upper() + first[1:], first.owner, first.role), *others]
-
-
-def _word(text: str, owner: object, role: str) -> str:
-    token = Token(text)
-    token.owner, token.role = owner, role
-    return token
+    return [Token(first[0].upper() + first[1:], first.owner, first.role), *others]
 
 
 def _words(text: str, owner: object, role: str) -> list[str]:
-    return [_word(word, owner, role) for word in text.split()]
+    return [Token(word, owner, role) for word in text.split()]
 
 
 def english(parts: list[LinkedClause]) -> list[str]:
     """Tokens of the English sentence, punctuation apart; the first begins with a capital."""
-    words = {**COORDINATORS, **SUBORDINATORS, COMPLEMENT: "that"}
+    words = {**lexicon.COORDINATORS, **lexicon.SUBORDINATORS, lexicon.COMPLEMENT: "that"}
     tokens: list[str] = []
     for part in parts:
-        comma = part.links[:1] == (",",) and (len(part.links) == 1 or part.links[1] in COORDINATORS)
-        tokens += [","] * comma
-        tokens += [_word(words[link], part, link) for link in part.links if link != ","]
+        if part.links == (",",) or lexicon.COORDINATORS.keys() & part.links:
+            tokens.append(",")
+        tokens += [Token(words[link], part, link) for link in part.links if link != ","]
         tokens += _english_clause(part.clause, part.order == "second")
     return [*_capitalised(tokens), "."]
 
 
 def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[str]:
-    subject = clause.subject
-    if subject:
-        plural = subject.plural
-    if isinstance(subject, Pronoun):
-        tokens = _words(subject.english, clause, "subject")
-    else:
-        tokens = english_phrase(subject) if subject else []
+    subject, tokens = clause.subject, list[str]()
     front = clause.front if main else ""
     if front:
-        tokens = _english_adverbial(clause, front) + tokens
-    tokens += _english_verb(clause, plural)
+        tokens += _english_adverbial(clause, front)
+    if isinstance(subject, Pronoun):
+        tokens += _words(subject.english, clause, "subject")
+    elif subject:
+        tokens += english_phrase(subject)
+    tokens += _english_verb(clause, subject.plural if subject else plural)
     if clause.accusative:
         tokens += english_phrase(clause.accusative)
     if clause.dative:
@@ -230,33 +201,32 @@ def _english_clause(clause: Clause, main: bool, plural: bool = False) -> list[st
 
 
 def _english_verb(clause: Clause, plural: bool) -> list[str]:
-    often = clause.adverbials.get("often")
-    adverb = _words(often.english, clause, "often") if isinstance(often, Adverb) else []
-    verb = clause.verb
-    if not clause.auxiliary:
-        return adverb + _words(verb.english if plural else verb.english_third, clause, "verb")
-    if clause.auxiliary in ("hat", "ist"):
-        return adverb + _words(verb.english_past, clause, "verb")
-    auxiliary = _words(AUXILIARIES[clause.auxiliary][2 + int(plural)], clause, "auxiliary")
-    if len(auxiliary) > 1:  # he often wants to read, but: he can often read
-        return adverb + auxiliary + _words(verb.english, clause, "verb")
-    return auxiliary + adverb + _words(verb.english, clause, "verb")
+    adverb = _english_adverbial(clause, "often") if "often" in clause.adverbials else []
+    verb, auxiliary = clause.verb, list[str]()
+    form = verb.english if plural or clause.auxiliary else verb.english_third
+    if clause.auxiliary in lexicon.PERFECT:
+        form = verb.english_past
+    elif clause.auxiliary:
+        modal = lexicon.AUXILIARIES[clause.auxiliary][2 + int(plural)]
+        auxiliary = _words(modal, clause, "auxiliary")
+    often_first = len(auxiliary) > 1  # he often wants to read, but: he can often read
+    before = [*adverb, *auxiliary] if often_first else [*auxiliary, *adverb]
+    return [*before, *_words(form, clause, "verb")]
 
 
 def english_phrase(phrase: Phrase) -> list[str]:
     """Tokens of a noun phrase, relative clause and coordinated phrase included."""
-    word = (PLURAL if phrase.many else SINGULAR)[phrase.determiner]
+    word = (lexicon.PLURAL if phrase.many else lexicon.SINGULAR)[phrase.determiner]
     noun = phrase.noun.english_plural if phrase.many else phrase.noun.english
-    adjectives = _words(ADJECTIVES.get(phrase.adjective, ""), phrase, "adjective")
-    tokens = [*adjectives, *_words(noun, phrase, "noun")]
-    if word == "a" and tokens[0][0] in "aeiou":
-        word = "an"
-    tokens[:0] = _words(word, phrase, "determiner")
+    tokens = _words(lexicon.ADJECTIVES.get(phrase.adjective, ""), phrase, "adjective")
+    tokens += _words(noun, phrase, "noun")
+    an = word == "a" and tokens[0][0] in "aeiou"
+    tokens[:0] = _words("an" if an else word, phrase, "determiner")
     if relative := phrase.relative:
-        tokens.append(_word("that" if relative.subject else "who", relative, "pronoun"))
+        tokens.append(Token("that" if relative.subject else "who", relative, "pronoun"))
         tokens += _english_clause(relative, False, phrase.many)
     if phrase.other:
-        tokens += [_word("and", phrase.other, "and"), *english_phrase(phrase.other)]
+        tokens += [Token("and", phrase.other, "and"), *english_phrase(phrase.other)]
     return tokens
 
 

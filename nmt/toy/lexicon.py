@@ -34,17 +34,7 @@ class Verb(NamedTuple):
 
     @property
     def infinitive(self) -> str:
-        """The infinitive, which ends a clause with a modal verb."""
         return self.particle + self.plural
-
-
-class Auxiliary(NamedTuple):
-    """A finite verb that sends the main verb to the end of a German clause."""
-
-    singular: str
-    plural: str
-    english_singular: str
-    english_plural: str
 
 
 class Pronoun(NamedTuple):
@@ -144,15 +134,15 @@ NOUNS = [Noun(*row) for row in _words(_NOUNS)]
 VERBS = [_verb(row) for row in _words(_VERBS)]
 ADJECTIVES = {"alt": "old", "klein": "small", "groß": "big", "gut": "good", "schön": "beautiful"}
 ADJECTIVES |= {"neu": "new", "jung": "young"}  # the last is said of persons, neu of all else
-AUXILIARIES = {
-    "hat": Auxiliary("hat", "haben", "", ""),  # the perfect is the English simple past
-    "ist": Auxiliary("ist", "sind", "", ""),
-    "kann": Auxiliary("kann", "können", "can", "can"),
-    "muss": Auxiliary("muss", "müssen", "must", "must"),
-    "will": Auxiliary("will", "wollen", "wants to", "want to"),
-    "wird": Auxiliary("wird", "werden", "will", "will"),
+AUXILIARIES = {  # singular and plural, English singular and plural
+    "hat": ("hat", "haben", "", ""),  # the perfect is the English simple past
+    "ist": ("ist", "sind", "", ""),
+    "kann": ("kann", "können", "can", "can"),
+    "muss": ("muss", "müssen", "must", "must"),
+    "will": ("will", "wollen", "wants to", "want to"),
+    "wird": ("wird", "werden", "will", "will"),
 }
-MODALS = ["kann", "muss", "will", "wird"]
+PERFECT, MODALS = ["hat", "ist"], ["kann", "muss", "will", "wird"]
 ADVERBS = [
     Adverb("time", "heute", "today", "psm"),
     Adverb("time", "jetzt", "now", "p"),
@@ -189,6 +179,7 @@ DEFINITE = {"der", "dieser"}
 _ENDINGS = {"m": ("er", "en", "em"), "f": ("e", "e", "er"), "n": ("es", "es", "em")}
 _ENDINGS["p"] = ("e", "e", "en")  # strong endings by gender (p: plural) and case
 _ARTICLES = {"er": "der", "en": "den", "em": "dem", "es": "das", "e": "die"}
+_BARE = {("m", NOMINATIVE), ("n", NOMINATIVE), ("n", ACCUSATIVE)}  # where ein has no ending
 
 
 def article(determiner: str, gender: str, case: int) -> str:
@@ -199,7 +190,7 @@ def article(determiner: str, gender: str, case: int) -> str:
     if determiner == "dieser":
         return "dies" + ending
     if determiner == "ein":
-        return "ein" if _bare(gender, case) else "ein" + ending
+        return "ein" if (gender, case) in _BARE else "ein" + ending
     return "viel" + ending if determiner == "viele" else determiner
 
 
@@ -211,7 +202,3 @@ def adjective(stem: str, determiner: str, gender: str, case: int) -> str:
     if determiner in DEFINITE:
         return stem + ("en" if gender == "p" or strong == "en" else "e")
     return stem + strong
-
-
-def _bare(gender: str, case: int) -> bool:
-    return (gender, case) in {("m", NOMINATIVE), ("n", NOMINATIVE), ("n", ACCUSATIVE)}

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,30 +28,21 @@ def ensure_text(data: Data) -> None:
         return
     if data.root is None:
         raise UserError("data.root=null: data=toy writes its text there; name a directory")
-    root = Path(data.root)
-    if not _is_written(root, record := _record(data)):
+    root, record = Path(data.root), _record(data)
+    if not any(root.glob("*")):
         cache.ensure(root, partial(write, data), f"data.root={root}")
-        _is_written(root, record)  # another process may have written it by other settings
-
-
-def _is_written(root: Path, record: dict[str, Any]) -> bool:
-    """Whether a directory is that of a record; False: it is empty or absent."""
-    with suppress(OSError):
-        if any(root.iterdir()):
-            try:
-                manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
-                there = manifest.read(root / RECORD)
-            except UserError as error:
-                ours = (root / RECORD).exists()  # else it may be somebody's text
-                hint = "remove it to have it written again" if ours else "for your text: data=files"
-                raise UserError(f"{error}; {hint}", error.code) from None
-            if key := next((key for key in record if there.get(key) != record[key]), None):
-                raise UserError(
-                    f"data.root={root}: was written with {key}={there.get(key)}, which is "
-                    f"{record[key]} now; name another directory"
-                )
-            return True
-    return False
+    try:  # another process may have written it by other settings
+        manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()
+        there = manifest.read(root / RECORD)
+    except UserError as error:
+        ours = (root / RECORD).exists()  # else it may be somebody's text
+        hint = "remove it to have it written again" if ours else "for your text: data=files"
+        raise UserError(f"{error}; {hint}", error.code) from None
+    if key := next((key for key in record if there.get(key) != record[key]), None):
+        raise UserError(
+            f"data.root={root}: was written with {key}={there.get(key)}, which is "
+            f"{record[key]} now; name another directory"
+        )
 
 
 def _record(data: Data) -> dict[str, Any]:
@@ -81,15 +71,15 @@ def write(data: Data, directory: Path) -> None:
     drawn["dev"] = draw(data.dev_pairs, *train, f"dev {seed}", seen)
     seen |= {s.source for s in drawn["dev"]}
     drawn["train"] = draw(data.train_pairs, *train, f"train {seed}", seen)
+    files: dict[str, list[str]] = {}
     for part, sentences in drawn.items():
         rows = [{source: s.source, target: s.target} | s.columns() for s in sentences]
-        for ending in rows[0]:
-            text = "".join(row[ending] + "\n" for row in rows)
-            (directory / f"{part}.{ending}").write_bytes(text.encode())
-    lines = join_sentences([s[:2] for s in drawn["test"]], data.train_longest)
-    for side, language in enumerate((source, target)):
-        text = "".join(f"{line[side]}\n" for line in lines)
-        (directory / f"{JOINED}.{language}").write_bytes(text.encode())
+        files |= {f"{part}.{ending}": [row[ending] for row in rows] for ending in rows[0]}
+    joined = join_sentences([s[:2] for s in drawn["test"]], data.train_longest)
+    files[f"{JOINED}.{source}"] = [line for line, _ in joined]
+    files[f"{JOINED}.{target}"] = [line for _, line in joined]
+    for name, lines in files.items():
+        (directory / name).write_bytes("".join(f"{line}\n" for line in lines).encode())
     (directory / RECORD).write_bytes(manifest.dump(_record(data)))
 
 

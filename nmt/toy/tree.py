@@ -13,8 +13,8 @@ _Key = tuple[int, str]  # a node of the tree, and the role of a word in it
 _Heads = dict[_Key, tuple[_Key | None, str]]  # the governor of each key, and the label
 
 
-def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
-    """Return the columns of a sentence; all but `language` have one integer per German word.
+def columns(parts: list[LinkedClause]) -> dict[str, str]:
+    """The columns of a sentence, each as a line: integers, all but `language` one per German word.
 
     A comma or full stop belongs to the word before it.
 
@@ -47,21 +47,15 @@ def columns(parts: list[LinkedClause]) -> dict[str, list[int]]:
         if isinstance(token, Token):
             positions.setdefault((id(token.owner), token.role), number)
     english_of = [positions[key if key in positions else above[key][0]] for key in keys]
-    order = [0] * len(keys)
-    for rank, number in enumerate(sorted(range(len(keys)), key=english_of.__getitem__)):
-        order[number] = rank
-    depth = _depths(heads)
-    return {"heads": heads, "labels": labels, "order": order, "depth": depth, "language": [0]}
+    by_place = sorted(range(len(keys)), key=english_of.__getitem__)
+    order = sorted(range(len(keys)), key=by_place.__getitem__)  # the inverse permutation
+    depth = [_depth(heads, head) for head in heads]
+    found = {"heads": heads, "labels": labels, "order": order, "depth": depth, "language": [0]}
+    return {name: " ".join(map(str, values)) for name, values in found.items()}
 
 
-def _depths(heads: list[int]) -> list[int]:
-    depths = []
-    for head in heads:
-        depth = 0
-        while head:
-            depth, head = depth + 1, heads[head - 1]
-        depths.append(depth)
-    return depths
+def _depth(heads: list[int], head: int) -> int:
+    return 1 + _depth(heads, heads[head - 1]) if head else 0
 
 
 def _governors(parts: list[LinkedClause]) -> _Heads:
@@ -71,7 +65,6 @@ def _governors(parts: list[LinkedClause]) -> _Heads:
     root = next(i for i, part in enumerate(parts) if part.order != "final")
     for i, part in enumerate(parts):
         fronted = part.order == "final" and parts[i + 1 : i + 2] and parts[i + 1].order == "first"
-        main = i + 1 if fronted else i
         if part.order == "final":
             label = "ccomp" if COMPLEMENT in part.links else "advcl"
             _clause(part.clause, verbs[i + 1 if fronted else i - 1], label, heads)
@@ -80,11 +73,9 @@ def _governors(parts: list[LinkedClause]) -> _Heads:
         else:
             _clause(part.clause, verbs[root], "conj", heads)
         for link in part.links:
-            coordinating = link in COORDINATORS
-            heads[id(part), link] = (
-                verbs[main if coordinating else i],
-                "cc" if coordinating else "mark",
-            )
+            main = verbs[i + 1 if fronted else i]
+            is_cc = link in COORDINATORS
+            heads[id(part), link] = (main, "cc") if is_cc else (verbs[i], "mark")
     return heads
 
 

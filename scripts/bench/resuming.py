@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.config.settings import Settings
 from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError
-from nmt.modelfiles import WEIGHTS
+from nmt.modeldir import WEIGHTS
 from nmt.training.checkpoint import OPTIMIZER, newest
 from nmt.training.run import open_run
 from nmt.training.trainer import fit

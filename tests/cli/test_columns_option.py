@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.cli import decoding as options
 from nmt.cli import evaluate, train, translate
 from nmt.config.compose import experiment_of
@@ -117,13 +117,13 @@ def test_the_next_command_names_the_files() -> None:
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:
     word = "+data.columns.tag={per: word,train: x/a,dev: /y/b,test: x/c}"
     here = experiment_of(["data=files", "data.root=x", word]).settings
-    cut = modelfiles.portable(here)
+    cut = modeldir.portable(here)
     assert cut.data.columns == {"tag": Column("word", "a", "b", "c")}
     assert differences(freeze(here), freeze(cut)) == []
     more = ["data.root=/h/x", "segmenter=spm", "segmenter.source_model=/h/de.model"]
     corpus = "+data.corpora.bt={root: /h/bt, train_source: /h/other/bt.de.gz}"
     several = experiment_of(["data=files", *more, corpus]).settings
-    plain = freeze(modelfiles.portable(several))
+    plain = freeze(modeldir.portable(several))
     assert "/" not in str({key: plain[key] for key in ("data", "segmenter")})
     assert plain["data"]["corpora"]["bt"]["train_source"] == "bt.de.gz"
     sentence = experiment_of(["data=files", "data.root=x", word.replace("word", "sentence")])

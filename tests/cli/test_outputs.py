@@ -17,7 +17,7 @@ from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.inspect import plot
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest, modelpath
+from nmt.storage import atomic, manifest
 from nmt.storage.outputs import check_writable, text_writer
 from nmt.training import corpus
 from tests.evaluation.made_up import noisy, references
@@ -69,7 +69,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("work began")
 
     for module, name in (
-        *((modeldir, "load"), (modelpath, "locate"), (corpus, "prepare")),
+        *((modeldir, "load"), (modeldir, "locate"), (corpus, "prepare")),
         *((plot, "draw"), (plot, "draw_run")),
         *((transformers_read, "marian"), (ctranslate2_read, "read")),
     ):

@@ -6,8 +6,7 @@ from nmt.decode.hypothesis import length_penalty
 from nmt.decode.parts import parts_of
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
-from nmt.modeldir import Trained
-from nmt.modelfiles import USUAL_LENGTH
+from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 
 LINES = ["w1 w2 w3", "", "w1 w2 w3 w4 w5 w6 w7", "w9", "w1 w2 w3 w4"]

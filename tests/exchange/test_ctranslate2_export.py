@@ -25,8 +25,7 @@ from nmt.exchange.ctranslate2_names import names
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.ctranslate2_spec import t5_buckets
 from nmt.exchange.exporting import export
-from nmt.modeldir import Trained
-from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from nmt.exchange import (
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
-from nmt.storage.modelpath import SETTINGS_BESIDE
+from nmt.modeldir import SETTINGS_BESIDE
 from nmt.text.languages import languages_of
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram

@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import lengthen, modeldir, modelfiles, preflight
+from nmt import lengthen, modeldir, preflight
 from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
@@ -220,7 +220,7 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
     parent = tmp_path / "unknown"
     assert import_model.main([str(models / "separate relu"), str(parent)]) == Exit.OK
     assert "longest source in training: unknown, since no file of" in capsys.readouterr().err
-    assert modelfiles.facts(parent) == {"longest_source": None}
+    assert modeldir.read_facts(parent) == {"longest_source": None}
     assert lengthen._bounds(parent) == (25, 50, 75, 100)
     assert "lengths are divided at 25, 50, 75, 100" in capsys.readouterr().err
 

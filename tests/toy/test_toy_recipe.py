@@ -54,6 +54,11 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert written == tree(tmp_path / "fresh")
 
 
+def test_long_lines_are_not_joined(tmp_path: Path) -> None:
+    write(corpus(tmp_path, "data.train_longest=9", "data.test_shortest=10"), tmp_path)
+    assert [(tmp_path / f"concat_seq.{code}").read_bytes() for code in ("de", "en")] == [b"", b""]
+
+
 def test_other_settings_have_another_directory(tmp_path: Path) -> None:
     keys = ["train_pairs", "train_shortest", "train_longest", "dev_pairs", "test_pairs"]
     keys += ["test_shortest", "test_longest", "corpus_seed"]

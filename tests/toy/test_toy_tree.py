@@ -9,7 +9,7 @@ import pytest
 
 from nmt.text.lines import read_text
 from nmt.toy import draw, pairs, words
-from nmt.toy.draw import sentence
+from nmt.toy.draw import Drawing
 from nmt.toy.grammar import german
 from nmt.toy.recipe import ensure_text
 from nmt.toy.tree import LABELS
@@ -124,7 +124,7 @@ def test_the_parser_finds_the_tree_that_was_drawn() -> None:
 
     rng = Random("drawn")
     for length in [4, 9, 17, 30, 60] * 10:
-        parts = sentence(rng, length)
+        parts = Drawing(rng).sentence(length)
         assert of_tree(parts) == of_tree(parse([str(token) for token in german(parts)]))
 
 

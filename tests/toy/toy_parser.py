@@ -75,8 +75,7 @@ def translate(source: str) -> str:
 
 def columns(source: str) -> dict[str, str]:
     """Return the columns of a sentence, each as a line; ValueError as `translate`."""
-    columns = tree.columns(parse(words(source)))
-    return {name: " ".join(map(str, values)) for name, values in columns.items()}
+    return tree.columns(parse(words(source)))
 
 
 def parse(tokens: list[str]) -> list[LinkedClause]:
