@@ -11,8 +11,7 @@ from nmt.corpus.clean import CleanedChunk, CleanedText
 from nmt.corpus.pairs import SIDES
 from nmt.machine.progress import shown
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
-from nmt.text.bpe_learner import learn
-from nmt.text.bpe_symbols import END
+from nmt.text.bpe_learner import END, learn
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram, learn_model
