@@ -6,8 +6,8 @@ pairs are set aside are those of subword-nmt, since a pair that is set aside and
 frequent may be counted too low, which changes the order of merges.
 
 subword-nmt also counts wrongly in a few words: where a pair follows itself ("a a a"), and where the
-symbol that a merge makes exists already ("abc" of "ab c" is also made of "a bc"). What it learns
-depends on that, so such words leave the array and are left to its own functions from then on.
+symbol that a merge makes exists already ("a</w>" ends a word, and is made of a text with "</w>").
+What it learns depends on that, so such words leave the array, and its own functions do the rest.
 """
 
 from bisect import insort
