@@ -152,7 +152,6 @@ def test_numbers_that_cannot_be_meant_are_refused_at_once(
         ),
         (["data.bpe_dropout=0.1", "segmenter=unigram"], "segmenter.kind=unigram has none; data.s"),
         (["data.subword_alpha=0.1"], "segmenter.kind=bpe has none; data.bpe_dropout is its way"),
-        (["data.subword_nbest=8", "segmenter=unigram"], "says nothing without data.subword_alpha"),
         (["data.bpe_dropout=0.1", "encoding=spr_relative"], "but the encoding reads heads"),
         (
             ["data.subword_alpha=0.1", "segmenter=unigram", "encoding=spr_relative"],

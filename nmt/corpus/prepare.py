@@ -18,9 +18,9 @@ from nmt.corpus.scan import ParallelText
 from nmt.corpus.subword_sampling import samplers
 from nmt.errors import Exit, UserError
 from nmt.storage import cache, manifest
-from nmt.text.marian import language_codes
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
+from nmt.text.unigram import language_codes
 from nmt.text.vocab import UNK
 
 FORMAT = 5  # raise it when the same input results in another prepared corpus

@@ -22,17 +22,15 @@ from nmt.corpus.pairs import SIDES, Pairs, spans
 from nmt.errors import UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import executor
-from nmt.text.bpe import Bpe
-from nmt.text.bpe_dropout import BpeDropout
+from nmt.text.bpe import Bpe, BpeDropout
 from nmt.text.side import Side, Sides
-from nmt.text.unigram import Unigram
-from nmt.text.unigram_sampling import NBest, UnigramSampling
+from nmt.text.unigram import NBest, Unigram
 from nmt.text.vocab import EOS
 
 log = logging.getLogger(__name__)
 BLOCK = 2**14  # lines of a block
 TOGETHER = 2**11  # lines that a worker segments at a time
-Sampler: TypeAlias = BpeDropout | UnigramSampling | NBest
+Sampler: TypeAlias = BpeDropout | NBest
 SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 BPE = ("bpe", "codes")  # kinds of segmenters that have merges
 
@@ -49,8 +47,6 @@ def refusal(data: Data, segmenter: str) -> str | None:
             f"data.subword_alpha={data.subword_alpha}: needs the probabilities of a unigram model, "
             f"and segmenter.kind={segmenter} has none; data.bpe_dropout is its way to sample"
         )
-    if data.subword_nbest is not None and data.subword_alpha is None:
-        return f"data.subword_nbest={data.subword_nbest}: says nothing without data.subword_alpha"
     return None
 
 
@@ -90,8 +86,6 @@ def _sampler(data: Data, name: str, side: Side) -> Sampler:
         return BpeDropout(segmenter, vocabulary, data.bpe_dropout)
     assert isinstance(segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"
     try:
-        if data.subword_nbest is None:
-            return UnigramSampling(segmenter, vocabulary, data.subword_alpha)
         return NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest)
     except ValueError as error:
         raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None

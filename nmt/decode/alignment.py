@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
-from nmt.text.normalise import normalise
 from nmt.text.protection import PLACEHOLDERS
 from nmt.text.side import Side
+from nmt.text.tokenizer import normalise
 from nmt.text.vocab import END
 
 

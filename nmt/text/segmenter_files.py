@@ -4,13 +4,13 @@ from pathlib import Path
 
 from nmt.config.data import Data, Segmentation
 from nmt.errors import Exit, UserError
-from nmt.text import json_values
 from nmt.text.bpe import Bpe
 from nmt.text.lines import read_text
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Side, Sides
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
+from nmt.text.vocab import is_piece
 
 VERSION = (
     "#version: 0.2"  # of subword-nmt's files; the ones before mark the ends of words otherwise
@@ -64,7 +64,7 @@ def _merges(path: Path) -> list[str]:
     for number, merge in enumerate(merges, start=2):
         if merge.count(" ") != 1 or not all(merge.split(" ")):
             raise UserError(f"{path}:{number}: expected two symbols and a space", Exit.DATA)
-    return [merge for merge in merges if all(map(json_values.is_piece, merge.split(" ")))]
+    return [merge for merge in merges if all(map(is_piece, merge.split(" ")))]
 
 
 def _pieces(path: Path, min_frequency: int) -> list[str]:
@@ -84,6 +84,6 @@ def _pieces(path: Path, min_frequency: int) -> list[str]:
             )
         pieces[piece] = int(count or 0)
     frequent = (piece for piece, count in pieces.items() if count >= min_frequency)
-    if not (known := [*filter(json_values.is_piece, frequent)]):
+    if not (known := [*filter(is_piece, frequent)]):
         raise UserError(f"{path}: no piece occurs {min_frequency} times", Exit.DATA)
     return known

@@ -19,9 +19,8 @@ from hypothesis import strategies as st
 from nmt.corpus.learn import count_pieces, learn_merges
 from nmt.errors import Exit, UserError
 from nmt.text.bpe import Bpe
-from nmt.text.normalise import normalise
-from nmt.text.segmenter import Segmenter, segmenter_from_json
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.side import Segmenter, segmenter_from_json
+from nmt.text.tokenizer import Tokenizer, normalise
 from nmt.text.unigram import Unigram, learn_model
 
 WORDS = "der die das hund katze hunde katzen läuft laufen laufend @@ a@@ x@@y 'n' schnell schneller"
