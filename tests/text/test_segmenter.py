@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.learn import count_pieces, learn_merges
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, visible
 from nmt.text.bpe import Bpe
-from nmt.text.side import Segmenter, segmenter_from_json
+from nmt.text.side import Segmenter, Side, segmenter_from_json
 from nmt.text.tokenizer import Tokenizer, normalise
 from nmt.text.unigram import Unigram, learn_model
 
@@ -201,3 +201,27 @@ def test_hostile_json_is_refused(value: Any) -> None:
         segmenter_from_json(value)
     assert caught.value.code == Exit.DATA
     assert "\n" not in str(caught.value)
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+JSON = st.recursive(LEAVES, lambda x: st.lists(x) | st.dictionaries(st.text(max_size=5), x))
+
+
+@given(good=st.sampled_from([bpe("moses"), unigram()]), data=st.data())
+def test_any_json_in_any_place_is_refused_in_one_line_or_understood(
+    good: Segmenter, data: st.DataObject
+) -> None:
+    value = json.loads(json.dumps({"segmenter": good.to_json(), "vocabulary": ["a", "b"]}))
+    place = value
+    while True:
+        names = [*place, data.draw(st.text(max_size=5))]
+        name = data.draw(st.sampled_from(names))
+        if isinstance(inner := place.get(name), dict) and data.draw(st.booleans()):
+            place = inner
+        else:
+            place[name] = data.draw(JSON)
+            break
+    try:
+        Side.from_json(value).ids("Hund und Katze")
+    except UserError as error:
+        assert error.code == Exit.DATA and visible(error) == str(error)
