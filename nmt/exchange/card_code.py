@@ -1,8 +1,9 @@
 """The Python on a model card: lines that translate with an export where nmt is not installed.
 
 They do with a line what `nmt-translate` does: normalise it (nmt.text.tokenizer, but for lone
-surrogates, which no file holds), segment it, search, join the pieces. They stand in
-card_code.jinja. A certificate counts what these very lines make of the samples (`count_equal`).
+surrogates, which no file holds), segment it, search, join the pieces (curly quotes as Moses joins
+them). They stand in card_code.jinja. A certificate counts what these very lines make of the
+samples (`count_equal`).
 """
 
 from collections.abc import Sequence

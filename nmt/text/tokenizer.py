@@ -14,6 +14,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, Literal
 
+from nmt.text.quotes import join_marked, mark_quotes
+
 log = logging.getLogger(__name__)
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1 with NEL, LS, PS
 INVISIBLE = re.compile(
@@ -74,7 +76,8 @@ class Tokenizer:
     def text(self, words: str) -> str:
         """Join words, separated by white space, to one line of text."""
         if self._moses:
-            words = self._moses[1].detokenize(words.split(), unescape=False)
+            marked = mark_quotes(words.split(), self.language)
+            words = join_marked(self._moses[1].detokenize(marked, unescape=False))
         return " ".join(words.split())
 
     def _split(self, text: str) -> str:
