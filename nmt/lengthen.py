@@ -17,7 +17,7 @@ from nmt.evaluation.systems import systems_at
 from nmt.evaluation.testsets import corpus_test, unnamed_files
 from nmt.storage import outputs
 from nmt.text.languages import languages_of
-from nmt.text.marian import language_codes
+from nmt.text.unigram import language_codes
 
 log = logging.getLogger(__name__)
 DIRECTORY = "lengthened"  # in the directory of the run: joined lines, and what was measured

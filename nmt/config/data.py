@@ -128,8 +128,8 @@ class Data:
     subword_alpha: Annotated[float, Between(0, 100)] | None = key(
         None, "segmenter=unigram: segmentations are drawn by p^alpha (Kudo 2018); null: none"
     )
-    subword_nbest: Annotated[int, Between(2, 512)] | None = key(
-        None, "draw from so many best segmentations of a line; null: from all"
+    subword_nbest: Annotated[int, Between(2, 512)] = key(
+        64, "draw from so many best segmentations of a line (Kudo 2018)"
     )
     user_symbols: list[str] = key(
         [], "words that are one piece in every segmenter, and are never split, as ['{name}','<BT>']"

@@ -10,8 +10,7 @@ from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
 from nmt.machine.progress import shown
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
-from nmt.text.bpe_learner import learn
-from nmt.text.bpe_symbols import END
+from nmt.text.bpe_learner import END, learn
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram, learn_model

@@ -23,9 +23,9 @@ from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
 from nmt.storage import cache, manifest
 from nmt.text.lines import read_text
-from nmt.text.marian import language_codes
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
+from nmt.text.unigram import language_codes
 from nmt.text.vocab import UNK
 
 FORMAT = 6  # raise it when the same input results in another prepared corpus

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
-from nmt.text.marian import language_codes
 from nmt.text.side import Side
+from nmt.text.unigram import language_codes
 from nmt.text.vocab import UNK
 
 RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
 from nmt.errors import UserError
-from nmt.text.bpe import Bpe
-from nmt.text.bpe_dropout import BpeDropout
+from nmt.text.bpe import Bpe, BpeDropout
 from nmt.text.side import Side, Sides
-from nmt.text.unigram_sampling import NBest
+from nmt.text.unigram import NBest, Unigram
 from nmt.text.vocab import EOS
 
 BPE = ("bpe", "codes")  # kinds of segmenters that have merges
@@ -56,9 +55,9 @@ def _sampler(data: Data, name: str, side: Side) -> Sampler:
         raise UserError(why)
     if isinstance(side.segmenter, Bpe):
         return BpeDropout(side.segmenter, side.vocabulary, data.bpe_dropout)
-    assert data.subword_alpha is not None, "see `refusal`"
+    assert isinstance(side.segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"
     try:
-        return NBest(side.segmenter, side.vocabulary, data.subword_alpha, data.subword_nbest or 64)
+        return NBest(side.segmenter, side.vocabulary, data.subword_alpha, data.subword_nbest)
     except ValueError as error:
         raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
 

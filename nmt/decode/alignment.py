@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
-from nmt.text.normalise import normalise
 from nmt.text.side import Side
+from nmt.text.tokenizer import normalise
 from nmt.text.vocab import END
 
 

@@ -13,7 +13,7 @@ from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modeldir import USUAL_LENGTH
 from nmt.text.languages import languages_of
-from nmt.text.marian import MarianSegmenter, language_codes
+from nmt.text.unigram import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS, UNK
 
 log = logging.getLogger(__name__)

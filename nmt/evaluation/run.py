@@ -28,7 +28,7 @@ from nmt.exchange.settings import UNNAMED
 from nmt.text.columns import missing
 from nmt.text.languages import languages_of, short_code
 from nmt.text.lines import file_of, packed, read_parallel, read_text
-from nmt.text.segmenter import Segmenter
+from nmt.text.side import Segmenter
 
 log = logging.getLogger(__name__)
 

@@ -15,7 +15,7 @@ from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
 from nmt.storage import manifest
 from nmt.text.lines import uncompressed
-from nmt.text.segmenter import Segmenter
+from nmt.text.side import Segmenter
 from nmt.training.directory import CONFIG
 from nmt.training.run import progress
 from nmt.training.run_config import read_config

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.text.marian import language_codes
+from nmt.text.unigram import language_codes
 
 if TYPE_CHECKING:  # exported models are translated without torch
     from torch import Tensor

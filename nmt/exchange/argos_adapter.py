@@ -23,9 +23,8 @@ from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.storage import atomic, manifest
-from nmt.text.marian import language_codes
 from nmt.text.side import Side
-from nmt.text.unigram import SPACE, Unigram
+from nmt.text.unigram import SPACE, Unigram, language_codes
 
 CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold

@@ -1,8 +1,9 @@
 """The Python on a model card: lines that translate with an export where nmt is not installed.
 
-They do with a line what `nmt-translate` does: normalise it (nmt.text.normalise, but for lone
-surrogates, which no file holds), segment it, search, join the pieces. They stand in
-card_code.jinja. A certificate counts what these very lines make of the samples (`count_equal`).
+They do with a line what `nmt-translate` does: normalise it (nmt.text.tokenizer, but for lone
+surrogates, which no file holds), segment it, search, join the pieces (curly quotes as Moses joins
+them). They stand in card_code.jinja. A certificate counts what these very lines make of the
+samples (`count_equal`).
 """
 
 from collections.abc import Sequence
@@ -19,9 +20,8 @@ from nmt.exchange.proof import translate_best
 from nmt.machine.progress import shown
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
-from nmt.text.marian import CODE, MarianSegmenter, language_codes
-from nmt.text.normalise import CONTROL, INVISIBLE
-from nmt.text.unigram import Unigram
+from nmt.text.tokenizer import CONTROL, INVISIBLE
+from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
 EXAMPLE = "a line"  # as good as any where the language is unknown
 CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt

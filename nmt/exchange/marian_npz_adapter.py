@@ -10,7 +10,7 @@ from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.modeldir import Trained
-from nmt.text.marian import language_codes
+from nmt.text.unigram import language_codes
 
 NAME = "model.npz"  # of the file
 

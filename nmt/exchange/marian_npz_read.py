@@ -17,9 +17,8 @@ from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
-from nmt.text.marian import MarianSegmenter
 from nmt.text.side import Side
-from nmt.text.unigram import Unigram
+from nmt.text.unigram import MarianSegmenter, Unigram
 
 SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
 

@@ -17,7 +17,7 @@ from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.languages import languages_of, short_code
-from nmt.text.marian import language_codes
+from nmt.text.unigram import language_codes
 
 
 class CardOptions(NamedTuple):

@@ -23,7 +23,7 @@ from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
 from nmt.machine.progress import shown
 from nmt.modeldir import Trained
-from nmt.text.normalise import normalise
+from nmt.text.tokenizer import normalise
 from nmt.text.vocab import BOS, EOS
 
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes

@@ -25,9 +25,8 @@ from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
 from nmt.modeldir import Trained
 from nmt.storage import manifest
-from nmt.text.marian import MarianSegmenter
 from nmt.text.side import Side
-from nmt.text.unigram import Unigram
+from nmt.text.unigram import MarianSegmenter, Unigram
 
 
 def marian(directory: Path, trained_length: int | None = None) -> Imported:

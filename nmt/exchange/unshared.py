@@ -4,7 +4,7 @@ from nmt.config.settings import RESTRICTIONS, Settings
 from nmt.errors import UserError
 from nmt.exchange.site_positions import NEAREST
 from nmt.model.transformer import Transformer
-from nmt.text.segmenter import Segmenter
+from nmt.text.side import Segmenter
 from nmt.text.unigram import Unigram
 
 

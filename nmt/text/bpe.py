@@ -1,20 +1,19 @@
-"""Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909)."""
+"""Byte pair encoding with subword-nmt (Sennrich et al. 2016, arXiv:1508.07909), and BPE-dropout."""
 
 import io
 from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from functools import partial
 from typing import Any
 
-from subword_nmt.apply_bpe import BPE
+from subword_nmt.apply_bpe import BPE, encode
 
-from nmt.text import json_values
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.word_cache import WordCache
+from nmt.text.vocab import SPECIALS, UNK, Vocabulary
 
 SEPARATOR = "@@"  # ends each piece but the last of its word
 LONGEST_WORD = 1000  # characters; subword-nmt takes quadratic time on a word
 CUT = 100  # a longer word is cut into parts of so many characters
-CACHED = 2**19  # words whose pieces are kept
+KEPT = 2**19  # words whose pieces are kept: those that come first are mostly frequent
 
 
 class Bpe:
@@ -31,7 +30,7 @@ class Bpe:
         self.tokenizer, self.merges, self.pieces = tokenizer, list(merges), list(pieces)
         codes = io.StringIO("#version: 0.2\n" + "\n".join(self.merges))
         self.codes = BPE(codes, merges=len(self.merges), vocab=set(self.pieces) or None)
-        self._cache = WordCache(self._pieces, CACHED, LONGEST_WORD)
+        self._known = dict[str, list[str]]()  # pieces of words
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line."""
@@ -39,11 +38,14 @@ class Bpe:
 
     def segment(self, words: str) -> list[str]:
         """Segment words that are separated by single spaces."""
-        return list(chain.from_iterable(map(self._cache.__getitem__, words.split(" "))))
+        pieces: list[str] = []
+        for word in words.split(" "):
+            pieces += self._known.get(word) or self._segment(word)
+        return pieces
 
     def remember(self, words: Mapping[str, list[str]]) -> None:
         """Take the pieces of words, where these are known, so that no word is segmented again."""
-        self._cache.update(words)
+        self._known.update(words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
         """Return the characters that each piece represents."""
@@ -57,7 +59,7 @@ class Bpe:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` needs, as plain values."""
+        """Return what `nmt.text.side` reads, as plain values."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
@@ -65,20 +67,7 @@ class Bpe:
             "pieces": self.pieces,
         }
 
-    @classmethod
-    def from_json(cls, value: Any) -> "Bpe":
-        """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        fields = json_values.checked(
-            value, "segmenter", kind=str, tokenizer=dict, merges=list, pieces=list
-        )
-        for number, merge in enumerate(fields["merges"]):
-            halves = merge.split(" ") if isinstance(merge, str) else []
-            if len(halves) != 2 or halves != str(merge).split():
-                raise json_values.damaged(f"segmenter.merges[{number}]", "expected two symbols")
-        pieces = json_values.piece_list(fields["pieces"], "segmenter.pieces")
-        return cls(Tokenizer.from_json(fields["tokenizer"]), fields["merges"], pieces)
-
-    def _pieces(self, word: str) -> list[str]:
+    def _segment(self, word: str) -> list[str]:
         """Segment one word."""
         if word in self.tokenizer.symbols:
             return [word]
@@ -87,7 +76,9 @@ class Bpe:
         for head in heads:  # a line feed, in no merge, follows it: so no piece ends the word
             pieces += self.codes.segment_tokens([head + "\n"])[:-1]
         pieces += self.codes.segment_tokens([last])
-        self.codes.cache.clear()  # whole words are cached here
+        self.codes.cache.clear()  # whole words are kept here
+        if len(self._known) < KEPT and len(word) <= LONGEST_WORD:
+            self._known[word] = pieces
         return pieces
 
 
@@ -100,3 +91,50 @@ def parts(word: str) -> list[str]:
     if cut[-1].endswith(SEPARATOR):
         cut[-1:] = [cut[-1][:-1], cut[-1][-1]]
     return cut
+
+
+class BpeDropout:
+    """Segments words at random: at each step, each possible merge is skipped with a probability.
+
+    Provilkov et al. (2020), arXiv:1910.13267. By subword-nmt, as with --dropout and --vocabulary: a
+    resulting piece outside the vocabulary is split again, by the merges that made it. Where a
+    character is not in the vocabulary either, the word keeps its segmentation; so do words with an
+    unknown piece, those that are split before they are segmented (over 1000 characters, or ending
+    in the separator), and symbols.
+    """
+
+    def __init__(self, segmenter: Bpe, vocabulary: Vocabulary, dropout: float) -> None:
+        pieces = vocabulary.to_json()
+        self._vocabulary, self._symbols = vocabulary, segmenter.tokenizer.symbols
+        self._texts = [""] * SPECIALS + [piece.removesuffix(SEPARATOR) for piece in pieces]
+        self._ends = [False] * SPECIALS + [not piece.endswith(SEPARATOR) for piece in pieces]
+        self._encode = partial(
+            encode,
+            bpe_codes=segmenter.codes.bpe_codes,
+            bpe_codes_reverse=segmenter.codes.bpe_codes_reverse,
+            vocab=set(pieces),
+            separator=SEPARATOR,
+            version=segmenter.codes.version,
+            dropout=dropout,
+        )
+
+    def line(self, ids: list[int]) -> list[int]:
+        """Sample a segmentation of a line, given by its prepared ids without EOS.
+
+        Draws from Python's module `random`, as subword-nmt does.
+        """
+        ends, sampled, start = self._ends, list[int](), 0
+        for end, number in enumerate(ids, start=1):
+            if ends[number]:
+                sampled += self._word(ids[start:end])
+                start = end
+        return sampled + ids[start:]
+
+    def _word(self, word: list[int]) -> list[int]:
+        """Sample a segmentation of a word, given by its prepared ids."""
+        text = "".join([self._texts[number] for number in word])
+        if UNK in word or len(parts(text)) > 1 or text in self._symbols:
+            return word
+        *heads, last = self._encode(text, cache={})  # it would keep what it draws
+        ids = self._vocabulary.ids([*(head + SEPARATOR for head in heads), last])[:-1]
+        return word if UNK in ids else ids

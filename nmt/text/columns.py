@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from nmt.config.data import HEADS, WORDS
 from nmt.errors import Exit, UserError
-from nmt.text.normalise import normalise
-from nmt.text.segmenter import Segmenter
+from nmt.text.side import Segmenter
+from nmt.text.tokenizer import normalise
 
 SENTENCE = "sentence"
 _INTEGER = re.compile("[+-]?[0-9]{1,10}")

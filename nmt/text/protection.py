@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 from nmt.config.data import Data, symbols_of
 from nmt.errors import Exit, UserError
-from nmt.text import json_values
 from nmt.text.lines import read_text
 from nmt.text.tokenizer import Tokenizer, warn_of_unknown
+from nmt.text.vocab import damaged
 
 PLACEHOLDERS = tuple(f"<x{number}>" for number in range(1, 10))  # user symbols, in text `< x1>`
 NOT_COMPILED = (re.error, OverflowError, RecursionError)
@@ -71,7 +71,7 @@ class Protection:
         try:
             self.patterns = [re.compile(pattern) for pattern in tokenizer.protected]
         except (*NOT_COMPILED, TypeError):  # read_patterns has none of them
-            raise json_values.damaged("tokenizer.protected", "expected patterns") from None
+            raise damaged("tokenizer.protected", "expected patterns") from None
         self._symbols = {*tokenizer.symbols} - {*PLACEHOLDERS}  # are pieces by themselves
 
     def line(self, text: str, other: str | None = None) -> ProtectedLine:

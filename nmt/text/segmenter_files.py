@@ -4,17 +4,15 @@ from pathlib import Path
 
 from nmt.config.data import Data, Segmentation
 from nmt.errors import Exit, UserError
-from nmt.text import json_values
 from nmt.text.bpe import Bpe
 from nmt.text.lines import read_text
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Side, Sides
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
+from nmt.text.vocab import is_piece
 
-VERSION = (
-    "#version: 0.2"  # of subword-nmt's files; the ones before mark the ends of words otherwise
-)
+VERSION = "#version: 0.2"  # of subword-nmt's files; those before mark the ends of words otherwise
 
 
 def sides_of_files(data: Data, choice: Segmentation) -> Sides:
@@ -22,68 +20,61 @@ def sides_of_files(data: Data, choice: Segmentation) -> Sides:
 
     Raises UserError: 66 for a file that is missing, 65 for one that is something else.
     """
-    tokenizers = tokenizers_of(data, choice.tokenizer)
+    source, target = tokenizers_of(data, choice.tokenizer)
     if choice.kind == "spm":
-        models = {"source_model": choice.source_model, "target_model": choice.target_model}
         return [
-            _sentencepiece(tokenizer, f"segmenter.{key}", Path(path or choice.source_model))
-            for tokenizer, (key, path) in zip(tokenizers, models.items(), strict=True)
+            _sentencepiece(source, "source_model", choice.source_model),
+            _sentencepiece(target, "target_model", choice.target_model or choice.source_model),
         ]
     merges = _merges(Path(choice.codes))
-    sides = []
-    for tokenizer, path in zip(
-        tokenizers, (choice.source_vocabulary, choice.target_vocabulary), strict=True
-    ):
-        pieces = _pieces(Path(path or choice.source_vocabulary), choice.min_frequency)
-        sides.append(Side.of(Bpe(tokenizer, merges, pieces), pieces))
-    return sides
+    paths = (choice.source_vocabulary, choice.target_vocabulary or choice.source_vocabulary)
+    pieces = [_pieces(Path(path), choice.min_frequency) for path in paths]
+    return [
+        Side.of(Bpe(tokenizer, merges, known), known)
+        for tokenizer, known in zip((source, target), pieces, strict=True)
+    ]
 
 
-def _sentencepiece(tokenizer: Tokenizer, key: str, path: Path) -> Side:
+def _sentencepiece(tokenizer: Tokenizer, key: str, path: str) -> Side:
     try:
-        segmenter = Unigram(tokenizer, path.read_bytes())
+        segmenter = Unigram(tokenizer, Path(path).read_bytes())
         if not segmenter.pieces:  # of an empty file
             raise RuntimeError
     except OSError as error:
-        raise UserError(f"{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
+        raise UserError(f"segmenter.{key}={path}: {error.strerror}", Exit.NO_INPUT) from None
     except RuntimeError:
-        raise UserError(f"{key}={path}: no SentencePiece model", Exit.DATA) from None
+        raise UserError(f"segmenter.{key}={path}: no SentencePiece model", Exit.DATA) from None
     return Side.of(segmenter, segmenter.pieces)
 
 
 def _merges(path: Path) -> list[str]:
-    version, *merges = read_text(
-        path, "name the file of subword-nmt learn-bpe: segmenter.codes"
-    ) or [""]
+    hint = "name the file of subword-nmt learn-bpe: segmenter.codes"
+    version, *merges = read_text(path, hint) or [""]
     if version != VERSION:
         raise UserError(
-            f"{path}:1: expected {VERSION!r}, as subword-nmt learn-bpe writes it; learn the codes "
-            "with a version of subword-nmt from 0.2 on",
+            f"{path}:1: expected {VERSION!r}, as subword-nmt learn-bpe writes it from 0.2 on",
             Exit.DATA,
         )
     for number, merge in enumerate(merges, start=2):
         if merge.count(" ") != 1 or not all(merge.split(" ")):
             raise UserError(f"{path}:{number}: expected two symbols and a space", Exit.DATA)
-    return [merge for merge in merges if all(map(json_values.is_piece, merge.split(" ")))]
+    return [merge for merge in merges if all(map(is_piece, merge.split(" ")))]
 
 
 def _pieces(path: Path, min_frequency: int) -> list[str]:
     pieces: dict[str, int] = {}
     hint = "name a file of subword-nmt get-vocab"
     for number, line in enumerate(read_text(path, hint), start=1):
+        where = f"{path}:{number}"
         piece, _, count = line.replace("\t", " ").partition(" ")
         is_count = not count or (count.isascii() and count.isdigit())
         if not piece or piece in pieces or not is_count:
-            raise UserError(
-                f"{path}:{number}: expected a piece that no line before has, and perhaps a count",
-                Exit.DATA,
-            )
+            problem = "expected a piece that no line before has, and perhaps a count"
+            raise UserError(f"{where}: {problem}", Exit.DATA)
         if min_frequency and not count:
-            raise UserError(
-                f"{path}:{number}: has no count; set segmenter.min_frequency=0", Exit.DATA
-            )
+            raise UserError(f"{where}: has no count; set segmenter.min_frequency=0", Exit.DATA)
         pieces[piece] = int(count or 0)
     frequent = (piece for piece, count in pieces.items() if count >= min_frequency)
-    if not (known := [*filter(json_values.is_piece, frequent)]):
+    if not (known := [*filter(is_piece, frequent)]):
         raise UserError(f"{path}: no piece occurs {min_frequency} times", Exit.DATA)
     return known

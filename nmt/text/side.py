@@ -1,12 +1,22 @@
-"""One side of a language pair: how its text becomes ids, and ids text."""
+"""One side of a language pair: how its text becomes ids, and ids text; and both from JSON."""
 
+import base64
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeAlias
 
-from nmt.text import json_values
+from nmt.config.check import read
+from nmt.errors import Exit, UserError, visible
+from nmt.text.bpe import Bpe
 from nmt.text.protection import Protection
-from nmt.text.segmenter import Segmenter, segmenter_from_json
-from nmt.text.vocab import Vocabulary
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import MarianSegmenter, Unigram
+from nmt.text.vocab import Vocabulary, check_pieces, damaged
+
+# Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
+# of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
+Segmenter: TypeAlias = Bpe | Unigram
+LONGEST = 300  # characters of a message about a file, which may contain anything
 
 
 class Side:
@@ -36,10 +46,78 @@ class Side:
     @classmethod
     def from_json(cls, value: Any) -> "Side":
         """Build the side again; UserError (65) if the value is not from `to_json`."""
-        fields = json_values.checked(value, "side", segmenter=dict, vocabulary=list)
-        return cls(
-            segmenter_from_json(fields["segmenter"]), Vocabulary.from_json(fields["vocabulary"])
-        )
+        fields = _read(_Side, value, "side")
+        return cls(segmenter_from_json(fields.segmenter), Vocabulary.from_json(fields.vocabulary))
 
 
 Sides: TypeAlias = Sequence[Side]  # source and target
+
+
+# What `to_json` writes. `Any` for long lists: they are checked faster here than by `read`.
+@dataclass
+class _Side:
+    segmenter: Any
+    vocabulary: Any
+
+
+@dataclass
+class _Tokenizer:
+    normalize: Literal["nfc", "nfkc", "none"]
+    kind: Literal["moses", "none"]
+    language: str
+    symbols: list[str] = field(default_factory=list)
+    protected: list[str] = field(default_factory=list)
+
+
+@dataclass
+class _Segmenter:
+    kind: Literal["bpe", "unigram", "marian"]
+    tokenizer: _Tokenizer
+
+
+@dataclass
+class _Bpe(_Segmenter):
+    merges: Any
+    pieces: Any
+
+
+@dataclass
+class _SentencePiece(_Segmenter):
+    model: str  # in base64
+
+
+def segmenter_from_json(value: Any) -> Segmenter:
+    """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
+    is_bpe = isinstance(value, dict) and value.get("kind") == Bpe.kind
+    fields = _read(_Bpe if is_bpe else _SentencePiece, value, "segmenter")
+    check_pieces(fields.tokenizer.symbols, "segmenter.tokenizer.symbols")
+    tokenizer = Tokenizer(**vars(fields.tokenizer))
+    if is_bpe:
+        merges = _check_merges(fields.merges)
+        return Bpe(tokenizer, merges, check_pieces(fields.pieces, "segmenter.pieces"))
+    kind = MarianSegmenter if fields.kind == MarianSegmenter.kind else Unigram
+    try:
+        model = base64.b64decode(fields.model, validate=True)
+        if not model:
+            raise ValueError("empty")
+        return kind(tokenizer, model)
+    except (ValueError, RuntimeError, OSError):
+        raise damaged("segmenter.model", "expected a SentencePiece model") from None
+
+
+def _read(schema: type, value: Any, where: str) -> Any:
+    try:
+        return read(schema, value, where)
+    except UserError as error:
+        raise UserError(visible(error, LONGEST), Exit.DATA) from None
+
+
+def _check_merges(value: Any) -> list[str]:
+    """Return a list of merges; UserError (65) for anything else."""
+    if not isinstance(value, list):
+        raise damaged("segmenter.merges", "expected a list")
+    for number, merge in enumerate(value):
+        halves = merge.split(" ") if isinstance(merge, str) else []
+        if len(halves) != 2 or halves != merge.split():
+            raise damaged(f"segmenter.merges[{number}]", "expected two symbols")
+    return value

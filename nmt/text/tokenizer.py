@@ -1,21 +1,33 @@
-"""Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if wanted."""
+"""Text to words and back: normalisation, and Moses tokenisation (through sacremoses) if wanted.
+
+Normalisation is one for all text, at training and at translation alike. A control character or an
+unusual space within a line reads as a space, invisible characters go, and each letter has one
+spelling (Unicode normal form). Zero-width joiner and non-joiner stay: in Persian, in Indic scripts
+and in emoji they change the meaning of their neighbours.
+"""
 
 import logging
 import re
+import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any, Literal
 
-from nmt.text import json_values
-from nmt.text.normalise import FORMS, normalise
-
-if TYPE_CHECKING:
-    from sacremoses import MosesDetokenizer
-
-    from nmt.text.moses import Moses
+from nmt.text.quotes import join_marked, mark_quotes
 
 log = logging.getLogger(__name__)
-KINDS = ("moses", "none")
+CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029]")  # C0 with TAB, DEL, C1 with NEL, LS, PS
+INVISIBLE = re.compile(
+    "[\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb]"
+)  # soft hyphen, bidirectional marks, zero-width spaces, word joiner, byte order mark inside
+ZERO_WIDTH = re.compile("[\u200b-\u200d\u2060\ufeff]")  # counted, whether they are kept or removed
+SPACES = re.compile("[ \u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]+")
+UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u3000]")
+
+# SentencePiece writes a space as U+2581, so the character itself cannot pass through it; a lone
+# surrogate is no character, and no encoder takes it.
+REPLACED = re.compile("[\u2581\ud800-\udfff]")
 
 
 class Tokenizer:
@@ -37,7 +49,7 @@ class Tokenizer:
         longest_first = sorted(map(re.escape, symbols), key=len, reverse=True)
         self.symbol_pattern = f"({'|'.join(longest_first)})"
         self._symbol = re.compile(self.symbol_pattern) if symbols else None
-        self._moses = _moses(language) if kind == "moses" else None
+        self._moses = _load_moses(language) if kind == "moses" else None
 
     def words(self, text: str) -> str:
         """Normalise and tokenise a line; single spaces separate the words."""
@@ -46,10 +58,8 @@ class Tokenizer:
     def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
         """Normalise and tokenise many lines."""
         parts = [self.parts(normalise(text, self.normalize, counts)) for text in texts]
-        text = [part for line in parts for part in line if part not in self.symbols]
-        words = iter(self._moses[0].lines(text) if self._moses else text)
         return [
-            " ".join(part if part in self.symbols else next(words) for part in line)
+            " ".join(part if part in self.symbols else self._split(part) for part in line)
             for line in parts
         ]
 
@@ -65,35 +75,95 @@ class Tokenizer:
 
     def text(self, words: str) -> str:
         """Join words, separated by white space, to one line of text."""
-        tokens = words.split()
-        joined = self._moses[1].detokenize(tokens, unescape=False) if self._moses else words
-        return " ".join(joined.split())
+        if self._moses:
+            marked = mark_quotes(words.split(), self.language)
+            words = join_marked(self._moses[1].detokenize(marked, unescape=False))
+        return " ".join(words.split())
+
+    def _split(self, text: str) -> str:
+        """Separate words by single spaces."""
+        if self._moses is None:
+            return text
+        # escape would turn quotes and brackets into XML entities, which a model has to learn
+        words = self._moses[0].tokenize(text, escape=False, aggressive_dash_splits=False)
+        return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` needs, as plain values."""
+        """Return what `nmt.text.side` reads, as plain values."""
         plain = {"normalize": self.normalize, "kind": self.kind, "language": self.language}
         lists = {"symbols": list(self.symbols), "protected": list(self.protected)}
         return plain | {key: values for key, values in lists.items() if values}
 
-    @classmethod
-    def from_json(cls, value: Any) -> "Tokenizer":
-        """Build the tokenizer again; UserError (65) if the value is not from `to_json`."""
-        types: dict[str, type] = {"normalize": str, "kind": str, "language": str}
-        if isinstance(value, dict):
-            types |= {key: list for key in ("symbols", "protected") if key in value}
-        fields = json_values.checked(value, "tokenizer", **types)
-        json_values.piece_list(fields.get("symbols", []), "tokenizer.symbols")
-        json_values.one_of(fields["normalize"], FORMS, "tokenizer.normalize")
-        json_values.one_of(fields["kind"], KINDS, "tokenizer.kind")
-        return cls(**fields)
+
+def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) -> str:
+    """Return the text in its normal form: no control character, single spaces, none at the ends.
+
+    A second call changes nothing. `counts` counts the lines and characters that were changed.
+    """
+    if text.isascii() and not CONTROL.search(text):
+        return _spaced(text)
+    if invisible := len(ZERO_WIDTH.findall(text)):
+        _count(counts, "zero_width", invisible)
+    if INVISIBLE.search(text):  # first, since they keep a letter and its accent apart
+        text, removed = INVISIBLE.subn("", text)
+        _count(counts, "invisible", removed)
+    if form != "none":
+        name: Literal["NFC", "NFKC"] = "NFC" if form == "nfc" else "NFKC"
+        if not unicodedata.is_normalized(name, text):
+            text = unicodedata.normalize(name, text)
+            _count(counts, "normal_form")
+    if CONTROL.search(text):
+        text, replaced = CONTROL.subn(" ", text)
+        _count(counts, "control", replaced)
+    if REPLACED.search(text):
+        text = REPLACED.sub(lambda match: "_" if match[0] == "\u2581" else "\ufffd", text)
+    return _spaced(text)
 
 
-def _moses(language: str) -> "tuple[Moses, MosesDetokenizer]":
-    from sacremoses import MosesDetokenizer  # here, since it takes 0.2 s to import
+def _spaced(text: str) -> str:
+    return SPACES.sub(" ", text).strip(" ") if UNUSUAL_SPACE.search(text) else text
 
-    from nmt.text.moses import Moses
 
-    return Moses(language), MosesDetokenizer(lang=language)
+def _count(counts: Counter[str] | None, change: str, characters: int | None = None) -> None:
+    if counts is not None:
+        counts[f"{change}_lines"] += 1
+        if characters is not None:
+            counts[f"{change}_characters"] += characters
+
+
+def _load_moses(language: str) -> tuple[Any, Any]:
+    """Return the tokenizer and the detokenizer of a language.
+
+    The words are those of sacremoses, without what it computes again for each word.
+    """
+    from sacremoses import MosesDetokenizer, MosesTokenizer  # here: it takes 0.2 s to import
+
+    moses = MosesTokenizer(lang=language)
+    moses.NONBREAKING_PREFIXES = frozenset(moses.NONBREAKING_PREFIXES)
+    moses.NUMERIC_ONLY_PREFIXES = frozenset(moses.NUMERIC_ONLY_PREFIXES)
+    # it makes sets of all letters again for each word that ends in a full stop
+    moses.islower = frozenset(moses.IsLower).issuperset
+    moses.isanyalpha = partial(_overlaps, frozenset(moses.IsAlpha))
+    # so large a set as all of Chinese is searched one by one, but ranges of it are not
+    pattern, padded = moses.PAD_NOT_ISALNUM
+    ranges = _ranges(moses.IsAlnum)
+    moses.PAD_NOT_ISALNUM = re.compile(pattern.pattern.replace(moses.IsAlnum, ranges)), padded
+    return moses, MosesDetokenizer(lang=language)
+
+
+def _overlaps(letters: frozenset[str], text: str) -> bool:
+    return not letters.isdisjoint(text)
+
+
+def _ranges(characters: str) -> str:
+    """Write a set of characters as ranges, for a pattern."""
+    spans: list[list[int]] = []
+    for code in sorted(set(map(ord, characters))):
+        if spans and code == spans[-1][1] + 1:
+            spans[-1][1] = code
+        else:
+            spans.append([code, code])
+    return "".join(f"{chr(first)}-{chr(last)}" for first, last in spans)
 
 
 def warn_of_unknown(languages: Iterable[str], advice: str = "") -> None:

@@ -2,6 +2,9 @@
 
 import base64
 import io
+import math
+import random
+import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property, partial
 from itertools import groupby
@@ -10,11 +13,12 @@ from typing import Any
 from sentencepiece import SentencePieceProcessor, SentencePieceTrainer
 
 from nmt.errors import Exit, UserError
-from nmt.text import json_values
 from nmt.text.tokenizer import Tokenizer
+from nmt.text.vocab import SPECIALS, UNK, Vocabulary, is_piece
 
 SPACE = "\u2581"  # represents a space within pieces
 THREADS = 4  # the learned scores depend on it, so it is fixed
+CODE = re.compile(">>.*?<<")  # the target language of a multilingual Marian model
 
 
 class Unigram:
@@ -32,7 +36,7 @@ class Unigram:
         p = self._processor
         excluded = (p.is_control, p.is_unknown, p.is_unused)
         pieces = [p.id_to_piece(i) for i in range(len(p)) if not any(f(i) for f in excluded)]
-        return [*filter(json_values.is_piece, pieces)]
+        return [*filter(is_piece, pieces)]
 
     def encode(self, text: str) -> list[str]:
         """Normalise, tokenise and segment one line; a run of unknown characters is one piece."""
@@ -88,31 +92,44 @@ class Unigram:
         return joined.replace(SPACE, " ")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` needs, as plain values; the model in base64."""
+        """Return what `nmt.text.side` reads, as plain values; the model in base64."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
             "model": base64.b64encode(self.model).decode("ascii"),
         }
 
-    @classmethod
-    def from_json(cls, value: Any) -> "Unigram":
-        """Build the segmenter again; UserError (65) if the value is not from `to_json`."""
-        fields = json_values.checked(value, "segmenter", kind=str, tokenizer=dict, model=str)
-        tokenizer = Tokenizer.from_json(fields["tokenizer"])
-        try:
-            model = base64.b64decode(fields["model"], validate=True)
-            if not model:
-                raise ValueError("empty")
-            return cls(tokenizer, model)
-        except (ValueError, RuntimeError, OSError):
-            raise json_values.damaged("segmenter.model", "expected a SentencePiece model") from None
+
+class MarianSegmenter(Unigram):
+    """The segmenter of Marian models as Hugging Face stores them.
+
+    A line may begin with `>>xx<<`, the code of its target language. That is a piece by itself,
+    which SentencePiece never sees (MarianTokenizer.remove_language_code of transformers).
+    """
+
+    kind = "marian"
+
+    def segment(self, words: str) -> list[str]:
+        """Segment words that are separated by single spaces."""
+        code = CODE.match(words)
+        return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
+
+    @cached_property
+    def joins(self) -> bool:
+        """True: MarianTokenizer leaves it to the model."""
+        return True
+
+
+def language_codes(vocabulary: Vocabulary) -> dict[str, int]:
+    """The ids of the codes, one of which each source of a multilingual model begins with."""
+    pieces = enumerate(vocabulary.to_json(), start=SPECIALS)
+    return {piece: i for i, piece in pieces if CODE.fullmatch(piece)}
 
 
 def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: float) -> bytes:
     """Learn a model of `vocabulary_size` pieces, or fewer if the text gives fewer.
 
-    Raises UserError if the characters alone need more pieces, or SentencePiece fails otherwise.
+    Raises UserError (65) where SentencePiece fails, as where the characters alone need more pieces.
     """
     model = io.BytesIO()
     try:
@@ -134,15 +151,43 @@ def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: 
             pad_id=-1,
             minloglevel=3,
         )
-    except (RuntimeError, ValueError, OSError) as error:
+    except (RuntimeError, ValueError, OSError) as error:  # one says by itself what to change
         reason = " ".join(str(error).split())
-        if "smaller than required_chars" in reason:
-            raise UserError(
-                f"segmenter.vocabulary_size={vocabulary_size}: the text has more characters than "
-                "that; raise it, or lower segmenter.character_coverage",
-                Exit.DATA,
-            ) from None
-        raise UserError(
-            f"segmenter=unigram: SentencePiece cannot learn from this text: {reason}", Exit.DATA
-        ) from None
+        raise UserError(f"segmenter.kind=unigram: SentencePiece: {reason}", Exit.DATA) from None
     return model.getvalue()
+
+
+class NBest:
+    """Samples from the best segmentations of a line, in proportion to p^alpha (Kudo 2018).
+
+    p is the product of the probabilities of the pieces. Lines with unknown pieces, or pieces that
+    are not in the language model, keep theirs. SentencePiece can sample as well, but its random
+    generator is seeded once per thread: a line would depend on those before it.
+    """
+
+    def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float, most: int) -> None:
+        """ValueError for a segmenter that is no unigram model."""
+        self._probable = segmenter.log_probabilities()
+        self._segmenter, self._vocabulary = segmenter, vocabulary
+        self._alpha, self._most = alpha, most
+
+    def line(self, ids: list[int]) -> list[int]:
+        """Sample a segmentation of a line, given by its prepared ids without EOS.
+
+        Draws from Python's module `random`.
+        """
+        prepared = self._vocabulary.pieces(ids)
+        begin = int(prepared[0] not in self._probable) if prepared else 0  # after a language code
+        if UNK in ids or not all(piece in self._probable for piece in prepared[begin:]):
+            return ids
+        text = "".join(prepared[begin:])
+        lines, scores = list[list[int]](), list[float]()
+        for pieces in self._segmenter.best(text.replace(SPACE, " "), self._most):
+            numbers = self._vocabulary.ids(pieces)[:-1]
+            if UNK not in numbers and "".join(pieces) == text:
+                lines.append(numbers)
+                scores.append(self._alpha * sum(self._probable[piece] for piece in pieces))
+        if not lines:
+            return ids
+        weights = [math.exp(score - max(scores)) for score in scores]
+        return ids[:begin] + random.choices(lines, weights)[0]

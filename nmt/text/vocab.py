@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from itertools import repeat
 from typing import Any
 
-from nmt.text import json_values
+from nmt.errors import Exit, UserError, visible
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = 4
@@ -48,4 +48,27 @@ class Vocabulary:
     @classmethod
     def from_json(cls, value: Any) -> "Vocabulary":
         """Build the vocabulary again; UserError (65) if the value is not from `to_json`."""
-        return cls(json_values.piece_list(value, "vocabulary"))
+        return cls(check_pieces(value, "vocabulary"))
+
+
+def is_piece(text: str) -> bool:
+    """Whether a text may be a piece: none of normalised text has white space or what is unseen."""
+    return text.split() == [text] and visible(text) == text
+
+
+def check_pieces(value: Any, where: str) -> list[str]:
+    """Return a list of different pieces; UserError (65) for anything else."""
+    if not isinstance(value, list):
+        raise damaged(where, "expected a list")
+    for number, piece in enumerate(value):
+        if not isinstance(piece, str) or not is_piece(piece):
+            problem = f"expected visible text without white space, not {visible(piece, 20)!r}"
+            raise damaged(f"{where}[{number}]", problem)
+    if len(set(value)) != len(value):
+        raise damaged(where, "an entry stands twice")
+    return value
+
+
+def damaged(where: str, problem: str) -> UserError:
+    """Make the error for what is wrong in the JSON of a model."""
+    return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)

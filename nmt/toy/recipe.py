@@ -1,6 +1,7 @@
 """data=toy: text files of the embedded grammar in data.root, written when they are first read."""
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -29,7 +30,7 @@ def ensure_text(data: Data) -> None:
     if data.root is None:
         raise UserError("data.root=null: data=toy writes its text there; name a directory")
     root, record = Path(data.root), _record(data)
-    if not any(root.glob("*")):
+    if not (os.path.isdir(root) and any(root.iterdir())):  # noqa: PTH112 (Path.is_dir may raise)
         cache.ensure(root, partial(write, data), f"data.root={root}")
     try:  # another process may have written it by other settings
         manifest.VerifiedDirectory(root, "a directory that data=toy wrote").verify()

@@ -8,11 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt import modeldir, modelfiles
+from nmt import modeldir
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-from nmt.storage import modelpath
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
 from nmt.training.run_config import differences
@@ -35,7 +34,7 @@ def of_run(run: Path, count: int, which: str) -> Trained:
             f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
             Exit.NO_INPUT,
         )
-    paths = modelpath.checkpoints(directory)
+    paths = modeldir.checkpoints(directory)
     saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
     return _mean([s.path for s in _chosen(run, saved, count, which)])
 
@@ -74,10 +73,10 @@ def of_models(paths: Sequence[Path]) -> Trained:
     """
     seen: dict[str, Path] = {}
     for path in paths:
-        same = seen.setdefault(modelfiles.weights_sha256(path), path)
+        same = seen.setdefault(modeldir.weights_sha256(path), path)
         if same is not path:
             raise UserError(f"{path}: has the weights of {same}; give each model once", Exit.DATA)
-    return _mean([modelpath.locate(path) for path in paths])
+    return _mean([modeldir.locate(path) for path in paths])
 
 
 def _mean(paths: Sequence[Path]) -> Trained:
@@ -103,7 +102,7 @@ def _described(path: Path) -> dict[str, Any]:
     """The entry of facts.json for a model that went into the mean; no path of this machine."""
     facts = VerifiedDirectory(path).json("facts.json")
     known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
-    return {"name": path.name, "weights_sha256": modelfiles.weights_sha256(path), **known}
+    return {"name": path.name, "weights_sha256": modeldir.weights_sha256(path), **known}
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:

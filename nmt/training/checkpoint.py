@@ -15,7 +15,7 @@ from torch import nn
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest, modelpath
+from nmt.storage import atomic, manifest
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.records import CORRUPT, Record, free_name
 from nmt.training.timetable import DataPlace
@@ -65,7 +65,7 @@ class Checkpoints:
         self.directory = run / DIRECTORY
         self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
         self.stuck: set[str] = set()  # names of those that could not be removed
-        self.pointer = Record(run / modelpath.BEST)
+        self.pointer = Record(run / modeldir.BEST)
 
     def recover(self) -> Saved | None:
         """Clear away what a kill left, verify all checkpoints, and return the newest.
@@ -76,7 +76,7 @@ class Checkpoints:
         self.directory.mkdir(exist_ok=True)
         for place in (self.run, self.directory):
             atomic.sweep(place)
-        paths = modelpath.checkpoints(self.directory)
+        paths = modeldir.checkpoints(self.directory)
         saved = [good for path in paths if (good := self._verified(path))]
         if not saved and any(self.directory.glob(f"{CORRUPT}*")):
             raise UserError(
@@ -122,7 +122,7 @@ class Checkpoints:
         """Remove those that are neither among the best nor among the newest; see `__init__`."""
         ranked = sorted((cost, name) for name, cost in self.costs.items())
         best = [name for _, name in ranked[: self.keep_best]]
-        paths = modelpath.checkpoints(self.directory)
+        paths = modeldir.checkpoints(self.directory)
         measured = [path.name for path in paths if path.name in self.costs]
         kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
         for path in paths:
@@ -145,7 +145,7 @@ def verified(path: Path) -> Saved:
 
 def newest(run: Path) -> Saved | None:
     """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
-    for path in reversed(modelpath.checkpoints(run / DIRECTORY)):
+    for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
         try:
             return verified(path)
         except OtherFormatError:

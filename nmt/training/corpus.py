@@ -3,13 +3,13 @@
 import logging
 from pathlib import Path
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.settings import Settings, freeze
 from nmt.corpus import prepare as data
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.modeldir import checkpoints
 from nmt.storage import manifest
-from nmt.storage.modelpath import checkpoints
 from nmt.text.lines import packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
@@ -65,7 +65,7 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
     parent, choice = settings.trainer.init_from, settings.segmenter
     saved = run if run is not None and checkpoints(run / "checkpoints") else None
     if parent is not None:
-        return modelfiles.sides(saved or parent)
+        return modeldir.read_sides(saved or parent)
     if choice.kind not in ("spm", "codes"):
         return None
     try:
@@ -73,4 +73,4 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
     except UserError as error:
         if saved is None or error.code != Exit.NO_INPUT:
             raise
-        return modelfiles.sides(saved)
+        return modeldir.read_sides(saved)

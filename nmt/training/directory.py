@@ -23,9 +23,9 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
-from nmt import foreign
+from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, modelpath
+from nmt.storage import atomic
 from nmt.training.checkpoint import DIRECTORY
 from nmt.training.metrics import METRICS
 from nmt.training.progress import BOARD
@@ -83,7 +83,7 @@ def _lock(path: Path) -> FileLock:
 def config_is_settled(path: Path) -> bool:
     """Whether a run directory has checkpoints, intact or not: another config is refused."""
     directory = path / DIRECTORY
-    return bool(modelpath.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
+    return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
 def _refuse_others(path: Path, elsewhere: str) -> None:
@@ -106,8 +106,8 @@ def _refuse_others(path: Path, elsewhere: str) -> None:
 def _others(path: Path) -> Iterator[str]:
     """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
-    if foreign.recognised(path) is foreign.OWN:  # training had begun
-        ours |= {CONFIG, STATUS, METRICS, BOARD, modelpath.BEST}
+    if modeldir.recognise(path) is modeldir.OWN:  # training had begun
+        ours |= {CONFIG, STATUS, METRICS, BOARD, modeldir.BEST}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for other in [*sorted(path.iterdir()), *inside]:

@@ -14,10 +14,10 @@ from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from nmt import modelfiles
+from nmt import modeldir
 from nmt.config.settings import Settings, freeze, thaw
 from nmt.errors import Exit, UserError, exit_code
-from nmt.storage import atomic, manifest, modelpath
+from nmt.storage import atomic, manifest
 from nmt.training.checkpoint import DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.directory import CONFIG, LOG, STATUS, config_is_settled, held
 from nmt.training.distributed import SINGLE, World
@@ -82,7 +82,7 @@ class Run:
     @property
     def has_checkpoint(self) -> bool:
         """Whether there is something to resume from, and so the name belongs to this config."""
-        return bool(modelpath.checkpoints(self.checkpoints.directory))
+        return bool(modeldir.checkpoints(self.checkpoints.directory))
 
     def refuse_other_data(self, fingerprint: str) -> None:
         """Raise UserError (65) if the run was trained on another corpus, or started otherwise."""
@@ -105,7 +105,7 @@ class Run:
         """
         start = self.settings.trainer.init_from
         try:
-            if start is None or modelfiles.weights_sha256(start) == saved.state.get("start"):
+            if start is None or modeldir.weights_sha256(start) == saved.state.get("start"):
                 return
             is_parent = _is_of_run(Path(start), saved.state.get("parent"))
         except UserError:
@@ -202,8 +202,8 @@ def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
     if parent is None or not (path / DIRECTORY).is_dir():
         return False
     config_then = freeze(thaw(parent["config"]))
-    same_data = modelfiles.facts(path).get("fingerprint") == parent["fingerprint"]
-    return same_data and not differences(config_then, freeze(modelfiles.settings(path)))
+    same_data = modeldir.read_facts(path).get("fingerprint") == parent["fingerprint"]
+    return same_data and not differences(config_then, freeze(modeldir.read_settings(path)))
 
 
 def progress(path: Path) -> tuple[int, int]:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from nmt import modelfiles, preflight
+from nmt import modeldir, preflight
 from nmt.config.settings import Settings
 from nmt.corpus.prepare import Prepared, load
 from nmt.errors import Exit, UserError
@@ -30,7 +30,7 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     with open_run(directory, settings, world) as run:
         if run.finished:
             run.refuse_other_data(world.broadcast(lambda: _fingerprint(settings, directory)))
-            if settings.decode != modelfiles.settings(directory).decode:
+            if settings.decode != modeldir.read_settings(directory).decode:
                 log.warning(
                     "decode: the checkpoints keep the settings of the search that they were "
                     "trained with; give others to nmt-translate and nmt-evaluate"

@@ -12,14 +12,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from nmt import build, modeldir, modelfiles
+from nmt import build, modeldir
 from nmt.config.settings import Settings, freeze
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model import example
 from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
-from nmt.storage import modelpath
 from nmt.text.languages import language_id
 from nmt.training.distributed import World
 
@@ -73,7 +72,7 @@ def check(settings: Settings, path: str | Path) -> None:
 
 def same_for_all(path: str, world: World) -> str | Path:
     """Where ranks find their parent: one checkpoint, as the parent's training may save others."""
-    return path if world.size == 1 else world.broadcast(lambda: modelpath.locate(Path(path)))
+    return path if world.size == 1 else world.broadcast(lambda: modeldir.locate(Path(path)))
 
 
 def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
@@ -81,8 +80,8 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
 
     Both read the ids of one vocabulary: `corpus.prepare` takes the parent's.
     """
-    parent, sha256 = modelfiles.reading(  # one checkpoint, also where its training goes on
-        Path(path), lambda model: (modeldir.load(model), modelfiles.weights_sha256(model))
+    parent, sha256 = modeldir.reading(  # one checkpoint, also where its training goes on
+        Path(path), lambda model: (modeldir.load(model), modeldir.weights_sha256(model))
     )
     added = _only_in(model, settings, parent.model, parent.settings)
     removed = _only_in(parent.model, parent.settings, model, settings)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
-from nmt import build, modeldir, modelfiles
+from nmt import build, modeldir
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
@@ -372,8 +372,8 @@ class Trainer:
         state = saved.state
         self.origin = {key: state[key] for key in ("start", "parent") if key in state}
         checkpoint = VerifiedDirectory(saved.path)
-        tensors = modeldir.read_tensors(checkpoint, modelfiles.WEIGHTS)
-        modeldir.set_weights(self.model, tensors, saved.path / modelfiles.WEIGHTS)
+        tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
+        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
         self.average.restore(checkpoint)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:

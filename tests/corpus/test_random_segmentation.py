@@ -13,12 +13,11 @@ import pytest
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining
-from nmt.corpus.learn import learn_merges
+from nmt.corpus.learn import count_pieces, learn_merges
 from nmt.corpus.pairs import PairStore, Writer
 from nmt.corpus.sampling import RandomSegmentation, measure_growth
 from nmt.errors import Exit, UserError
-from nmt.text.bpe import SEPARATOR, Bpe
-from nmt.text.bpe_dropout import BpeDropout
+from nmt.text.bpe import SEPARATOR, Bpe, BpeDropout
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import BOS, EOS, PAD, Vocabulary
 
@@ -29,9 +28,9 @@ TEXTS = [" ".join(words) for words in itertools.product(WORDS, WORDS, WORDS)]  #
 @cache
 def bpe() -> tuple[Bpe, Vocabulary]:
     """Merges of the words, and a vocabulary with their pieces and every character."""
-    merges, pieces = learn_merges(WORDS, 14, 1)
+    merges, _ = learn_merges(WORDS, 14, 1)
     characters = {c + end for c in "".join(WORDS) for end in ("", SEPARATOR)}
-    known = sorted({piece for word in pieces.values() for piece in word} | characters)
+    known = sorted({*count_pieces(WORDS, merges), *characters})
     return Bpe(Tokenizer("nfc", "none", "de"), merges, known), Vocabulary(known)
 
 

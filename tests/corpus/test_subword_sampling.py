@@ -8,18 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-import sentencepiece
 from hypothesis import given
 from hypothesis import strategies as st
 from subword_nmt.apply_bpe import BPE
 
-from nmt.corpus.learn import learn_merges
-from nmt.text.bpe import SEPARATOR, Bpe
-from nmt.text.bpe_dropout import BpeDropout
-from nmt.text.marian import MarianSegmenter
+from nmt.corpus.learn import count_pieces, learn_merges
+from nmt.text.bpe import SEPARATOR, Bpe, BpeDropout
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.unigram import SPACE, Unigram, learn_model
-from nmt.text.unigram_sampling import NBest, UnigramSampling
+from nmt.text.unigram import MarianSegmenter, NBest, Unigram, learn_model
 from nmt.text.vocab import UNK, Vocabulary
 from tests.text.test_segmenter_files import spm_model
 
@@ -31,8 +27,8 @@ EVERY_CHARACTER = [c + end for c in sorted(set("".join(WORDS))) for end in ("", 
 
 def bpe(more: Sequence[str] = EVERY_CHARACTER) -> tuple[Bpe, Vocabulary]:
     """Merges of the words, and a vocabulary with their pieces and `more`."""
-    merges, pieces = learn_merges(WORDS, 14, 1)
-    known = sorted({piece for word in pieces.values() for piece in word} | set(more))
+    merges, _ = learn_merges(WORDS, 14, 1)
+    known = sorted({*count_pieces(WORDS, merges), *more})
     return Bpe(PLAIN, merges, known), Vocabulary(known)
 
 
@@ -116,49 +112,6 @@ def test_words_with_an_unknown_piece_keep_their_segmentation() -> None:
     assert sampler.line([UNK]) == [UNK]
 
 
-def cut(text: str, known: Sequence[str]) -> list[list[str]]:
-    """All ways to make the text of known pieces."""
-    if not text:
-        return [[]]
-    return [
-        [text[:end], *rest]
-        for end in range(1, len(text) + 1)
-        if text[:end] in known
-        for rest in cut(text[end:], known)
-    ]
-
-
-@pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
-def test_unigram_segmentations_are_drawn_by_the_power_of_their_probability(alpha: float) -> None:
-    segmenter, vocabulary = unigram()
-    probable = segmenter.log_probabilities()
-    sampler = UnigramSampling(segmenter, vocabulary, alpha)
-    ids = vocabulary.ids(segmenter.segment("banana low"))[:-1]
-    drawn = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(4000))
-    ways = [
-        [*first, *second]
-        for first in cut(f"{SPACE}banana", list(probable))
-        for second in cut(f"{SPACE}low", list(probable))
-    ]
-    weights = [math.exp(alpha * sum(probable[piece] for piece in way)) for way in ways]
-    exact = random.Random(6).choices([" ".join(way) for way in ways], weights, k=40_000)
-    assert len(ways) > 10 and set(drawn) <= set(map(" ".join, ways))
-    assert alike(drawn, Counter(exact))
-
-
-def test_unigram_sampling_is_distributed_as_that_of_sentencepiece() -> None:
-    segmenter, vocabulary = unigram()
-    sampler = UnigramSampling(segmenter, vocabulary, 0.3)
-    ids = vocabulary.ids(segmenter.segment("wider lowest"))[:-1]
-    ours = Counter(" ".join(vocabulary.pieces(sampler.line(ids))) for _ in range(4000))
-    theirs = sentencepiece.SentencePieceProcessor(model_proto=segmenter.model)
-    lines = (
-        theirs.encode("wider lowest", out_type=str, enable_sampling=True, nbest_size=-1, alpha=0.3)
-        for _ in range(4000)
-    )
-    assert alike(ours, Counter(map(" ".join, lines)))
-
-
 def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() -> None:
     segmenter, vocabulary = unigram()
     sampler = NBest(segmenter, vocabulary, 0.5, 4)
@@ -171,11 +124,10 @@ def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() ->
     assert sampler.line([*ids, UNK]) == [*ids, UNK]
 
 
-@pytest.mark.parametrize("kind", [UnigramSampling, NBest])
-def test_the_code_of_a_language_stays_in_front(kind: type) -> None:
+def test_the_code_of_a_language_stays_in_front() -> None:
     segmenter, _ = unigram(MarianSegmenter)
     vocabulary = Vocabulary([">>de<<", *segmenter.pieces])
-    sampler = kind(segmenter, vocabulary, 0.1, *([8] if kind is NBest else []))
+    sampler = NBest(segmenter, vocabulary, 0.1, 8)
     ids = vocabulary.ids(segmenter.segment(">>de<< banana lowest"))[:-1]
     lines = {tuple(sampler.line(ids)) for _ in range(30)}
     assert len(lines) > 3 and {line[0] for line in lines} == {ids[0]}
@@ -185,6 +137,5 @@ def test_the_code_of_a_language_stays_in_front(kind: type) -> None:
 def test_what_cannot_be_sampled_is_refused(tmp_path: Path) -> None:
     model = spm_model(tmp_path / "spm.model", LINES, model_type="bpe", vocab_size=40)
     merged = Unigram(PLAIN, model.read_bytes())
-    for sampler in (UnigramSampling, NBest):
-        with pytest.raises(ValueError, match="no unigram model"):
-            sampler(merged, Vocabulary(merged.pieces), 0.1, *([4] if sampler is NBest else []))
+    with pytest.raises(ValueError, match="no unigram model"):
+        NBest(merged, Vocabulary(merged.pieces), 0.1, 4)

@@ -26,8 +26,7 @@ from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.protection import ProtectedLine
-from nmt.text.segmenter import Segmenter
-from nmt.text.side import Side
+from nmt.text.side import Segmenter, Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram, learn_model
 from nmt.text.vocab import BOS, END, EOS, Vocabulary

@@ -25,10 +25,10 @@ from nmt.exchange.exporting import export
 from nmt.machine import progress
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
-from nmt.text.marian import MarianSegmenter
 from nmt.text.protection import PLACEHOLDERS
-from nmt.text.side import Side
+from nmt.text.side import Side, segmenter_from_json
 from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import MarianSegmenter
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from nmt.toy import pairs
 from tests.exchange.marian_models import KINDS, make
@@ -143,7 +143,7 @@ def of_languages(*words: str) -> Trained:
     """A tiny model that is told its target language by the first word of a line."""
     trained = of_unigram("encoding=relative", *SHORT, *words)
     source = trained.source.segmenter.to_json()["model"]
-    segmenter = MarianSegmenter.from_json(
+    segmenter = segmenter_from_json(
         {"kind": "marian", "tokenizer": Tokenizer("none", "none", "").to_json(), "model": source}
     )
     pieces = trained.source.vocabulary.to_json()

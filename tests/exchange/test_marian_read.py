@@ -20,9 +20,9 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import adapter, importing, proof, samples, transformers_read
 from nmt.exchange.adapter import Imported
 from nmt.exchange.transformers_scorer import MarianScorer
-from nmt.text.marian import MarianSegmenter
-from nmt.text.segmenter import segmenter_from_json
+from nmt.text.side import segmenter_from_json
 from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import MarianSegmenter
 from nmt.text.vocab import EOS
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs

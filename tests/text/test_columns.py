@@ -24,7 +24,7 @@ from nmt.corpus.prepare import Prepared, fingerprint, prepare
 from nmt.errors import Exit, UserError
 from nmt.text.bpe import Bpe
 from nmt.text.columns import ColumnLine, expand, word_indices
-from nmt.text.segmenter import Segmenter
+from nmt.text.side import Segmenter
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import SPACE, Unigram, learn_model
 from tests.corpus.test_prepare import BPE, UNIGRAM, corpus

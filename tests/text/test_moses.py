@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from nmt.text.normalise import normalise
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import Tokenizer, normalise
 
 LANGUAGES = ("de", "en", "fr", "zh", "xx")  # xx has no rules of its own
 SLOW = "zh"  # sacremoses takes thirty times as long with it: it gets fewer lines

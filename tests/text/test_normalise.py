@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.text.normalise import FORMS, normalise
+from nmt.text.tokenizer import normalise
 
+FORMS = ("nfc", "nfkc", "none")
 ODD = "\x00\t\r\n\v\f\x1c\x1f\x7f\x80\x85\x93\u2028\u2029\u00ad\u200b\u202e\ufeff\u3000"
 TEXT = st.text(st.one_of(st.sampled_from(ODD + "\u2581e\u0301ﬁ "), st.characters(codec="utf-8")))
 

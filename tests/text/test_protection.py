@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from nmt.config.data import Column
 from nmt.corpus.prepare import fingerprint, prepare
-from nmt.errors import UserError
-from nmt.text.normalise import normalise
+from nmt.errors import Exit, UserError
+from nmt.text.bpe import Bpe
 from nmt.text.protection import PLACEHOLDERS, ProtectedLine, Protection, read_patterns
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import Tokenizer, normalise
 from nmt.training import corpus
 from tests.corpus import test_prepare
 from tests.pages import ROOT
@@ -310,9 +310,12 @@ def test_a_missing_file_and_a_symbol_that_is_a_placeholder_are_named(tmp_path: P
 
 @pytest.mark.parametrize("wrong", ["(b", 5])
 def test_damaged_patterns_of_a_model_are_named(wrong: Any) -> None:
-    plain = Tokenizer("nfc", "none", "de", PLACEHOLDERS, ["a"]).to_json()
-    with pytest.raises(UserError, match=r"tokenizer\.protected: expected patterns; the file"):
-        Protection(Tokenizer.from_json({**plain, "protected": ["a", wrong]}))
+    tokenizer = Tokenizer("nfc", "none", "de", PLACEHOLDERS, ["a"])
+    plain = Side.of(Bpe(tokenizer, []), ["a"]).to_json()
+    plain["segmenter"]["tokenizer"]["protected"] = ["a", wrong]
+    with pytest.raises(UserError, match=r"tokenizer\.protected") as error:
+        Side.from_json(plain)
+    assert error.value.code == Exit.DATA
 
 
 def test_a_parent_keeps_its_own_patterns(tmp_path: Path) -> None:

@@ -17,11 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.learn import count_pieces, learn_merges
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, UserError, visible
 from nmt.text.bpe import Bpe
-from nmt.text.normalise import normalise
-from nmt.text.segmenter import Segmenter, segmenter_from_json
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.side import Segmenter, Side, segmenter_from_json
+from nmt.text.tokenizer import Tokenizer, normalise
 from nmt.text.unigram import Unigram, learn_model
 
 WORDS = "der die das hund katze hunde katzen läuft laufen laufend @@ a@@ x@@y 'n' schnell schneller"
@@ -157,11 +156,10 @@ def test_unigram_is_learnt_alike_and_from_long_lines() -> None:
 
 
 def test_unigram_needs_room_for_the_characters() -> None:
-    with pytest.raises(UserError, match=r"segmenter.vocabulary_size=9: .*raise it") as caught:
-        learn_model(LINES, 9, 0.9995)
-    assert caught.value.code == Exit.DATA
-    with pytest.raises(UserError, match="cannot learn"):
-        learn_model([], 60, 0.9995)
+    for lines, size in ((LINES, 9), ([], 60)):
+        with pytest.raises(UserError, match=r"^segmenter\.kind=unigram: .*\w") as caught:
+            learn_model(lines, size, 0.9995)
+        assert caught.value.code == Exit.DATA and "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("make", MAKERS[:2])
@@ -202,3 +200,27 @@ def test_hostile_json_is_refused(value: Any) -> None:
         segmenter_from_json(value)
     assert caught.value.code == Exit.DATA
     assert "\n" not in str(caught.value)
+
+
+LEAVES = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5)
+JSON = st.recursive(LEAVES, lambda x: st.lists(x) | st.dictionaries(st.text(max_size=5), x))
+
+
+@given(good=st.sampled_from([bpe("moses"), unigram()]), data=st.data())
+def test_any_json_in_any_place_is_refused_in_one_line_or_understood(
+    good: Segmenter, data: st.DataObject
+) -> None:
+    value = json.loads(json.dumps({"segmenter": good.to_json(), "vocabulary": ["a", "b"]}))
+    place = value
+    while True:
+        names = [*place, data.draw(st.text(max_size=5))]
+        name = data.draw(st.sampled_from(names))
+        if isinstance(inner := place.get(name), dict) and data.draw(st.booleans()):
+            place = inner
+        else:
+            place[name] = data.draw(JSON)
+            break
+    try:
+        Side.from_json(value).ids("Hund und Katze")
+    except UserError as error:
+        assert error.code == Exit.DATA and visible(error) == str(error)

@@ -10,12 +10,10 @@ from nmt.config import check as schema
 from nmt.config.data import Corpus, Data
 from nmt.corpus.prepare import fingerprint, prepare
 from nmt.errors import UserError
-from nmt.text.bpe import Bpe
-from nmt.text.bpe_dropout import BpeDropout
+from nmt.text.bpe import Bpe, BpeDropout
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Side, Sides
-from nmt.text.unigram import Unigram
-from nmt.text.unigram_sampling import NBest, UnigramSampling
+from nmt.text.unigram import NBest, Unigram
 from nmt.training import corpus
 from tests import composing
 from tests.corpus import test_prepare
@@ -78,20 +76,16 @@ def test_nothing_is_learned_from_symbols(tmp_path: Path) -> None:
 def test_sampled_text_keeps_symbols(kind: str, tmp_path: Path) -> None:
     side = sides(kind, "none", tmp_path)[0]
     line = "<BT> hund 3 lauft <BT> hund {name}"
-    samplers: list[Any]
+    sampler: BpeDropout | NBest
     if isinstance(segmenter := side.segmenter, Bpe):
-        samplers = [BpeDropout(segmenter, side.vocabulary, 0.9)]
+        sampler = BpeDropout(segmenter, side.vocabulary, 0.9)
     else:
         assert isinstance(segmenter, Unigram)
-        samplers = [
-            UnigramSampling(segmenter, side.vocabulary, 0.0),
-            NBest(segmenter, side.vocabulary, 0.0, 9),
-        ]
-    for sampler in samplers:
-        drawn = {side.text(sampler.line(side.ids(line)[:-1])) for _ in range(30)}
-        pieces = [side.vocabulary.pieces(sampler.line(side.ids(line)[:-1])) for _ in range(30)]
-        assert drawn == {line}
-        assert all(p.count("<BT>") == 2 and p[0] == "<BT>" for p in pieces)
+        sampler = NBest(segmenter, side.vocabulary, 0.0, 9)
+    drawn = {side.text(sampler.line(side.ids(line)[:-1])) for _ in range(30)}
+    pieces = [side.vocabulary.pieces(sampler.line(side.ids(line)[:-1])) for _ in range(30)]
+    assert drawn == {line}
+    assert all(p.count("<BT>") == 2 and p[0] == "<BT>" for p in pieces)
 
 
 def test_a_corpus_without_symbols_is_the_one_of_before(tmp_path: Path) -> None:

@@ -9,12 +9,12 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from nmt import modeldir, modelfiles
+from nmt import modeldir
 from nmt.cli import average as command
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
-from nmt.modelfiles import WEIGHTS
+from nmt.modeldir import WEIGHTS
 from nmt.storage import manifest
 from nmt.training import average
 from tests.test_modeldir import resealed
@@ -74,7 +74,7 @@ def test_the_weights_are_the_mean(
     dev = [PERPLEXITIES[number // 2 - 1] for number in steps]
     assert [each["dev_perplexity"] for each in again.facts["averaged"]] == dev
     sums = [each["weights_sha256"] for each in again.facts["averaged"]]
-    assert sums == [modelfiles.weights_sha256(step(run, number)) for number in steps]
+    assert sums == [modeldir.weights_sha256(step(run, number)) for number in steps]
     assert str(run) not in (output / "facts.json").read_text()
 
 
@@ -100,7 +100,7 @@ def test_named_models_and_a_run_for_its_best(run: Path, tmp_path: Path) -> None:
     assert command.main([str(run), "--best", "3", "-o", str(tmp_path / "b")]) == 0  # 4, 8 and 10
     facts = json.loads((tmp_path / "a/facts.json").read_bytes())
     assert [each["step"] for each in facts["averaged"]] == [8, 4, 12]
-    assert modelfiles.weights_sha256(tmp_path / "a") != modelfiles.weights_sha256(tmp_path / "b")
+    assert modeldir.weights_sha256(tmp_path / "a") != modeldir.weights_sha256(tmp_path / "b")
     equal = [tmp_path / name for name in "xyz"]  # in float32, thirds of a sum would not be exact
     for number, path in enumerate(equal):
         parts = modeldir.load(step(run, 8))
@@ -123,7 +123,7 @@ def test_a_checkpoint_of_a_signal_does_not_count(
     for path in (tmp_path / "run", run):
         made = average.of_run(path, 3, "last")
         modeldir.save(made, tmp_path / f"mean of {path.parent.name}")
-    sums = {modelfiles.weights_sha256(path) for path in tmp_path.glob("mean of *")}
+    sums = {modeldir.weights_sha256(path) for path in tmp_path.glob("mean of *")}
     assert len(sums) == 1
 
 

@@ -13,8 +13,8 @@ import torch
 from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.modelfiles import WEIGHTS
-from nmt.storage import atomic, modelpath
+from nmt.modeldir import WEIGHTS
+from nmt.storage import atomic
 from nmt.training.checkpoint import Checkpoints
 from nmt.training.trainer import Trainer
 from tests.training import tiny
@@ -47,7 +47,7 @@ def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     kept = [f"step-0000000{step}" for step in (2, 4, 5, 6)]  # the last one without a cost
     assert names(tmp_path / "run") == kept
     assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"  # of equals the first
-    assert modelpath.locate(tmp_path / "run").name == "step-00000002"
+    assert modeldir.locate(tmp_path / "run").name == "step-00000002"
 
 
 def test_a_run_goes_on_beside_checkpoints_that_cannot_be_removed(

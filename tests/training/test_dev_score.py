@@ -11,7 +11,7 @@ import torch
 from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.decode.translator import Translator
-from nmt.storage.modelpath import checkpoints
+from nmt.modeldir import checkpoints
 from nmt.training.dev_score import dev_score
 from nmt.training.early_stopping import EarlyStopping
 from tests.training import tiny

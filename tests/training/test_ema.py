@@ -12,8 +12,7 @@ from torch import Tensor
 from nmt import modeldir
 from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
-from nmt.modelfiles import WEIGHTS
-from nmt.storage import modelpath
+from nmt.modeldir import WEIGHTS
 from nmt.training import loss
 from nmt.training.ema import RAW
 from nmt.training.trainer import Trainer
@@ -98,7 +97,7 @@ def test_an_average_begins_with_the_weights_of_the_start(
 ) -> None:
     changes = {"trainer__init_from": str(averaged), "trainer__max_steps": 1, **EMA}
     start, after = followed(tmp_path / "run", data, monkeypatch, **changes)
-    parent = load_file(modelpath.locate(averaged) / WEIGHTS)
+    parent = load_file(modeldir.locate(averaged) / WEIGHTS)
     saved = load_file(newest(tmp_path / "run") / WEIGHTS)
     for name, value in parent.items():
         assert torch.equal(start[name], value.double())

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 import torch
 
+from nmt import modeldir
 from nmt.cli import command
 from nmt.config.settings import freeze, is_path, thaw
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest, modelpath
+from nmt.storage import manifest
 from nmt.training import session
 from nmt.training.directory import STATUS
 from nmt.training.run import open_run, progress
@@ -256,7 +257,7 @@ def test_a_first_try_that_failed_does_not_block_its_name(
         broken(patch, error)
         with pytest.raises(UserError) as raised:
             tiny.train(run, data)
-    assert not modelpath.checkpoints(run / "checkpoints")
+    assert not modeldir.checkpoints(run / "checkpoints")
     assert "checkpoint is intact" not in str(raised.value)
     assert "another name" not in str(raised.value) and "resume" not in str(raised.value)
     other = {"optim__lr": 0.02, "encoding": {"relative": {"tau": 4}}, "trainer__max_steps": 1}

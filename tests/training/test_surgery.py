@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import build, modeldir, modelfiles
+from nmt import build, modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -182,7 +182,7 @@ def test_a_run_records_the_weights_that_were_copied(
     """Though the parent is still training, and has others before all is compared."""
     path, later = parent(tmp_path / "parent", data), tmp_path / "later"
     parent(later, data, encoding={"relative": {"tau": 2}})
-    copied = modelfiles.weights_sha256(path)
+    copied = modeldir.weights_sha256(path)
 
     def compared(*models: Transformer) -> float:
         path.rename(tmp_path / "before")
@@ -193,7 +193,7 @@ def test_a_run_records_the_weights_that_were_copied(
     changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
     tiny.train(tmp_path / "run", data, **changes, trainer__init_from=str(path))
     saved = newest(tmp_path / "run")
-    assert saved is not None and saved.state["start"] == copied != modelfiles.weights_sha256(path)
+    assert saved is not None and saved.state["start"] == copied != modeldir.weights_sha256(path)
 
 
 def test_a_parent_may_train_on(
