@@ -15,6 +15,7 @@ PAGE = text_of("docs/architecture.md")
 TOPS = {path.stem for path in (ROOT / "nmt").iterdir()} - {"__init__", "__pycache__"}
 WALKS = [
     "From an override to a gradient step",
+    "From a line of text to its batch",
     "From a line to its translation",
     "From systems to a report",
     "From the name of an encoding to its checks",

@@ -4,7 +4,6 @@ import argparse
 import json
 import sys
 from contextlib import ExitStack
-from dataclasses import astuple
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -52,7 +51,7 @@ def command(argv: list[str]) -> None:
 
             from nmt import modeldir
             from nmt.decode import forced
-            from nmt.decode.notes import Note
+            from nmt.decode.notes import Notes
             from nmt.decode.torch_engine import adapted
             from nmt.machine.device import pick, set_up
             from nmt.machine.memory import keep_memory
@@ -67,8 +66,7 @@ def command(argv: list[str]) -> None:
         }
         columns = {name: inputs[name] for name in options.columns}
         output = stack.enter_context(open_output(options.output, _identity(options, trained)))
-        saved_notes = skip_finished(output, inputs, "scores", input_name(options.source))
-        too_long = Note(*saved_notes.get("too_long", ()))
+        notes = Notes(skip_finished(output, inputs, "scores", input_name(options.source)))
         scored = forced.score(
             trained,
             inputs[SOURCE],
@@ -77,19 +75,18 @@ def command(argv: list[str]) -> None:
             batch_tokens=options.batch_tokens,
             window=window,
             first=output.lines + 1,
-            too_long=too_long,
+            notes=notes,
         )
         quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
         progress = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
         for number, pair in enumerate(progress, output.lines + 1):
             output.write(format_record(options, number, pair))
             if number % window == 0:
-                notes = {"too_long": list(astuple(too_long))}
-                output.advance(Progress(number, digest(inputs, number), notes))
-    if too_long.count:
+                output.advance(Progress(number, digest(inputs, number), notes.plain()))
+    if notes.refused.count:
         raise UserError(
             "pairs of which a side has more pieces than the encoding holds, their lines left "
-            f"empty: {too_long}; split them, or leave them out",
+            f"empty: {notes.refused}; split them, or leave them out",
             Exit.DATA,
         )
 

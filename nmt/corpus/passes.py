@@ -25,7 +25,6 @@ from nmt.text.lines import BOM, decoded
 from nmt.text.protection import Protection
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import EOS, UNK
 
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
@@ -163,10 +162,6 @@ class Numbering(NamedTuple):
             outcome[longer > self.data.max_length] = report.TOO_LONG
         outcome[np.minimum(source, target) == 0] = report.EMPTY
         kept = np.flatnonzero(outcome == report.KEPT)
-        leading = [  # pieces that say nothing of the text
-            {UNK, EOS, *side.vocabulary.ids(side.segmenter.tokenizer.symbols)}
-            for side in self.sides
-        ]
         return NumberedChunk(
             ids=[
                 np.fromiter(chain.from_iterable(side[i] for i in kept), np.uint32) for side in ids
@@ -175,8 +170,8 @@ class Numbering(NamedTuple):
             lines=np.array(text.lines, LINES)[kept],
             hashes=np.array(text.hashes, HASHES)[kept],
             unknown=[
-                sum(UNK in side[i] and known.issuperset(side[i]) for i in kept)
-                for side, known in zip(ids, leading, strict=True)
+                sum(side.is_unknown(of_side[i]) for i in kept)
+                for side, of_side in zip(self.sides, ids, strict=True)
             ],
             tally=report.tally_of(source, target, outcome),
             columns=self._columns(text, kept) if self.columns else {},

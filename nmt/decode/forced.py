@@ -8,7 +8,7 @@ import torch
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
-from nmt.decode.notes import Note
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import ungrouped
 from nmt.decode.sources import ForcedPair, SourceReader, fits
 from nmt.decode.streams import windows
@@ -46,26 +46,33 @@ def score(
     batch_tokens: int = 4000,
     window: int = 2000,
     first: int = 1,
-    too_long: Note | None = None,
+    notes: Notes | None = None,
 ) -> Iterator[GivenTranslation | None]:
     """Score the translation `targets[i]` of each line `sources[i]`, as the model segments it.
 
     Reads `window` lines, yields as many, reads on. `columns` are the integers that the model reads
     in addition to the sources, and `first` is the number of the first line. Encodings that read
     the length of the output get the true one. A batch holds about `batch_tokens` tokens of the
-    longer side. A pair that the encoding's table cannot hold is counted in `too_long`, and None is
-    yielded for it; without `too_long` it is an error before any pair of its window is scored.
+    longer side. Unusual lines are counted in `notes`, and logged after the last one. A pair that
+    the encoding's table cannot hold is one of `notes.refused`, and None is yielded for it; without
+    `notes` it is an error before any pair of its window is scored.
     Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
     fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
-    reader = SourceReader(trained, trained.model)
+    language = bool(trained.settings.decode.source_language)
+    reader = SourceReader(trained, trained.model, has_language=language)
+    refused = None if notes is None else notes.refused
+    notes = notes or Notes()
     columns, limits = columns or {}, trained.model.limits(training=False)
     lines = reader.lines(sources, columns, targets, "translations", first)
     for window_lines in windows(lines, window):
-        read = map(reader.pair, window_lines)
-        pairs = [pair if fits(pair, *limits, too_long) else None for pair in read]
+        read = [reader.pair(line) for line in window_lines]
+        for pair in read:
+            reader.note(pair.source.line, pair.source.ids, notes)
+        pairs = [pair if fits(pair, *limits, refused) else None for pair in read]
         scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
         yield from [None if pair is None else next(scored) for pair in pairs]
+    notes.report(None, 0, list(reader.codes))
 
 
 def _scored(

@@ -13,7 +13,7 @@ from nmt.decode.streams import ParallelLine
 from nmt.errors import UserError
 from nmt.modeldir import USUAL_LENGTH
 from nmt.text.languages import languages_of
-from nmt.text.unigram import MarianSegmenter, language_codes
+from nmt.text.unigram import language_codes
 from nmt.text.vocab import EOS, UNK
 
 log = logging.getLogger(__name__)
@@ -27,16 +27,12 @@ class LineReader(SourceReader):
     """Makes sources of lines, and counts the unusual ones."""
 
     def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
-        super().__init__(sides, engine, decode.reads_lengths)
+        language = bool(decode.source_language)
+        super().__init__(sides, engine, given_lengths=decode.reads_lengths, has_language=language)
         self.decode, self.engine = decode, engine
         self.longest_trained: int | None = sides.facts["longest_source"]
-        codes, tags = language_codes(self.side.vocabulary), tags_of(sides.settings.data)
-        self.tags = frozenset([*tags, *codes])
-        needs_code = isinstance(self.side.segmenter, MarianSegmenter) and not decode.source_language
-        self.codes = codes if needs_code else {}  # one of which a source begins with
-        corpora = getattr(sides.settings.data, "corpora", {}).values()
-        if corpora and all(corpus.tag for corpus in corpora):  # no source was without
-            self.codes |= {tag: self.side.ids(tag)[0] for tag in tags}
+        codes = language_codes(self.side.vocabulary)
+        self.tags = frozenset([*tags_of(sides.settings.data), *codes])
         self.splitter = None if decode.split == "lines" else self._splitter()
         self._warned = False  # of an unfit prefix
 
@@ -110,8 +106,7 @@ class LineReader(SourceReader):
         decode.split makes parts, and so does a length above the limit. A refused line has none.
         """
         number, pieces = line.number, len(ids) - 1
-        if self.codes and pieces and ids[0] not in self.codes.values():
-            notes.uncoded.add(number, pieces)
+        self.note(number, ids, notes)
         if self.splitter is None or (self.decode.split == "auto" and pieces <= self.most):
             return self._within_limit(line, ids, notes)
         groups = self.splitter.groups(line.text, self.most if self.decode.split == "auto" else None)

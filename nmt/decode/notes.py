@@ -46,6 +46,7 @@ class Notes:
         self.cut = Note()  # output at its limit
         self.broken = Note()  # output that met no finite score
         self.uncoded = Note()  # source that names no target language of a multilingual model
+        self.unknown = Note()  # source of unknown pieces alone
         self.lost = Note()  # protected string of a source that its translation lacks
 
         for name, numbers in (before or {}).items():
@@ -71,6 +72,7 @@ class Notes:
         for note, message in (
             (self.uncoded, "sources that do not begin with a target language of this model: %s; "
              f"begin each with one, as in `{codes[0] if codes else ''} Hello.`; it knows {known}"),
+            (self.unknown, "sources of unknown pieces alone: %s; their translations are invented"),
             (self.sentences, "lines translated in groups of sentences (decode.split): %s"),
             (self.long, f"sources of more pieces than the longest in training ({longest_trained}): "
              "%s; translated whole; quality beyond the trained length is not assured"),

@@ -3,14 +3,15 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
-from nmt.config.data import WORDS, columns_of
+from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Settings
-from nmt.decode.notes import Note
+from nmt.decode.notes import Note, Notes
 from nmt.decode.streams import ParallelLine, parallel_lines
 from nmt.errors import Exit, UserError
 from nmt.text.columns import check_ranges, expand, missing
 from nmt.text.protection import ProtectedLine
 from nmt.text.side import Side
+from nmt.text.unigram import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
@@ -104,11 +105,24 @@ class SourceReader:
     """Turns text and its columns into the numbers that a trained model reads."""
 
     def __init__(
-        self, sides: TextSides, requirements: ColumnRequirements, given_lengths: bool = False
+        self,
+        sides: TextSides,
+        requirements: ColumnRequirements,
+        *,
+        given_lengths: bool = False,
+        has_language: bool = False,
     ) -> None:
-        """`given_lengths`: each line has a column with the desired length of its translation."""
+        """`given_lengths`: each line has a column with the desired length of its translation.
+
+        `has_language`: decode.source_language says the language of all lines; none begins with one.
+        """
         self.side, self.target, self.settings = sides.source, sides.target, sides.settings
         self.requirements, self.given_lengths = requirements, given_lengths
+        needs_code = isinstance(self.side.segmenter, MarianSegmenter) and not has_language
+        self.codes = language_codes(self.side.vocabulary) if needs_code else {}
+        corpora = getattr(self.settings.data, "corpora", {}).values()
+        if corpora and all(corpus.tag for corpus in corpora):  # no source of training was without
+            self.codes |= {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
 
     def lines(
         self,
@@ -149,6 +163,13 @@ class SourceReader:
                 f"{', '.join(known) or 'none'}{advice}"
             )
         return known
+
+    def note(self, number: int, ids: list[int], notes: Notes) -> None:
+        """Count a line that names none of the model's languages, or has no piece it knows."""
+        if self.codes and len(ids) > 1 and ids[0] not in self.codes.values():
+            notes.uncoded.add(number, len(ids) - 1)
+        if self.side.is_unknown(ids):
+            notes.unknown.add(number, len(ids) - 1)
 
     def source(self, line: ParallelLine, protected: ProtectedLine, ids: list[int]) -> Source:
         """A line of these ids with its columns; UserError (65) for columns that do not fit.

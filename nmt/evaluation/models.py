@@ -9,7 +9,7 @@ import numpy as np
 
 from nmt.config.settings import with_decode
 from nmt.decode import forced
-from nmt.decode.notes import Note
+from nmt.decode.notes import Notes
 from nmt.decode.sources import LENGTH
 from nmt.decode.torch_engine import adapted
 from nmt.evaluation.attention import count_unattended, draw_lines
@@ -138,13 +138,14 @@ def count_likelihoods(
 def _count_likelihood(
     label: str, model: SystemModel, read: ReadTest, s: int, options: EvaluationOptions
 ) -> Floats:
-    trained, too_long = single(model, options), Note()
+    trained, notes = single(model, options), Notes()
     columns = _columns(trained, read.columns[s])
     texts = read.test.sources or [], read.test.references
-    scored = list(forced.score(trained, *texts, columns, too_long=too_long))
-    if too_long.count:
+    scored = list(forced.score(trained, *texts, columns, notes=notes))
+    if notes.refused.count:
         log.warning(
-            "%s: no perplexity where pairs are longer than the encoding holds: %s", label, too_long
+            "%s: no perplexity where pairs are longer than the encoding holds: %s",
+            *(label, notes.refused),
         )
     unknown = (np.nan, np.nan)
     return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])

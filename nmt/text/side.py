@@ -3,6 +3,7 @@
 import base64
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
 from nmt.config.check import read
@@ -10,8 +11,8 @@ from nmt.errors import Exit, UserError, visible
 from nmt.text.bpe import Bpe
 from nmt.text.protection import Protection
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.unigram import MarianSegmenter, Unigram
-from nmt.text.vocab import Vocabulary, check_pieces, damaged
+from nmt.text.unigram import MarianSegmenter, Unigram, language_codes
+from nmt.text.vocab import UNK, Vocabulary, check_pieces, damaged
 
 # Text to pieces and back: `decode(encode(text))` gives the normalised text, but after the tokenizer
 # of Moses, which is not undone exactly. A MarianSegmenter is a Unigram.
@@ -34,6 +35,15 @@ class Side:
     def ids(self, text: str) -> list[int]:
         """Number the pieces of one line of text, ending in EOS; an empty line gives EOS alone."""
         return self.vocabulary.ids(self.segmenter.encode(text))
+
+    @cached_property
+    def _blank(self) -> set[int]:
+        symbols = self.vocabulary.ids(self.segmenter.tokenizer.symbols)  # with EOS
+        return {UNK, *symbols, *language_codes(self.vocabulary).values()}
+
+    def is_unknown(self, ids: Sequence[int]) -> bool:
+        """Whether a line has unknown pieces, and besides them tags and other symbols alone."""
+        return UNK in ids and self._blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
         """Return one line of text for the ids before the first EOS."""

@@ -9,6 +9,7 @@ import torch
 
 from nmt.api.models import score
 from nmt.decode import forced
+from nmt.decode.notes import Notes
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, END
@@ -61,6 +62,16 @@ def test_what_cannot_be_scored_is_refused(
     with pytest.raises(UserError, match=says) as refused:
         score(known, sources, targets)
     assert refused.value.code == Exit.DATA
+
+
+def test_sources_of_unknown_pieces_alone_are_counted(
+    real: Callable[..., Trained], caplog: pytest.LogCaptureFixture
+) -> None:
+    notes = Notes()
+    sources = ["w1", "unheard of", "w1 unheard", ""]
+    list(forced.score(real("encoding=absolute"), sources, ["w2"] * 4, window=2, notes=notes))
+    assert notes.unknown.count == 1 and notes.unknown.first == 2
+    assert "unknown pieces alone: 1 " in caplog.text
 
 
 def test_columns_that_are_missing_are_named(real: Callable[..., Trained]) -> None:

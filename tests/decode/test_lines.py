@@ -3,6 +3,7 @@
 import pytest
 
 from nmt.decode.hypothesis import length_penalty
+from nmt.decode.notes import Notes
 from nmt.decode.parts import parts_of
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
@@ -47,6 +48,14 @@ def test_an_unknown_trained_length_is_not_warned_of(caplog: pytest.LogCaptureFix
     translator = Translator.of(some, decode(too_long="split", batch_tokens=1))
     assert translator.texts([line]) == [line]
     assert max(width - 1 for _, width in model_of(translator).batches) <= USUAL_LENGTH
+
+
+def test_lines_of_unknown_pieces_alone_are_counted(caplog: pytest.LogCaptureFixture) -> None:
+    lines = ["w1 中文", "中文 。", "", "w1", "http://example.org/?b=c"]
+    notes = Notes()
+    list(Translator.of(trained(), decode(window=2)).translate(lines, notes=notes))
+    assert (notes.unknown.count, notes.unknown.first) == (2, 2)
+    assert len(caplog.records) == 1 and "unknown pieces alone: 2 " in caplog.text
 
 
 def test_parts_share_a_score() -> None:

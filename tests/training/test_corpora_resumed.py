@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nmt.cli.score import main as score
 from nmt.cli.translate import main as translate
 from nmt.corpus.prepare import prepare
 from nmt.errors import Exit
@@ -54,6 +55,8 @@ def test_stop_and_resume(
     untagged = "that do not begin with a target language of this model: 1 (first: line 2"
     err = capsys.readouterr().err
     assert untagged in err and "it knows >>fr<<, >>it<<" in err
+    texts = [str(tmp_path / "in.de")] * 2
+    assert score([str(tmp_path / "run"), *texts]) == 0 and untagged in capsys.readouterr().err
     seen = {name: lines[-1][f"pairs_{name}"] for name in test_corpora.SIZES}
     wanted = {"fr": 2 * 150, "it": 2 * 225}  # weight x pairs, in two epochs
     assert all(abs(wanted[name] - seen[name]) <= 50 for name in wanted)  # four sigma, joined
