@@ -64,7 +64,7 @@ class Batches:
     With `joining` or weights of corpora, other examples are drawn in each epoch, and epochs may
     differ in their number of batches. With `segmentation`, text is segmented at random when a batch
     is made, by `workers` if there are several. Batches are then planned for the length that text
-    has on average; one that becomes longer than the budget is made in parts.
+    has on average; one that becomes longer than the budget is made in halves.
     """
 
     def __init__(
@@ -128,9 +128,8 @@ class Batches:
         begun = begun or self.workers.submit(self._segment, epoch, first, counts)
         text, first = begun.result(), np.cumsum(counts) - counts
         key, counted = _sort_keys(of_counts(text, counts).lengths, self._count)
-        order = _from_greatest(key)
-        starts = batch_starts(counted[order] + 1, self._budget)
-        return [_batch(text, first[rows], counts[rows]) for rows in np.split(order, starts[1:])]
+        parts = _halve(_from_greatest(key), counted + 1, self._budget)
+        return [_batch(text, first[rows], counts[rows]) for rows in parts]
 
     def begin(self, epoch: int, indices: Iterable[int]) -> None:
         """Have workers, if there are any, segment the text of some batches that come next."""
@@ -173,8 +172,7 @@ class Batches:
         """Return lengths as they become on average."""
         if self._segmentation is None:
             return lengths
-        grown = {s: np.ceil(lengths[s] * self._growth[s]) for s in SIDES}
-        return {s: lengths.astype(np.int32) for s, lengths in grown.items()}
+        return {s: np.ceil(lengths[s] * self._growth[s]).astype(np.int32) for s in SIDES}
 
     def _segment(self, epoch: int, first: NDArray[np.int64], counts: NDArray[np.int64]) -> Pairs:
         """Segment the text of some examples at random; the result has it one after the other."""
@@ -222,6 +220,16 @@ def _sort_keys(
     counted = {**lengths, "max": np.maximum(*lengths.values())}[count]
     other = lengths["source" if count == "target" else "target"]
     return counted.astype(np.int64) << 32 | other, counted
+
+
+def _halve(
+    rows: NDArray[np.int64], lengths: NDArray[np.int32], budget: int
+) -> list[NDArray[np.int64]]:
+    """Return examples, longest first, in as many parts of equal size as the budget wants."""
+    if len(rows) == 1 or len(rows) * int(lengths[rows[0]]) <= budget:
+        return [rows]
+    halves = np.array_split(rows, 2)
+    return [part for half in halves for part in _halve(half, lengths, budget)]
 
 
 def _from_greatest(keys: NDArray[np.integer[Any]]) -> NDArray[np.int64]:

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 def by_length(lengths: Sequence[int], budget: int) -> list[list[int]]:
     """Group the indices 0, 1, ... by length, the longest first, so that there is little padding.
 
-    Each group respects the budget as in `batch_starts`; equal lengths keep their order. Longest
-    first: if memory is too small, that shows at once.
+    Each respects the budget as in `batch_starts`. If memory is too small, the first one shows it.
     """
     order = np.argsort(-np.asarray(lengths, np.int64), kind="stable")
     starts = batch_starts(np.asarray(lengths, np.int64)[order], budget)
@@ -22,8 +21,7 @@ def batch_starts(lengths: NDArray[np.integer[Any]], budget: int) -> NDArray[np.i
     """Return where each batch starts among items that are sorted by length, the longest first.
 
     Count x greatest length of a batch is at most the budget; an item that is longer than the whole
-    budget is a batch of its own. The first item of a batch is its longest, so it alone decides how
-    many fit.
+    budget is a batch of its own.
     """
     starts, start = [], 0
     while start < len(lengths):

@@ -185,12 +185,7 @@ class Writer:
         if kind is None:
             facts = {"dtype": self._dtype.str, "pairs": self._pairs, "columns": self._columns}
             facts |= {"corpora": self._corpora} if self._corpora else {}
-            write_json(self._path / "store.json", facts)
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write a value as JSON, readable by people as well."""
-    path.write_bytes(manifest.dump(value))
+            (self._path / "store.json").write_bytes(manifest.dump(facts))
 
 
 def _mapped(path: Path, dtype: "np.dtype[Any]") -> NDArray[Any]:

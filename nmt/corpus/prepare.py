@@ -14,7 +14,7 @@ from nmt.config.check import plain
 from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
-from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore, write_json
+from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
 from nmt.corpus.passes import hash_pair
 from nmt.corpus.report import log_corpus
 from nmt.corpus.sampling import samplers
@@ -69,8 +69,8 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
         log_corpus(data)
         counted = Preparation(data, segmenter, sides, texts).write(directory)
         versions = {name: importlib.metadata.version(name) for name in LIBRARIES}
-        write_json(directory / REPORT, counted | {"versions": versions})
-        write_json(directory / FACTS, _facts(digest, counted))
+        (directory / REPORT).write_bytes(manifest.dump(counted | {"versions": versions}))
+        (directory / FACTS).write_bytes(manifest.dump(_facts(digest, counted)))
 
     if not cache.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
@@ -127,8 +127,7 @@ def fingerprint(
     as `scan_files` returned them, if that was done. Raises UserError: 66 if a file is missing, 65
     if its content cannot be used.
     """
-    if texts is None:
-        texts = scan.scan_files(data)
+    texts = texts or scan.scan_files(data)
     per = columns_of(data)
     corpora = {
         split: [(p.corpus, p.tag) for p in parts if p.corpus] for split, parts in texts.items()

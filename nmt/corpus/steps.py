@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from nmt.config.data import Data, Segmentation, columns_of
 from nmt.corpus import report
 from nmt.corpus.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.corpus.pairs import SIDES, Corpora, PairStore, Writer, id_type, write_json
+from nmt.corpus.pairs import SIDES, Corpora, PairStore, Writer, id_type
 from nmt.corpus.passes import CleanedChunk, CleanedText, Cleaning, Numbering
 from nmt.corpus.report import Tally
 from nmt.corpus.scan import SPLITS, ParallelText
@@ -22,6 +22,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cores
 from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
 from nmt.machine.progress import shown
+from nmt.storage import manifest
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer
@@ -75,7 +76,7 @@ class Preparation:
             sides = self._learn(tokenizers, cleaned["train"])
             self.words.clear()  # its memory is needed
             for name, side in zip(SIDES, sides, strict=True):
-                write_json(directory / f"{name}.json", side.to_json())
+                (directory / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
             places = {split: directory / split for split in SPLITS}
             if number := self.data.dev_lines:
                 places["train"] = Path(work, "whole")

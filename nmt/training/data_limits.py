@@ -27,9 +27,8 @@ def leave_out_long(dev: Pairs, data: Data) -> Pairs:
         return dev
     longest = int(pieces.argmax())
     left_out = (
-        f"{len(dev) - len(rows):,} of its {len(dev):,} pairs have more than {most} pieces on a "
-        f"side, as no training example has (the longest, line {dev.place(longest)}: "
-        f"{pieces[longest]:,})"
+        f"{len(dev) - len(rows):,} of its {len(dev):,} pairs have more than {most} pieces, as no "
+        f"training example has (the longest, line {dev.place(longest)}: {pieces[longest]:,})"
     )
     if not len(rows):
         raise UserError(f"dev text: {left_out}; raise data.max_length", Exit.DATA)
