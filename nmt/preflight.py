@@ -4,37 +4,28 @@ import logging
 
 import torch
 
-from nmt.build import check_languages, largest_size, meta_model, shrunken, transformer
+from nmt.build import check_languages, meta_model, shrunken, transformer
 from nmt.config.data import columns_of
-from nmt.config.settings import Settings, integers
+from nmt.config.settings import Settings
 from nmt.corpus.sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
-from nmt.errors import Exit, UserError, is_out_of_memory, where_raised
-from nmt.machine.device import pick
-from nmt.machine.memory import memory_of
+from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model import example, invariance, trial
 from nmt.model.freezing import freeze
 from nmt.model.transformer import Transformer
 
-COPIES = 3  # beside each parameter that is trained: its gradient, and Adam's two moments
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
 
 log = logging.getLogger(__name__)
 
 
-def check(settings: Settings, training: bool = True) -> None:
-    """Raise UserError for choices that cannot work together; costs hardly any memory.
-
-    The key to change is named. Exit code 71 where the memory of the device is too small, unless the
-    model is not for `training` there.
-    """
+def check(settings: Settings) -> None:
+    """Raise UserError for choices that cannot work together, which names the key to change."""
     model = meta_model(settings, 8, 8)
     try:
         freeze(model, settings.trainer.freeze)
     except ValueError as error:
         raise UserError(f"trainer.freeze={settings.trainer.freeze}: {error}") from None
-    if training:
-        _check_size(settings, model)
     _check_columns(settings, model)
     _check_training_text(settings, model)
     layers = settings.model.encoder_layers
@@ -44,29 +35,6 @@ def check(settings: Settings, training: bool = True) -> None:
         raise UserError("model.tie=all: needs segmenter.shared_vocabulary=true")
     _check_lengths(settings, model)
     _check_step(settings)
-
-
-def _check_size(settings: Settings, model: Transformer) -> None:
-    """Refuse a model which the device cannot hold in training, its vocabularies left out."""
-    name = settings.trainer.device
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        return  # planned here, trained elsewhere
-    device = pick(name)
-    trained = sum(p.nbytes for p in model.parameters() if p.requires_grad)
-    need = _bytes(model) + COPIES * trained + sum(b.nbytes for b in model.buffers())
-    room = memory_of(device)
-    if need <= room:
-        return
-    widest = max(model.entries, key=_bytes, default=None)
-    name, value = largest_size(settings)
-    if widest is not None and 2 * sum(map(_bytes, model.entries)) > _bytes(model):
-        options = integers(settings.encoding[widest.name], f"encoding.{widest.name}")
-        name, value = max(options, key=lambda size: size[1], default=(name, value))
-    raise UserError(
-        f"{name}={value}: weights, gradients and Adam's moments of this model take "
-        f"{need / 2**30:.3g} GB, but {device} has {room / 2**30:.1f} GB; lower it",
-        Exit.NO_MEMORY,
-    )
 
 
 def _check_columns(settings: Settings, model: Transformer) -> None:
@@ -139,9 +107,8 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
 def _check_step(settings: Settings) -> None:
     """Refuse encodings with which a first step of training fails, or that see the future.
 
-    Tried in a model that is as small as can be; its parameters are moved for the second.
-
-    Draws leave torch's generator as it was.
+    Tried in a model that is as small as can be; its parameters are moved for the second. Torch's
+    generator stays as it was.
     """
     small = shrunken(settings)
     size = trial.num_elements(meta_model(small, 8, 8))
@@ -166,7 +133,3 @@ def _check_step(settings: Settings) -> None:
                 raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e
-
-
-def _bytes(module: torch.nn.Module) -> int:
-    return sum(p.nbytes for p in module.parameters())

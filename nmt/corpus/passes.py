@@ -24,8 +24,9 @@ from nmt.text.columns import ColumnLine, expand
 from nmt.text.lines import BOM, decoded
 from nmt.text.protection import Protection
 from nmt.text.side import Sides
-from nmt.text.tokenizer import Tokenizer
+from nmt.text.tokenizer import Tokenizer, normalise
 
+REJOINED = 50  # every so many lines, words are joined to text again
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
@@ -72,7 +73,7 @@ class Cleaning(NamedTuple):
         protection = Protection(self.tokenizers[0])
         for number, (source, target, *integers) in enumerate(chunk.rows(), start=chunk.first):
             if max(len(source), len(target)) > self.data.max_line_bytes:
-                tally[report.NOT_SEGMENTED, report.TOO_MANY_BYTES, 0] += 1
+                tally[report.TOO_MANY_BYTES, 0] += 1
                 continue
             try:
                 pair = (
@@ -82,7 +83,7 @@ class Cleaning(NamedTuple):
             except UserError:
                 if self.data.invalid_utf8 == "fail":
                     raise
-                tally[report.NOT_SEGMENTED, report.INVALID, 0] += 1
+                tally[report.INVALID, 0] += 1
                 continue
             pairs.append(protection.pair(*pair))
             numbers.append(text.before + number)
@@ -92,6 +93,13 @@ class Cleaning(NamedTuple):
             tokenizer.lines(lines, noted)
             for tokenizer, lines, noted in zip(self.tokenizers, sides, changes, strict=True)
         )
+        some = [i for i, number in enumerate(numbers) if number % REJOINED == 1]
+        for tokenizer, noted, *of_side in zip(
+            self.tokenizers, changes, sides, (sources, targets), strict=True
+        ):
+            noted.update(
+                _count_rejoined(tokenizer, *([lines[i] for i in some] for lines in of_side))
+            )
         full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
         words: list[Counter[str]] = [Counter(), Counter()]
         if self.count_words:
@@ -198,3 +206,14 @@ def hash_pair(source: str, target: str) -> int:
     """Hash the words of a pair to 64 bits."""
     pair = f"{source}\n{target}".encode()
     return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
+
+
+def _count_rejoined(tokenizer: Tokenizer, lines: list[str], words: list[str]) -> Counter[str]:
+    """Count lines without symbols, and those that become another text if words are joined again."""
+    both = [
+        (normalise(line, tokenizer.normalize), tokenizer.text(of_line))
+        for line, of_line in zip(lines, words, strict=True)
+        if tokenizer.parts(line) == [line]
+    ]
+    changed = sum(line != joined for line, joined in both)
+    return +Counter({report.REJOINED: len(both), report.OTHERWISE: changed})

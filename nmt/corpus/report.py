@@ -14,9 +14,8 @@ from nmt.text.side import Side
 from nmt.text.unigram import language_codes
 from nmt.text.vocab import UNK
 
-RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150", "not segmented")
+RANGES = ("0-25", "26-50", "51-75", "76-100", "101-150", ">150")
 UPPER = np.array([25, 50, 75, 100, 150])  # last length of each range but the open one
-NOT_SEGMENTED = len(RANGES) - 1  # dropped before pieces could be counted: no tokens known
 HELD_OUT = "held out"  # as development text: not lost
 OUTCOMES = (
     *("kept", "empty side", "too long", "too many bytes", "invalid UTF-8", "unlike lengths"),
@@ -24,9 +23,11 @@ OUTCOMES = (
 )
 KEPT, EMPTY, TOO_LONG, TOO_MANY_BYTES, INVALID, UNLIKE, HELD = range(len(OUTCOMES))
 TAGGED, ALL_UNKNOWN = "tagged_already_lines", "unknown_alone_lines"  # changes that are warned of
+REJOINED, OTHERWISE = "rejoined_lines", "rejoined_otherwise_lines"  # of some lines, see `passes`
 MEASURES = ("pairs", "source_tokens", "target_tokens")
 
 MUCH_DROPPED = 0.5  # a share of the pairs to warn of
+MUCH_CHANGED = 0.05  # a share of the lines
 MUCH_UNKNOWN = 0.05  # a share of the pieces: that of a language with some rare characters is 0.01
 REMEDIES = {
     "empty side": "are the two files parallel?",
@@ -38,12 +39,12 @@ REMEDIES = {
 
 log = logging.getLogger(__name__)
 
-Tally = NDArray[np.int64]  # [range, outcome, measure]; tallies of parts add up
+Tally = NDArray[np.int64]  # [outcome, measure]; tallies of parts add up
 
 
 def no_tally() -> Tally:
     """Return a tally of nothing."""
-    return np.zeros((len(RANGES), len(OUTCOMES), len(MEASURES)), np.int64)
+    return np.zeros((len(OUTCOMES), len(MEASURES)), np.int64)
 
 
 def tally_of(
@@ -51,10 +52,8 @@ def tally_of(
 ) -> Tally:
     """Count pairs and tokens, given each pair's lengths in pieces and its outcome [pair]."""
     tally = no_tally()
-    row = np.searchsorted(UPPER, source)  # [pair]
-    np.add.at(tally[..., 0], (row, outcome), 1)
-    np.add.at(tally[..., 1], (row, outcome), source)
-    np.add.at(tally[..., 2], (row, outcome), target)
+    for measure, counts in enumerate((np.ones_like(source), source, target)):
+        np.add.at(tally[:, measure], outcome, counts)
     return tally
 
 
@@ -66,7 +65,7 @@ def tally_rows(store: Pairs, rows: NDArray[np.int64], outcome: int) -> Tally:
 
 def most_dropped(tally: Tally) -> str:
     """Why most of the pairs that are not kept were dropped, and where to look."""
-    counts = {name: tally[:, OUTCOMES.index(name), 0].sum() for name in REMEDIES}
+    counts = {name: tally[OUTCOMES.index(name), 0] for name in REMEDIES}
     if not any(counts.values()):
         return "all are held out; lower data.dev_lines"
     why = max(counts, key=lambda name: counts[name])
@@ -81,19 +80,26 @@ def split_report(
     `tallies`: of each corpus by its name, which is empty if there is but one.
     """
     tally = sum(tallies.values(), no_tally())
-    kept = tally.sum(0)[KEPT]
-    corpora = {name: _counts(counts.sum(0)) for name, counts in tallies.items() if name}
+    corpora = {name: _counts(counts) for name, counts in tallies.items() if name}
     return {
         **({"corpora": corpora} if corpora else {}),
-        **_counts(tally.sum(0)),
-        "by_source_length": {name: _counts(tally[row]) for row, name in enumerate(RANGES)},
+        **_counts(tally),
+        "by_source_length": _count_ranges(store),
         "text": {side: dict(sorted(counts.items())) for side, counts in changes.items()},
         "unknown_share": {
-            side: _count(store.ids[side], UNK) / max(int(kept[measure]), 1)
+            side: _count(store.ids[side], UNK) / max(int(tally[KEPT, measure]), 1)
             for measure, side in enumerate(SIDES, start=1)
         },
         "longest": {side: int(store.lengths[side].max()) for side in SIDES},
     }
+
+
+def _count_ranges(store: Pairs) -> dict[str, dict[str, int]]:
+    source, target = (store.lengths[side] for side in SIDES)
+    rows = np.searchsorted(UPPER, source)  # [pair]
+    counts = [np.bincount(rows, of_pair, len(RANGES)) for of_pair in (None, source, target)]
+    named = zip(RANGES, np.transpose(counts).astype(int).tolist(), strict=True)
+    return {name: dict(zip(MEASURES, of_range, strict=True)) for name, of_range in named}
 
 
 def _count(ids: NDArray[np.integer[Any]], wanted: int) -> int:
@@ -132,6 +138,14 @@ def warn_of_text(split: str, counted: Mapping[str, Any]) -> None:
                 "%s text: of %s of its %s %s lines, all pieces are unknown",
                 *(split, f"{alone:,}", f"{total:,}", side),
             )
+    changes = counted["text"]["target"]
+    share = changes.get(OTHERWISE, 0) / changes.get(REJOINED, 1)
+    if split == "train" and share >= MUCH_CHANGED:
+        log.warning(
+            "%s text: %s of its target lines are another text once their words are joined again, "
+            "as in translations; segmenter.tokenizer=none leaves text as it is",
+            *(split, _percent(share)),
+        )
     if tagged := counted["text"]["source"].get(TAGGED):
         log.warning(
             "%s text: %s of its sources began with the tag of their corpus; it is there once",
@@ -208,9 +222,9 @@ def describe(report: Mapping[str, Any]) -> str:
             if counts["pairs"]
         ]
         lines += [
-            _measured(f"kept, source {name}", counts["kept"])
+            _measured(f"kept, source {name}", counts)
             for name, counts in counted["by_source_length"].items()
-            if counts["kept"]["pairs"]
+            if counts["pairs"]
         ]
         for side in ("source", "target"):
             share = counted["unknown_share"][side]

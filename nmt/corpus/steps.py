@@ -178,7 +178,7 @@ class Preparation:
                     changes[side].update({report.ALL_UNKNOWN: lines} if lines else {})
                 hashes.append(part.hashes)
         for name, tally in tallies.items():
-            if not tally[:, report.KEPT, 0].sum():
+            if not tally[report.KEPT, 0]:
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
                 raise UserError(
                     f"data.{where}: no pair of the {split} text is left; "

@@ -80,7 +80,11 @@ def _scored(
 ) -> Iterator[GivenTranslation]:
     """Score pairs in batches of like length; in their order."""
     groups = by_length([pair.length for pair in pairs], batch_tokens)
-    with within_memory(f"batch_tokens={batch_tokens}: too much for the memory; give fewer"):
+    if not pairs:
+        return
+    longest = max(pairs, key=lambda pair: pair.length)
+    what = f"batch_tokens={batch_tokens}, line {longest.source.line} of {longest.length} pieces"
+    with within_memory(f"{what}: too much for the memory; give fewer tokens, or leave it out"):
         scores = [_log_probs(trained.model, [pairs[place] for place in group]) for group in groups]
     for pair, log_probs in zip(pairs, ungrouped(groups, scores), strict=True):
         if not math.isfinite(sum(log_probs)):

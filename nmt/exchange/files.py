@@ -28,7 +28,7 @@ def trained_of(
     `longest`: pieces of the longest source in training, None: unknown. Raises UserError for
     tensors that do not fit (65), and what `preflight.check` does.
     """
-    preflight.check(settings, training=False)
+    preflight.check(settings)
     source, target = sides
     model = model_of(settings, source, target, tensors, where)
     return Trained(settings, model, source, target, {"longest_source": longest})

@@ -100,7 +100,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["--resolve"], 2, "--resolve: belongs to --cfg; write --cfg job --resolve"),
     ("train", ["-i", "-c", "job"], 2, "-c/--cfg: not allowed with argument -i/--info"),
     ("train", ["--run"], 2, "--run: no such option"),
-    ("train", ["model.dim=100000000"], 71, "model.dim=100000000: weights, gradients and Adam's"),
     ("train", ["model.encoder_layers=1000000"], 2, "encoder_layers=1000000: must be from 1"),
     ("train", ["encoding=relative", "tau=1" + "0" * 30], 2, "encoding.relative.tau=1000000000"),
     ("evaluate", ["x"], 66, "x: no such file or directory"),

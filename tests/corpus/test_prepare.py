@@ -126,29 +126,36 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
             "normal_form_lines": 1,
             "control_lines": 2,
             "control_characters": 3,
+            "rejoined_lines": 1,
         },
         "target": {
             "invisible_lines": 1,
             "invisible_characters": 2,
             "zero_width_lines": 1,
             "zero_width_characters": 1,
+            "rejoined_lines": 1,
         },
     }
     for split, lines in (("train", 46), ("dev", 4)):
         found = told[split]
         assert found["total"]["pairs"] == lines
-        for part in (found, *found["by_source_length"].values()):
-            for measure, total in part["total"].items():
-                lost = sum(counts[measure] for counts in part["dropped"].values())
-                assert total == part["kept"][measure] + lost
         for measure, total in found["total"].items():
+            lost = sum(counts[measure] for counts in found["dropped"].values())
+            assert total == found["kept"][measure] + lost
             rows = found["by_source_length"].values()
-            assert total == sum(row["total"][measure] for row in rows)
-    assert train["by_source_length"]["not segmented"]["total"]["pairs"] == 2
+            assert found["kept"][measure] == sum(row[measure] for row in rows)
     assert train["kept"]["source_tokens"] == prepared.train.lengths["source"].sum()
     assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
     shown = describe(told)
     assert "dropped: too long" in shown and "46" in shown
+
+
+def test_lines_that_their_words_do_not_give_back_are_counted(tmp_path: Path) -> None:
+    pairs = [("a /proc hund" if n % 100 == 0 else "a hund", "It\u2019s so.") for n in range(200)]
+    report = prepare(corpus(tmp_path, pairs), replace(BPE, tokenizer="moses")).report
+    source, target = report["train"]["text"].values()  # of lines 1, 51, 101 and 151
+    assert (source["rejoined_lines"], source["rejoined_otherwise_lines"]) == (4, 2)
+    assert target["rejoined_lines"] == 4 and "rejoined_otherwise_lines" not in target
 
 
 def test_text_in_utf16_is_refused_before_anything_is_written(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import lengthen, modeldir, preflight
+from nmt import lengthen, modeldir
 from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
@@ -156,15 +156,6 @@ def test_what_looks_like_a_sign_of_the_model_is_text(models: Path) -> None:
     imported = importing.read(models / "multilingual gelu")
     line = ">>fr<< Ein </s> <unk><pad> Hund"
     assert imported.scorer().source_ids(line) == imported.trained.source.ids(line)
-
-
-def test_a_model_may_be_too_large_to_be_trained_here(
-    models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(preflight, "memory_of", lambda device: 0)
-    imported = transformers_read.marian(models / TRAINED)
-    with pytest.raises(UserError, match=r"weights, gradients and Adam's moments"):
-        preflight.check(imported.trained.settings)
 
 
 def test_other_pieces_are_found_out(models: Path) -> None:
