@@ -143,7 +143,7 @@ class Data:
         "data/prepared", "directory of the prepared corpora, and of the text of data=toy", path=True
     )
     workers: Annotated[int, Between(1, 1024)] | None = key(
-        None, "processes that prepare text; null: one per thread"
+        None, "processes that prepare text, or segment it at random; null: as many as pay"
     )
     root: str | None = key(None, "directory of the files below; null: each is named", path=True)
     train_source: str = key(OPEN, "training text, source side", path=True)

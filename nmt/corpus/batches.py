@@ -40,7 +40,7 @@ class Batch(NamedTuple):
 
     source: Tensor  # [batch, source] ids, each row ends in EOS
     target: Tensor  # [batch, target] ids, BOS ... EOS
-    lines: list[int]  # [batch] line number of each (first) pair in its file, from 1
+    lines: list[int]  # [batch] line number of each (first) pair, as in `Pairs`
     columns: dict[str, Tensor]  # [batch, source], padded with 0, or [batch, 1] per sentence
     pairs: Sequence[int] = ()  # how many it has of each corpus, if there are several
 

@@ -37,7 +37,7 @@ class Pairs:
 
     def __init__(
         self,
-        lines: NDArray[np.uint32],  # [pair] line number in its file, from 1
+        lines: NDArray[np.uint32],  # [pair] line number, from 1; it goes on in the next corpus
         ids: Mapping[str, NDArray[Any]],  # by side: [ids of all pairs]
         offsets: Mapping[str, NDArray[Any]],  # by side: [pair + 1]
         per: Mapping[str, str] | None = None,  # name of a column -> word or sentence

@@ -6,7 +6,7 @@ The words go to files between the passes, so that the slow tokenizer runs once.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
@@ -94,25 +94,23 @@ class Cleaning(NamedTuple):
             for tokenizer, lines, noted in zip(self.tokenizers, sides, changes, strict=True)
         )
         some = [i for i, number in enumerate(numbers) if number % REJOINED == 1]
-        for tokenizer, noted, *of_side in zip(
-            self.tokenizers, changes, sides, (sources, targets), strict=True
-        ):
-            noted.update(
-                _count_rejoined(tokenizer, *([lines[i] for i in some] for lines in of_side))
-            )
-        full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
-        words: list[Counter[str]] = [Counter(), Counter()]
-        if self.count_words:
-            words = [Counter(" ".join(pair[side] for pair in full).split()) for side in (0, 1)]
+        for side, words in enumerate((sources, targets)):
+            tried = ([lines[i] for i in some] for lines in (sides[side], words))
+            changes[side].update(_count_rejoined(self.tokenizers[side], *tried))
         sources = [self._without_tag(line, text.tag, changes[0]) for line in sources]
-        hashes = [*map(hash_pair, sources, targets)]
+        full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
+        counts: list[Counter[str]] = [Counter(), Counter()]
+        if self.count_words:
+            counts = [Counter(" ".join(pair[side] for pair in full).split()) for side in (0, 1)]
+        symbols = self.tokenizers[0].symbols
+        hashes = [hash_pair(*pair, symbols) for pair in zip(sources, targets, strict=True)]
         if text.tag:
             sources = [f"{text.tag} {line}" if line else line for line in sources]
         raw = sides[0] if text.columns else []
         path = self.directory / str(text.before + chunk.first)
         cleaned = [sources, targets], numbers, hashes, raw, columns
         path.write_bytes(json.dumps(cleaned, ensure_ascii=False).encode())
-        return CleanedChunk(path, len(pairs), len(full), tally, changes, words, text.corpus)
+        return CleanedChunk(path, len(pairs), len(full), tally, changes, counts, text.corpus)
 
     @staticmethod
     def _count_marks(chunk: Chunk) -> list[Counter[str]]:
@@ -128,10 +126,11 @@ class Cleaning(NamedTuple):
     @staticmethod
     def _without_tag(line: str, tag: str, changes: Counter[str]) -> str:
         """Leave out a tag that the text has already; else it would be there twice."""
-        if not tag or not line.startswith(f"{tag} "):
+        first, _, rest = line.partition(" ")
+        if not tag or first != tag:
             return line
         changes[report.TAGGED] += 1
-        return line.removeprefix(f"{tag} ")
+        return rest
 
 
 class NumberedChunk(NamedTuple):
@@ -141,7 +140,7 @@ class NumberedChunk(NamedTuple):
     lengths: list[NDArray[np.int64]]  # [pair], EOS included
     lines: NDArray[np.uint32]  # [pair]
     hashes: NDArray[np.uint64]  # [pair] equal for equal pairs
-    unknown: list[int]  # lines of unknown pieces alone
+    unknown: NDArray[np.bool_]  # [side, pair] whether all its pieces are unknown
     tally: Tally
     columns: dict[str, list[int]]  # all integers in a row, one per source id or per sentence
 
@@ -170,6 +169,7 @@ class Numbering(NamedTuple):
             outcome[longer > self.data.max_length] = report.TOO_LONG
         outcome[np.minimum(source, target) == 0] = report.EMPTY
         kept = np.flatnonzero(outcome == report.KEPT)
+        both = zip(self.sides, ids, strict=True)
         return NumberedChunk(
             ids=[
                 np.fromiter(chain.from_iterable(side[i] for i in kept), np.uint32) for side in ids
@@ -177,10 +177,9 @@ class Numbering(NamedTuple):
             lengths=[source[kept] + 1, target[kept] + 1],
             lines=np.array(text.lines, LINES)[kept],
             hashes=np.array(text.hashes, HASHES)[kept],
-            unknown=[
-                sum(side.is_unknown(of_side[i]) for i in kept)
-                for side, of_side in zip(self.sides, ids, strict=True)
-            ],
+            unknown=np.array(
+                [[s.is_unknown(of_side[i]) for i in kept] for s, of_side in both], bool
+            ),
             tally=report.tally_of(source, target, outcome),
             columns=self._columns(text, kept) if self.columns else {},
         )
@@ -202,9 +201,10 @@ class Numbering(NamedTuple):
         return columns
 
 
-def hash_pair(source: str, target: str) -> int:
-    """Hash the words of a pair to 64 bits."""
-    pair = f"{source}\n{target}".encode()
+def hash_pair(source: str, target: str, symbols: Collection[str]) -> int:
+    """Hash the words of a pair, without a symbol as a tag before the source, to 64 bits."""
+    first, _, rest = source.partition(" ")
+    pair = f"{rest if first in symbols else source}\n{target}".encode()
     return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
 
 

@@ -22,7 +22,7 @@ from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
 from nmt.storage import cache, manifest
-from nmt.text.lines import read_text
+from nmt.text.lines import read_parallel, read_text
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
 from nmt.text.unigram import language_codes
@@ -82,17 +82,12 @@ def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, in
 
     Raises UserError: 66 if a file is missing, 65 if its content cannot be used.
     """
-    sides, protection = (prepared.source, prepared.target), prepared.source.protection
-    tokenizers = [side.segmenter.tokenizer for side in sides]
-    hashes = np.array(
-        [
-            hash_pair(*(t.words(text) for t, text in zip(tokenizers, pair, strict=True)))
-            for pair in map(protection.pair, read_text(source), read_text(target))
-        ],
-        HASHES,
-    )
+    ours, theirs = (side.segmenter.tokenizer for side in (prepared.source, prepared.target))
+    lines = read_text(source)
+    pairs = map(prepared.source.protection.pair, lines, read_parallel(target, lines, source))
+    hashes = [hash_pair(ours.words(a), theirs.words(b), ours.symbols) for a, b in pairs]
     known = np.fromfile(prepared.path / "train" / "hashes", HASHES)
-    return int(np.isin(hashes, known).sum()), len(hashes)
+    return int(np.isin(np.array(hashes, HASHES), known).sum()), len(hashes)
 
 
 def _check_sides(data: Data, sides: Sides | None) -> None:

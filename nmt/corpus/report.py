@@ -27,7 +27,7 @@ REJOINED, OTHERWISE = "rejoined_lines", "rejoined_otherwise_lines"  # of some li
 MEASURES = ("pairs", "source_tokens", "target_tokens")
 
 MUCH_DROPPED = 0.5  # a share of the pairs to warn of
-MUCH_CHANGED = 0.05  # a share of the lines
+MUCH_CHANGED, FEW = 0.05, 20  # a share of the lines; so many that it says something
 MUCH_UNKNOWN = 0.05  # a share of the pieces: that of a language with some rare characters is 0.01
 REMEDIES = {
     "empty side": "are the two files parallel?",
@@ -66,19 +66,23 @@ def tally_rows(store: Pairs, rows: NDArray[np.int64], outcome: int) -> Tally:
 def most_dropped(tally: Tally) -> str:
     """Why most of the pairs that are not kept were dropped, and where to look."""
     counts = {name: tally[OUTCOMES.index(name), 0] for name in REMEDIES}
-    if not any(counts.values()):
-        return "all are held out; lower data.dev_lines"
     why = max(counts, key=lambda name: counts[name])
     return f"most are dropped as {why}; {REMEDIES[why]}"
 
 
 def split_report(
-    tallies: Mapping[str, Tally], changes: Mapping[str, Counter[str]], store: Pairs
+    tallies: Mapping[str, Tally],
+    changes: Mapping[str, Counter[str]],
+    unknown: NDArray[np.bool_],
+    store: Pairs,
 ) -> dict[str, Any]:
     """Turn the counts of train or dev into plain values.
 
-    `tallies`: of each corpus by its name, which is empty if there is but one.
+    `tallies`: of each corpus by its name, which is empty if there is but one. `unknown`: whether
+    all pieces are unknown [side, pair].
     """
+    for side, lines in zip(SIDES, unknown.sum(1).tolist(), strict=True):
+        changes[side].update({ALL_UNKNOWN: lines} if lines else {})
     tally = sum(tallies.values(), no_tally())
     corpora = {name: _counts(counts) for name, counts in tallies.items() if name}
     return {
@@ -114,8 +118,7 @@ def count_untagged(train: Pairs, dev: Pairs, source: Side) -> int:
     """
     symbols = source.segmenter.tokenizer.symbols
     known = {*source.vocabulary.ids(symbols)[:-1], *language_codes(source.vocabulary).values()}
-    first = (pairs.ids["source"][pairs.offsets["source"][:-1]] for pairs in (train, dev))
-    of_train, of_dev = first
+    of_train, of_dev = (p.ids["source"][p.offsets["source"][:-1]] for p in (train, dev))
     tags = np.unique(of_train)
     return int((~np.isin(of_dev, tags)).sum()) if known.issuperset(tags.tolist()) else 0
 
@@ -139,12 +142,12 @@ def warn_of_text(split: str, counted: Mapping[str, Any]) -> None:
                 *(split, f"{alone:,}", f"{total:,}", side),
             )
     changes = counted["text"]["target"]
-    share = changes.get(OTHERWISE, 0) / changes.get(REJOINED, 1)
-    if split == "train" and share >= MUCH_CHANGED:
+    tried, changed = changes.get(REJOINED, 0), changes.get(OTHERWISE, 0)
+    if split == "train" and tried >= FEW and changed >= MUCH_CHANGED * tried:
         log.warning(
-            "%s text: %s of its target lines are another text once their words are joined again, "
-            "as in translations; segmenter.tokenizer=none leaves text as it is",
-            *(split, _percent(share)),
+            "%s text: %d of %d target lines tried are another text once their words are joined "
+            "again, as in translations; segmenter.tokenizer=none leaves text as it is",
+            *(split, changed, tried),
         )
     if tagged := counted["text"]["source"].get(TAGGED):
         log.warning(

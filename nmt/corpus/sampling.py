@@ -80,13 +80,13 @@ class RandomSegmentation:
         """Segment pairs, of which the examples have `counts` [example], one after the other."""
         ids, offsets = {}, {}
         state = random.getstate()
-        for number, (side, sampler) in enumerate(zip(SIDES, self._samplers, strict=True)):
+        for n, (side, sampler) in enumerate(zip(SIDES, self._samplers, strict=True)):
             all_ids, ends = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
             lines, row = list[list[int]](), 0
             for count in counts.tolist():
                 prepared = [all_ids[ends[i] : ends[i + 1] - 1] for i in range(row, row + count)]
                 drawn = [
-                    self._draw(sampler, line, epoch, int(pairs.lines[i]), number)
+                    self._draw(sampler, line, epoch, int(pairs.lines[i]), n)
                     for i, line in enumerate(prepared, start=row)
                 ]
                 fits = count == 1 or sum(map(len, drawn)) <= self._join_length

@@ -38,6 +38,7 @@ class Counted(NamedTuple):
     tallies: dict[str, Tally]  # by corpus; the name is empty if there is but one
     changes: dict[str, Counter[str]]  # by side: lines and characters that were changed
     hashes: NDArray[np.uint64]  # [pair]
+    unknown: NDArray[np.bool_]  # [side, pair] whether all pieces are unknown
 
 
 class Preparation:
@@ -88,7 +89,7 @@ class Preparation:
         log.info("prepared in %.0f s", time.monotonic() - started)
         stores = {split: PairStore(directory / split) for split in SPLITS}
         reports = {
-            split: report.split_report(of.tallies, of.changes, stores[split])
+            split: report.split_report(of.tallies, of.changes, of.unknown, stores[split])
             for split, of in counted.items()
         }
         reports["train"]["duplicates"] = len(counted["train"].hashes) - len(unique)
@@ -158,7 +159,7 @@ class Preparation:
         columns = {name: file.path for name, file in texts[0].columns.items()}
         number = Numbering(self.data, sides, columns, limited=split == "train").number
         changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-        hashes = list[NDArray[np.uint64]]()
+        hashes, unknown = list[NDArray[np.uint64]](), list[NDArray[np.bool_]]()
         dtype = id_type(*(len(side.vocabulary) for side in sides))
         with (
             self._pool(split, number) as pool,  # first, so that workers have no file to write
@@ -173,10 +174,10 @@ class Preparation:
                     writer.add_column(name, np.array(values))
                 writer.add_lines(part.lines)
                 tallies[chunk.corpus] += chunk.tally + part.tally
-                for side, counts, lines in zip(SIDES, chunk.changes, part.unknown, strict=True):
+                for side, counts in zip(SIDES, chunk.changes, strict=True):
                     changes[side].update(counts)
-                    changes[side].update({report.ALL_UNKNOWN: lines} if lines else {})
                 hashes.append(part.hashes)
+                unknown.append(part.unknown)
         for name, tally in tallies.items():
             if not tally[report.KEPT, 0]:
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
@@ -185,7 +186,7 @@ class Preparation:
                     f"{report.most_dropped(tally)}",
                     Exit.DATA,
                 )
-        return Counted(tallies, changes, np.concatenate(hashes))
+        return Counted(tallies, changes, np.concatenate(hashes), np.hstack(unknown))
 
 
 def hold_out(whole: Path, directory: Path, counted: Counted, number: int) -> dict[str, Counted]:
@@ -214,9 +215,10 @@ def hold_out(whole: Path, directory: Path, counted: Counted, number: int) -> dic
                     writer.add(side, pairs.ids[side], np.diff(pairs.offsets[side]))
                 writer.add_lines(pairs.lines)
     kept, moved = (report.tally_rows(store, held, what) for what in (report.KEPT, report.HELD))
-    dev = report.tally_rows(store, chosen, report.KEPT)
+    dev_tally = report.tally_rows(store, chosen, report.KEPT)
     tallies = {name: tally - kept + moved for name, tally in counted.tallies.items()}
-    return {
-        "train": Counted(tallies, counted.changes, hashes[~is_held]),
-        "dev": Counted({"": dev}, {side: Counter() for side in SIDES}, hashes[chosen]),
-    }
+    train, dev = (
+        counted._replace(tallies=of_rows, hashes=hashes[rows], unknown=counted.unknown[:, rows])
+        for of_rows, rows in ((tallies, ~is_held), ({"": dev_tally}, chosen))
+    )
+    return {"train": train, "dev": dev._replace(changes={side: Counter() for side in SIDES})}

@@ -67,7 +67,7 @@ def _pieces(path: Path, min_frequency: int) -> list[str]:
     for number, line in enumerate(read_text(path, hint), start=1):
         where = f"{path}:{number}"
         piece, _, count = line.replace("\t", " ").partition(" ")
-        is_count = not count or (count.isascii() and count.isdigit())
+        is_count = not count or (count.isascii() and count.isdigit() and len(count) < 20)
         if not piece or piece in pieces or not is_count:
             problem = "expected a piece that no line before has, and perhaps a count"
             raise UserError(f"{where}: {problem}", Exit.DATA)

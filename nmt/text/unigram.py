@@ -160,9 +160,10 @@ def learn_model(lines: Iterable[str], vocabulary_size: int, character_coverage: 
 class NBest:
     """Samples from the best segmentations of a line, in proportion to p^alpha (Kudo 2018).
 
-    p is the product of the probabilities of the pieces. Lines with unknown pieces, or pieces that
-    are not in the language model, keep theirs. SentencePiece can sample as well, but its random
-    generator is seeded once per thread: a line would depend on those before it.
+    p is the product of the probabilities of the pieces. Unknown pieces, and those that are not in
+    the language model, stay; text in the middle of a word beside them stays, too. SentencePiece can
+    sample as well, but its random generator is seeded once per thread: a line would depend on those
+    before it.
     """
 
     def __init__(self, segmenter: Unigram, vocabulary: Vocabulary, alpha: float, most: int) -> None:
@@ -176,13 +177,18 @@ class NBest:
 
         Draws from Python's module `random`.
         """
-        prepared = self._vocabulary.pieces(ids)
-        begin = int(prepared[0] not in self._probable) if prepared else 0  # after a language code
-        if UNK in ids or not all(piece in self._probable for piece in prepared[begin:]):
-            return ids
-        text = "".join(prepared[begin:])
+        pieces, sampled, start = self._vocabulary.pieces(ids), list[int](), 0
+        for is_known, run in groupby(piece in self._probable for piece in pieces):
+            end = start + len([*run])
+            of_run = ids[start:end]
+            sampled += self._run(of_run, "".join(pieces[start:end])) if is_known else of_run
+            start = end
+        return sampled
+
+    def _run(self, ids: list[int], text: str) -> list[int]:
+        """Sample a segmentation of the text between pieces that the model does not have."""
         lines, scores = list[list[int]](), list[float]()
-        for pieces in self._segmenter.best(text.replace(SPACE, " "), self._most):
+        for pieces in self._segmenter.best(text.replace(SPACE, " ").strip(" "), self._most):
             numbers = self._vocabulary.ids(pieces)[:-1]
             if UNK not in numbers and "".join(pieces) == text:
                 lines.append(numbers)
@@ -190,4 +196,4 @@ class NBest:
         if not lines:
             return ids
         weights = [math.exp(score - max(scores)) for score in scores]
-        return ids[:begin] + random.choices(lines, weights)[0]
+        return random.choices(lines, weights)[0]

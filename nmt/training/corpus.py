@@ -10,7 +10,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import checkpoints
 from nmt.storage import manifest
-from nmt.text.lines import packed
+from nmt.text.lines import file_of, packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
 
@@ -32,7 +32,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 def _warn_of_known_tests(prepared: Prepared, *names: str | None) -> None:
     """Warn of pairs of the test text, if it is there, that are also training pairs."""
     source, target = (packed(Path(name or "")) for name in names)
-    if not (source.is_file() and target.is_file()):
+    if not (file_of(source).is_file() and file_of(target).is_file()):
         return
     try:
         known, total = data.count_known(prepared, source, target)

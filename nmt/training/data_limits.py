@@ -1,10 +1,11 @@
-"""Whether a model can be trained on a corpus: what is longer than its tables, or than training."""
+"""Whether a model can be trained on a corpus: development lines too long, integers of columns."""
 
 import logging
 
 import numpy as np
 
 from nmt.config.data import Data
+from nmt.corpus.examples import joining_of
 from nmt.corpus.pairs import Pairs
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
@@ -20,7 +21,8 @@ def leave_out_long(dev: Pairs, data: Data) -> Pairs:
     One line of noise among them may take more memory than all of training, at the first checkpoint.
     Raises UserError (65) if none is left.
     """
-    most = max(data.max_length, (data.join_length or 0) if data.join > 1 else 0)
+    joining = joining_of(data)
+    most = max(data.max_length, joining.max_length if joining else 0)
     pieces = np.maximum(dev.lengths["source"], dev.lengths["target"])
     rows = np.flatnonzero(pieces <= most)
     if len(rows) == len(dev):
@@ -37,18 +39,8 @@ def leave_out_long(dev: Pairs, data: Data) -> Pairs:
 
 
 def check_data(prepared: Prepared, model: Transformer) -> None:
-    """Raise UserError (exit 65) for a corpus that is too long for position tables."""
+    """Raise UserError (exit 65) for integers of columns that an encoding has no row for."""
     for name, store in (("train", prepared.train), ("dev", prepared.dev)):
-        limits = model.limits(training=name == "train")
-        for side, lengths in store.lengths.items():
-            limit = getattr(limits, side)
-            longest = int(lengths.argmax())
-            if limit is not None and lengths[longest] + 1 > limit:  # eos, or bos
-                raise UserError(
-                    f"data.{name}_{side}:{store.place(longest)}: {lengths[longest]} pieces; "
-                    f"the encoding holds {limit - 1}; give it longer tables, or remove it",
-                    Exit.DATA,
-                )
         for column, allowed in model.column_ranges.items():
             values = store.columns[column]
             for value in (int(values.min()), int(values.max())):

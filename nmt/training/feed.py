@@ -51,9 +51,9 @@ class Feed:
 
     def _begin_next(self, place: DataPlace, step: int) -> None:
         """Have workers segment the text of the updates that follow."""
-        for _ in range(AHEAD):
+        for made in range(1, AHEAD + 1):
             place = self.timetable(place.epoch).after(place)
-            if is_over(step, place, self.options):
+            if is_over(step + made, place, self.options):
                 return
             share = self.timetable(place.epoch).share(place)
             self.batches.begin(place.epoch, self.world.shard(share))

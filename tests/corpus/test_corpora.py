@@ -12,7 +12,7 @@ from nmt.config.check import read
 from nmt.config.data import Corpus, Data
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining, draw_examples
-from nmt.corpus.prepare import Prepared, fingerprint, prepare
+from nmt.corpus.prepare import Prepared, count_known, fingerprint, prepare
 from nmt.corpus.report import describe
 from nmt.corpus.sampling import RandomSegmentation, samplers
 from nmt.errors import UserError
@@ -63,6 +63,42 @@ def test_each_corpus_is_tagged_and_counted(segmenter: Any, tmp_path: Path) -> No
     table = describe(made.report)
     assert all(f"kept, corpus {name}" in table for name in SIZES)
     assert made.report["train"]["corpora"]["it"]["kept"]["pairs"] == 100
+
+
+def test_a_tag_that_the_text_has_is_there_once(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    path = tmp_path / "fr" / "train.de"
+    lines = path.read_text(encoding="utf-8").split("\n")
+    path.write_bytes(text([f">>fr<< {line}" for line in (*lines[:4], "")] + lines[5:-1]))
+    made = prepare(data, BPE)
+    report = made.report["train"]
+    assert report["text"]["source"]["tagged_already_lines"] == 5
+    assert report["dropped"]["empty side"]["pairs"] == 1  # a tag alone is an empty line
+    for row in range(10):
+        assert made.source.vocabulary.pieces(made.train.pair(row)[0]).count(">>fr<<") == 1
+
+
+def test_known_pairs_are_found_whatever_their_tags(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    made = prepare(data, BPE)
+    assert made.report["dev"]["known"] == 10
+    sources = (tmp_path / "it" / "dev.de").read_text(encoding="utf-8").split("\n")[:-1]
+    targets = (tmp_path / "it" / "dev.en").read_text(encoding="utf-8").split("\n")[:-1]
+    for tag in ("", ">>it<< "):
+        rows = [f"{tag}{s}\t{t}" for s, t in zip(sources, targets, strict=True)]
+        (tmp_path / "t.tsv").write_bytes(text([*rows, f"{tag}neu\tnew"]))
+        assert count_known(made, *(Path(f"{tmp_path}/t.tsv:{n}") for n in (1, 2))) == (5, 6)
+    (tmp_path / "short").write_bytes(text(targets[:3]))
+    with pytest.raises(UserError, match="must belong together"):
+        count_known(made, tmp_path / "it" / "dev.de", tmp_path / "short")
+
+
+def test_development_sources_without_the_tag_of_training_are_counted(tmp_path: Path) -> None:
+    data = settings(tmp_path)
+    for corpus in data.corpora.values():
+        corpus.dev_source = corpus.dev_target = None
+    (tmp_path / "dev.de").write_bytes(text([">>fr<< hund 1", "hund 2", "hund 3", ">>it<< hund"]))
+    assert prepare(data, BPE).report["dev"]["untagged"] == 2
 
 
 def test_weights_change_no_text_and_tags_do(tmp_path: Path) -> None:

@@ -76,6 +76,5 @@ def test_an_experiment_says_it_once_for_all(
 
 def test_why_nothing_is_left() -> None:
     tally = report.no_tally()
-    assert report.most_dropped(tally) == "all are held out; lower data.dev_lines"
     tally[report.UNLIKE, 0], tally[report.TOO_LONG, 0] = 2, 3
     assert report.most_dropped(tally) == "most are dropped as too long; see data.max_length"

@@ -124,6 +124,27 @@ def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() ->
     assert sampler.line([*ids, UNK]) == [*ids, UNK]
 
 
+def test_text_beside_a_symbol_is_sampled_as_text_alone() -> None:
+    plain = Tokenizer("nfc", "none", "de", ("<x1>",))
+    segmenter = Unigram(plain, learn_model(LINES, 40, 1.0))
+    vocabulary = Vocabulary([*segmenter.pieces, "<x1>"])
+    sampler = NBest(segmenter, vocabulary, 0.1, 8)
+    ids = vocabulary.ids(segmenter.segment("banana lowest <x1> wider newer"))[:-1]
+    lines = {tuple(vocabulary.pieces(sampler.line(ids))) for _ in range(60)}
+    assert {segmenter.decode(line) for line in lines} == {"banana lowest <x1> wider newer"}
+    for half in (0, 1):  # on both sides of the symbol
+        assert len({" ".join(line).split(" <x1> ")[half] for line in lines}) > 3
+
+
+def test_models_that_keep_spaces_are_sampled(tmp_path: Path) -> None:
+    more = {"vocab_size": 24, "remove_extra_whitespaces": False}
+    segmenter = Unigram(PLAIN, spm_model(tmp_path / "spm.model", LINES, **more).read_bytes())
+    vocabulary = Vocabulary(segmenter.pieces)
+    sampler = NBest(segmenter, vocabulary, 0.1, 8)
+    ids = vocabulary.ids(segmenter.segment("banana lowest"))[:-1]
+    assert len({tuple(sampler.line(ids)) for _ in range(40)}) > 3
+
+
 def test_the_code_of_a_language_stays_in_front() -> None:
     segmenter, _ = unigram(MarianSegmenter)
     vocabulary = Vocabulary([">>de<<", *segmenter.pieces])

@@ -60,8 +60,9 @@ def wait(ranks: list["subprocess.Popen[bytes]"]) -> None:
 
 
 def kill_after(step: int, run: Path, ranks: list["subprocess.Popen[bytes]"]) -> None:
+    end = time.monotonic() + 200
     while len(read_metrics(run, "train")) < step:
-        assert all(rank.poll() is None for rank in ranks)
+        assert time.monotonic() < end and all(rank.poll() is None for rank in ranks)
         time.sleep(0.005)
     for rank in ranks:
         rank.kill()

@@ -190,30 +190,6 @@ def test_a_run_multiplies_as_it_began_unless_the_processor_is_another(
     assert "-> another" in caplog.text
 
 
-def test_a_sentence_beyond_the_table_of_positions_is_named(data: Prepared, tmp_path: Path) -> None:
-    longest = int(data.train.lengths["source"].argmax())
-    limit = int(data.train.lengths["source"].max())
-    learned = {"learned": {"size": limit, "where": "encoder"}}
-    with pytest.raises(UserError, match=f"data.train_source:{longest + 1}: {limit} pieces") as e:
-        tiny.train(tmp_path / "run", data, encoding=learned)
-    assert e.value.code == Exit.DATA
-    learned["learned"]["size"] = limit + 1  # eos fits
-    tiny.train(tmp_path / "other", data, trainer__max_steps=1, encoding=learned)
-
-
-def test_the_development_set_is_held_to_the_limit_of_evaluation(
-    data: Prepared, tmp_path: Path
-) -> None:
-    """Training sentences need room for every shift, development sentences for none."""
-    most = int(data.train.lengths["source"].max()) + 1
-    for test, part in ((0, "train"), (50, "dev")):
-        at = {"shift": {"k": 2, "test": test}}
-        size = most if part == "train" else most + 49
-        learned = {"learned": {"size": size, "where": "encoder", "at": at}}
-        with pytest.raises(UserError, match=f"data.{part}_source:"):
-            tiny.train(tmp_path / part, data, encoding=learned)
-
-
 def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_path: Path) -> None:
     data = data._replace(train=copy(data.train), dev=copy(data.dev))
     for store in (data.train, data.dev):
