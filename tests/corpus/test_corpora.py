@@ -97,7 +97,9 @@ def test_development_sources_without_the_tag_of_training_are_counted(tmp_path: P
     data = settings(tmp_path)
     for corpus in data.corpora.values():
         corpus.dev_source = corpus.dev_target = None
-    (tmp_path / "dev.de").write_bytes(text([">>fr<< hund 1", "hund 2", "hund 3", ">>it<< hund"]))
+    lines = [">>fr<< hund 1", "hund 2", "hund 3", ">>it<< hund", ">>it<< 4"]
+    for code in ("de", "en"):
+        (tmp_path / f"dev.{code}").write_bytes(text(lines))
     assert prepare(data, BPE).report["dev"]["untagged"] == 2
 
 
