@@ -81,5 +81,5 @@ def test_no_line_is_lost_added_or_moved(tmp_path: Path, monkeypatch: pytest.Monk
 
     write(tmp_path / "hypotheses", texts["en"])
     report = nmt.evaluate({"same": "hypotheses"}, "train.en", "train.de")
-    same = report.figure("chrF", "same")
+    same = report.figure("chrF2", "same")
     assert same is not None and (same.mean, same.pairs) == (100, COUNT)

@@ -113,6 +113,8 @@ def test_text_is_segmented_at_random_again_as_it_was(
         tiny.train(tmp_path / "run", data, **changes)
     tiny.train(tmp_path / "run", data, **changes)
     assert same(tmp_path / "run", tmp_path / "whole")
+    tiny.train(tmp_path / "plain", data, **{**changes, "data__bpe_dropout": 0.0})
+    assert not same(tmp_path / "plain", tmp_path / "whole")
 
 
 def test_a_full_disk_at_an_early_end_is_an_error(
