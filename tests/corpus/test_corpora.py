@@ -16,6 +16,8 @@ from nmt.corpus.prepare import Prepared, count_known, fingerprint, prepare
 from nmt.corpus.report import describe
 from nmt.corpus.sampling import RandomSegmentation, samplers
 from nmt.errors import UserError
+from nmt.training.corpus import prepare as prepare_for
+from tests.composing import settings_of
 from tests.corpus import test_prepare
 from tests.corpus.test_prepare import BPE, UNIGRAM, text
 
@@ -91,6 +93,26 @@ def test_known_pairs_are_found_whatever_their_tags(tmp_path: Path) -> None:
     (tmp_path / "short").write_bytes(text(targets[:3]))
     with pytest.raises(UserError, match="must belong together"):
         count_known(made, tmp_path / "it" / "dev.de", tmp_path / "short")
+
+
+@pytest.mark.parametrize("name", ["t.tsv:1 t.tsv:2", "train.de train.en"])
+def test_training_warns_of_test_pairs_that_are_known(
+    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In a table as well, and where numbers are protected."""
+    (tmp_path / "numbers").write_text("[0-9]+\n")
+    source, target = (f"{tmp_path}/{part}" for part in name.split())
+    own: dict[str, Any] = {
+        "test_source": source,
+        "test_target": target,
+        "protected": str(tmp_path / "numbers"),
+    }
+    chosen = settings_of()
+    chosen.data, chosen.segmenter = test_prepare.corpus(tmp_path, **own), BPE
+    pairs = test_prepare.TRAIN
+    (tmp_path / "t.tsv").write_bytes(text(["\t".join(pair) for pair in pairs]))
+    prepare_for(chosen)
+    assert f"test text: {len(pairs)} of its {len(pairs)} pairs are also" in caplog.text
 
 
 def test_development_sources_without_the_tag_of_training_are_counted(tmp_path: Path) -> None:
