@@ -17,8 +17,13 @@ from typing import Any, NamedTuple
 
 from nmt import modeldir
 from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
-from nmt.decode.engine import Weights, out_of_memory_message, within_memory
-from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.engine import (
+    Hypothesis,
+    Weights,
+    length_penalty,
+    out_of_memory_message,
+    within_memory,
+)
 from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import ForcedPair, Source
 from nmt.errors import Exit, UserError

@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.beam import Beam, _continue, _top, _top_on_gpu
-from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.search import Step, search
+from nmt.decode.engine import Hypothesis, length_penalty
+from nmt.decode.search import Beam, Step, _continue, _top, _top_on_gpu, search
 
 BOS, EOS = 0, 1
 NEVER = float("-inf")

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
 from nmt.decode import scheduler, torch_engine
-from nmt.decode.notes import Note, Notes
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
@@ -70,8 +70,8 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
     alone, notes = outcome(whole, 1, options, 3, **more)
     several, same = outcome(whole, 3, options, 3, **more, read_ahead="window" in changes)
     assert several == alone  # texts, scores, ids and ends, to the last bit
-    assert same.plain() == notes.plain()
-    assert notes.long.first == 14 and notes.cut.count > 3
+    assert same.counts == notes.counts
+    assert notes.counts["long"][1] == 14 and notes.counts["cut"][0] > 3
 
 
 def test_workers_measure_nothing(
@@ -299,7 +299,7 @@ def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None
     some = Translator.of(trained(), decode(), workers=2)
     engine: Any = some.engine
     engine.device = torch.device("meta")
-    assert (engine.parallel_batches, engine.most_workers) == (1, 1)
+    assert engine.most_workers == 1
     with pytest.raises(UserError, match=r"^2 workers: meta searches for one process; take 1"):
         some.texts(["w1"])
 
@@ -318,7 +318,7 @@ def test_workers_say_nothing_themselves(
 
 
 def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
-    note = Note()
+    notes = Notes()
     for line in (5, 3, 4):
-        note.add(line, pieces=line)
-    assert str(note) == "3 (first: line 3; longest: 5 pieces)"
+        notes.add("cut", line, pieces=line)
+    assert notes.describe("cut") == "3 (first: line 3; longest: 5 pieces)"
