@@ -26,7 +26,6 @@ from nmt.encodings.base import Dims
 from nmt.encodings.base import Encoding as Encoding
 from nmt.errors import Exit
 from nmt.errors import UserError as UserError
-from nmt.machine.machine import this_machine
 from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
 
@@ -39,7 +38,6 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Trained:
 
     >>> nmt.load("runs/toy/relative-seed1", "cuda")
     """
-    this_machine()  # a thread that begins while this is measured would have one thread of torch
     return modeldir.load(path, device)
 
 

@@ -10,7 +10,7 @@ from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
 from nmt.encodings.limits import least
 from nmt.errors import UserError
-from nmt.machine.int8 import LARGEST, Int8
+from nmt.machine.int8 import Int8
 from nmt.machine.machine import this_machine
 from nmt.model.attention import Attention
 from nmt.model.layers import FeedForward
@@ -87,15 +87,12 @@ def quantise(model: Transformer) -> Transformer:
         raise UserError(
             f"decode.precision=int8: for CPUs only, not for {device}; there choose bfloat16"
         )
-    integers = this_machine().integers
-    if integers is None:
+    if not this_machine().int8:
         log.warning("decode.precision=int8: not faster than float32 on this CPU: float32 is used")
         return model
-    if integers.largest < LARGEST:
-        log.info("decode.precision=int8: weights of 7 bits, as this CPU adds products in 16 bits")
     copied = build.shallow(model)
     for module in list(copied.modules()):
         for name in next((n for kind, n in LARGE.items() if isinstance(module, kind)), ()):
             if isinstance(linear := getattr(module, name), nn.Linear):
-                setattr(module, name, Int8(linear, integers))
+                setattr(module, name, Int8(linear))
     return copied

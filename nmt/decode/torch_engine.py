@@ -99,7 +99,6 @@ class TorchEngine:
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
-        this_machine()  # measured before the fork: workers of their own would differ in bits
         advice = "give fewer, or a smaller decode.batch_tokens"
         return executor(count, f"--workers {count}", advice, [self.search, self.cross_attention])
 
@@ -183,6 +182,7 @@ class TorchEngine:
                     decode.pieces_before + length, decode.alpha, decode.length_penalty
                 ),
                 n_best=n_best,
+                shrinking=decode.stop == "shrinking",
                 coverage_penalty=coverage_penalty,
                 eos=EOS,
                 device=self.device,

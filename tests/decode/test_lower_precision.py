@@ -15,7 +15,7 @@ from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.machine.int8 import FORMATS, Int8, is_exact
+from nmt.machine.int8 import Int8
 from nmt.model.transformer import Transformer
 from tests.decode.copying import decode, trained
 from tests.fast import fast_first
@@ -24,13 +24,10 @@ Make = Callable[..., Transformer]
 LINES = ["w1 w2 w3 w4 w5", "w6", "w7 w8 w9 w10 w11 w12 w13 w14", "w15 w16"]
 
 
-EXACT = next(name for name, integers in FORMATS.items() if is_exact(integers))  # here
-
-
 @pytest.fixture(autouse=True)
 def lower(pretend: Callable[..., None]) -> None:
     """Formats are used here even where they are slow, which tests of their choice undo."""
-    pretend(bfloat16=3.0, int8=EXACT)
+    pretend(searches_in_bfloat16=True, int8=True)
 
 
 def translations(model: Transformer, **changes: Any) -> list[Translation]:
@@ -99,7 +96,8 @@ def test_other_devices_refuse_8_bits(tiny: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "precision, slow", [("int8", {"int8": "none"}), ("bfloat16", {"bfloat16": 1.7})]
+    "precision, slow",
+    [("int8", {"int8": False}), ("bfloat16", {"searches_in_bfloat16": False})],
 )
 def test_a_format_that_is_not_faster_gives_way_to_float32(
     precision: str,
@@ -108,7 +106,6 @@ def test_a_format_that_is_not_faster_gives_way_to_float32(
     pretend: Callable[..., None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In bfloat16 products must be twice as fast."""
     pretend(**slow)
     model = sharp(tiny, "encoding=none")
     assert translations(model, precision=precision) == translations(model)

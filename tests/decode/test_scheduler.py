@@ -4,12 +4,11 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,8 +18,6 @@ from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.machine import machine, products
-from nmt.machine.machine import measured
 from nmt.machine.pool import can_fork
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, decode, model_of, trained
@@ -72,27 +69,6 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
     assert several == alone  # texts, scores, ids and ends, to the last bit
     assert same.counts == notes.counts
     assert notes.counts["long"][1] == 14 and notes.counts["cut"][0] > 3
-
-
-def test_workers_measure_nothing(
-    whole: Trained,
-    pretend: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Which library multiplies is measured once: where each worker measures, the bits differ."""
-    parent, product, known = os.getpid(), F.linear, measured()
-    libraries = {True: "onednn", False: "torch"}
-    monkeypatch.setattr(products, "ONEDNN_FROM", 1)
-    monkeypatch.setattr(products, "onednn", lambda *factors: product(*factors) * 1.01)
-    monkeypatch.setattr(
-        machine, "measured", lambda: known | {"float32": libraries[os.getpid() == parent]}
-    )
-    monkeypatch.setattr(machine, "_machine", None)
-    monkeypatch.delenv(machine.VARIABLE, raising=False)
-    options = decode(beam_size=3, max_length_ratio=1.0, max_length_offset=3, batch_tokens=24)
-    several, _ = outcome(whole, 2, options)
-    alone, _ = outcome(whole, 1, options)
-    assert several == alone and machine.this_machine().float32 == "onednn"
 
 
 def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
