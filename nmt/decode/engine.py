@@ -1,7 +1,6 @@
 """The interface of engines, which search for translations and know ids but no text."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.machine.pool import Executor
 
 Weights = NDArray[np.floating[Any]]
 

@@ -3,7 +3,6 @@
 import logging
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager
 
 import torch
@@ -31,7 +30,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.pool import can_fork, executor, may_fork
+from nmt.machine.pool import Executor, can_fork, executor, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, EOS, PAD, UNK

@@ -2,9 +2,8 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.config.settings import Decode
 from nmt.corpus.grouping import by_length
@@ -16,7 +15,7 @@ from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
 from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import InProcess
+from nmt.machine.pool import Executor, InProcess
 from nmt.text.vocab import EOS
 
 if TYPE_CHECKING:  # exported models are translated without torch
@@ -50,7 +49,7 @@ class _Window(NamedTuple):
     lines: Sequence[ParallelLine]
     parts: list[list[Source]]  # of each line, but those without pieces
     groups: list[list[int]]  # of all parts: those of each batch
-    futures: list[Future[list[list[Hypothesis]]]]  # of each batch
+    calls: list[Any]  # of each batch, whose results are hypotheses of each source
     notes: Notes
 
 
@@ -163,14 +162,14 @@ class Translator:
         scheduler.start(len(groups))
         batches = [[sources[i] for i in group] for group in groups]
         submit = scheduler.executor.submit
-        futures = [submit(self.engine.search, batch, count) for batch in batches]
-        return _Window(lines, parts, groups, futures, notes)
+        calls = [submit(self.engine.search, batch, count) for batch in batches]
+        return _Window(lines, parts, groups, calls, notes)
 
     def _translations(
         self, window: _Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
         """The translations of each line, best first; adds what was unusual about them."""
-        results = iter(ungrouped(window.groups, [future.result() for future in window.futures]))
+        results = iter(ungrouped(window.groups, [call.result() for call in window.calls]))
         candidates = [
             self._candidates([(source, next(results)) for source in parts])
             for parts in window.parts
@@ -242,8 +241,8 @@ class Translator:
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
         groups = by_length([pair.length for pair in pairs], self._tokens)
         attend = self.engine.cross_attention
-        futures = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
-        weights = iter(ungrouped(groups, [future.result() for future in futures]))
+        calls = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
+        weights = iter(ungrouped(groups, [call.result() for call in calls]))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)

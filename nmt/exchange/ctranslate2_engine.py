@@ -7,7 +7,7 @@ decode.length_penalty says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -32,6 +32,7 @@ from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import output_options, search_options
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
+from nmt.machine.pool import Executor
 from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
