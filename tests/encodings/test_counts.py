@@ -1,10 +1,12 @@
 """Trainable parameters at base size (6+6 layers, 8 heads, width 512), as papers count them."""
 
+import re
 from collections.abc import Callable
 
 import pytest
 
 from tests.composing import representatives
+from tests.pages import text_of
 
 NOTHING = (
     *("none", "absolute", "mvpe", "shape", "cape", "randomized", "ldpe", "lrpe"),
@@ -101,6 +103,17 @@ WORDS: dict[tuple[str, ...], int] = {
 )
 def test_parameters_at_base_size(option: str, added_at_base: Callable[..., int]) -> None:
     assert added_at_base(f"encoding={option}") == COUNTS[option]
+
+
+def test_the_survey_s_table_has_these_counts() -> None:
+    """But for an option whose other entries, which the table leaves out, learn something, too."""
+    table = text_of("docs/encodings.md").partition("## The survey's Table 1\n")[2]
+    row = r"^\| [^|]*\| `(\w+)[^|`]*` \|.* \| ([\d,]+)[^|]*\| yes \|$"
+    rows = re.findall(row, table, flags=re.M)
+    counts = {option: int(count.replace(",", "")) for option, count in rows if option in COUNTS}
+    assert counts.pop("per_language") == COUNTS["per_language"] - COUNTS["learned"] // 2
+    assert counts == {option: COUNTS[option] for option in counts}
+    assert len(counts) > 70
 
 
 @pytest.mark.parametrize("words", WORDS, ids=" ".join)
