@@ -59,7 +59,7 @@ COUNTS = {
     "fox": 49_248,
     "cable": 49_248,
     "path_attention": 460_896,
-    "selective_rope": 159_744,
+    "selective_rope": 307_200,
     "ssmax": 96,
     "cope": 49_152,
     "irpe": 25_344,

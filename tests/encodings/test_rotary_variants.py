@@ -26,7 +26,13 @@ def gradients(found: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize(
-    ("p", "w"), [(1.0, [1, 0.1, 0.01, 1e-3]), (0.75, [1, 0.1, 0.01, 0]), (0.25, [1, 0, 0, 0])]
+    ("p", "w"),
+    [
+        (1.0, [1, 0.1, 0.01, 1e-3]),
+        (0.75, [1, 0.1, 0.01, 0]),
+        (0.7, [1, 0.1, 0, 0]),
+        (0.25, [1, 0, 0, 0]),
+    ],
 )
 def test_slow_pairs_do_not_turn(p: float, w: list[float]) -> None:
     e = PRope(dims("decoder", head_dim=8), p=p).double()
