@@ -12,6 +12,8 @@ from itertools import combinations
 from nmt.encodings.base import Encoding
 from nmt.encodings.parts import overlap, share_a_layer
 
+MADE = {"project": "queries and keys", "scores": "scores", "bias": "biases"}  # by hooks
+
 
 def check(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
@@ -36,6 +38,9 @@ def check(entries: Sequence[Encoding]) -> None:
             # of all heads of a layer, as they get one width
             met = [o for o in entries if o is not e and share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
+        if e.facts.may_lack_gradients:
+            _check_effect(e, [o for o in entries[:i] if _covers(e, o)], {"scores"})
+            _check_effect(e, [o for o in entries[i + 1 :] if _covers(e, o)], set())
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -53,6 +58,35 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
                 f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
                 f"made features already; name {e.name} last"
             )
+
+
+def _check_effect(e: Encoding, others: Sequence[Encoding], replaced: set[str]) -> None:
+    """Refuse others of which e reads nothing, as it replaces what their hooks make.
+
+    `replaced`: hooks, besides those that e replaces in whatever order. What has parameters and
+    `project` may change values, too; if not, it gets no gradient.
+    """
+    if "normalise" in e.hooks:
+        replaced = {"scores", "bias"}
+    if not e.facts.reads_queries_or_keys:
+        replaced = replaced | {"project"}
+    for other in others:
+        may_change_values = "project" in other.hooks and any(True for _ in other.parameters())
+        if other.hooks and replaced.issuperset(other.hooks) and not may_change_values:
+            made = " and ".join(MADE[hook] for hook in other.hooks)
+            raise ValueError(
+                f"encoding.{other.name}: changes nothing, because encoding.{e.name} does not read "
+                f"its {made}; leave one of the two out"
+            )
+
+
+def _covers(one: Encoding, other: Encoding) -> bool:
+    """Whether one entry serves every head of every layer that the other serves."""
+    pairs = (
+        (one.dims.served_layers, other.dims.served_layers),
+        (one.dims.served_heads, other.dims.served_heads),
+    )
+    return all(a is None or (b is not None and {*b} <= {*a}) for a, b in pairs)
 
 
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:

@@ -23,7 +23,9 @@ from nmt.encodings.base import Context, Dims, Encoding, Facts
 class Gaussian(Encoding):
     """Weighs keys by a normal density around a place near the query; learns nothing."""
 
-    facts = Facts(relative=True, distances_only=True, may_lack_gradients=True)
+    facts = Facts(
+        relative=True, distances_only=True, may_lack_gradients=True, reads_queries_or_keys=False
+    )
     centres: Tensor  # [heads, 1, 1]
 
     def __init__(
