@@ -89,6 +89,16 @@ def _covers(one: Encoding, other: Encoding) -> bool:
     return all(a is None or (b is not None and {*b} <= {*a}) for a, b in pairs)
 
 
+def unread_projections(entries: Sequence[Encoding]) -> set[str]:
+    """Which of "query" and "key" attention needs no projections for, as no entry reads them."""
+    for e in entries:
+        alone = all(o is e or {"project", "scores"}.isdisjoint(o.hooks) for o in entries)
+        everywhere = (e.dims.served_layers, e.dims.served_heads) == (None, None)
+        if e.facts.may_lack_gradients and alone and everywhere:
+            return {"key"} if e.facts.reads_queries_or_keys else {"key", "query"}
+    return set()
+
+
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two relative entries that together depend on absolute positions, or None."""
     for one, other in combinations([e for e in entries if e.facts.relative], 2):

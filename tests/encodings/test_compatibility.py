@@ -177,3 +177,29 @@ def test_what_changes_something_beside_a_fixed_attention_is_not(
     arguments: list[str], settings_of: Callable[..., Settings]
 ) -> None:
     preflight.check(settings_of(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "projections"),
+    [
+        (["encoding=gaussian"], 0),
+        (["encoding=synthesizer"], 1),
+        (["encoding=synthesizer_random"], 0),
+        (["encoding=[synthesizer_random,relative_key]"], 2),  # reads queries
+        (["encoding=[absolute,gaussian]", "encoding.gaussian.where=encoder"], 0),
+        (["encoding=gaussian", "encoding.gaussian.layers=[0]"], 2),
+        (["encoding=gaussian", "encoding.gaussian.heads=[0]"], 2),
+    ],
+    ids=str,
+)
+def test_projections_that_nothing_reads_are_left_out(
+    arguments: list[str], projections: int, tiny: Make
+) -> None:
+    model = tiny(*arguments)
+    for layer in model.encoder.layers:
+        attention = cast(EncoderLayer, layer).attention
+        both = attention.query, attention.key
+        assert sum(isinstance(p, torch.nn.Linear) for p in both) == projections
+    for layer in model.decoder.layers:
+        cross = cast(DecoderLayer, layer).cross
+        assert all(isinstance(p, torch.nn.Linear) for p in (cross.query, cross.key))
