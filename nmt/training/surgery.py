@@ -163,7 +163,7 @@ def _effect(model: Transformer, name: str) -> str:
     facts = [e.facts for e in model.entries if e.name == name]
     own = (f.streams > 1 or f.changes_width or not f.projects_keys for f in facts)
     if any(own) or any(f.may_lack_gradients for f in facts):
-        return "not measured alone, as it has projections of its own"
+        return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():
         encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
