@@ -210,6 +210,26 @@ def test_graph_transformer_in_plain_loops(longest: int) -> None:
     compare(e, relation, lambda layer, h: [e.query[layer, h], e.key[layer, h], zero])
 
 
+def test_graph_transformer_of_a_long_text_is_the_same_in_parts() -> None:
+    """Pairs of 400 tokens have more numbers than are held at a time."""
+    n = 400
+    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=2))
+    q, k, v = (t.requires_grad_() for t in qkv(n, dims(), rows=1))
+    context = pass_over(n, rows=1)
+    at = torch.arange(n)[None]
+    context.columns = {"heads": at // 2, "words": at, "labels": at % KINDS}
+    found = attend(e, q, k, v, context)[0]
+    states, index = e._states(context)
+    r = states[index]
+    to_query, to_key = (torch.einsum("hdw,bijw->bhijd", m[0], r) for m in (e.query, e.key))
+    queries, keys = q[:, :, :, None] + to_query, k[:, :, None] + to_key
+    wanted = (queries * keys).sum(-1) / 2
+    torch.testing.assert_close(found, wanted)
+    leaves = [q, k, *e.parameters()]
+    one, other = (torch.autograd.grad(t.square().mean(), leaves) for t in (found, wanted))
+    torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("option", ["structural", "graph_transformer"])
 def test_labels_of_edges_show_and_those_of_roots_do_not(
     option: str, tiny: Callable[..., Transformer], ids: Callable[..., Tensor]
