@@ -12,15 +12,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
-from torch.utils.checkpoint import checkpoint
 
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
-from nmt.encodings.trees.paths import LabelledTree
-
-CHUNK = 2**24  # numbers of vectors of pairs that are held at a time; 64 MiB in float32
+from nmt.encodings.trees.paths import LabelledTree, in_parts
 
 
 class GraphTransformer(Encoding):
@@ -60,7 +57,12 @@ class GraphTransformer(Encoding):
         to_query, to_key = self.pick(self.query, layer), self.pick(self.key, layer)
         both = ((states @ to_query.mT) * (states @ to_key.mT)).sum(-1)  # [heads, path]
         q, k = q @ to_key.to(q.dtype), k @ to_query.to(k.dtype)
-        return s + scalars(both, index) + _products(q, k, states.to(q.dtype), index)
+
+        def products(q: Tensor, r: Tensor) -> Tensor:
+            to_queries = torch.einsum("bhiw,bijw->bhij", q, r)
+            return to_queries + torch.einsum("bhjw,bijw->bhij", k, r)
+
+        return s + scalars(both, index) + in_parts(products, q, states, index)
 
     def _states(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of all paths [path, 2 width], and the number of each pair's [batch, query, key].
@@ -79,31 +81,3 @@ class GraphTransformer(Encoding):
             return torch.cat(last.unbind(0), -1), index
 
         return context.once(("graph_transformer", id(self)), make)
-
-
-def _products(q: Tensor, k: Tensor, states: Tensor, index: Tensor) -> Tensor:
-    """q_i . r_ij + k_j . r_ij [batch, heads, query, key] with r_ij = states[index_ij].
-
-    All r_ij are too much to hold: they are read for some queries at a time, and again for the
-    gradient.
-    """
-    batch, queries, keys = index.shape
-    step = max(1, CHUNK // max(1, batch * keys * states.shape[1]))
-    if step >= queries:
-        return _chunk(q, k, states, index)
-    parts = zip(q.split(step, 2), index.split(step, 1), strict=True)
-    return torch.cat(
-        [
-            checkpoint(_chunk, part, k, states, of, use_reentrant=False, preserve_rng_state=False)
-            if torch.is_grad_enabled()
-            else _chunk(part, k, states, of)
-            for part, of in parts
-        ],
-        dim=2,
-    )
-
-
-def _chunk(q: Tensor, k: Tensor, states: Tensor, index: Tensor) -> Tensor:
-    r = F.embedding(index, states)
-    to_queries = torch.einsum("bhiw,bijw->bhij", q, r)
-    return to_queries + torch.einsum("bhjw,bijw->bhij", k, r)

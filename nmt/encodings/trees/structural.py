@@ -14,6 +14,7 @@ normalises r_ij in each layer, has paths of up to 4 edges for cnn and attention,
 attention, whose results go through the convolution.
 """
 
+from functools import partial
 from typing import Literal
 
 import torch
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
 from nmt.encodings.positions_columns import Heads
-from nmt.encodings.trees.paths import LARGEST, LabelledTree
+from nmt.encodings.trees.paths import LARGEST, LabelledTree, in_parts
 from nmt.encodings.weights import softmax
 
 FEATURES = 100_000  # vectors of whole paths, at most
@@ -72,30 +73,33 @@ class Structural(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""
         q = q @ self.pick(self.key, layer)
-        return s + torch.einsum("bhid,bijd->bhij", q, self._relations(layer, context).to(q.dtype))
+        rows, index = self._relations(layer, context)
+        return s + in_parts(partial(torch.einsum, "bhid,bijd->bhij"), q, rows, index)
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
     ) -> Tensor:
         """Add the sum of W_F r_ij, weighted by p [batch, heads, query, key]."""
         assert p is not None  # as it reads probabilities
-        summed = torch.einsum("bhij,bijd->bhid", p, self._relations(layer, context).to(p.dtype))
+        rows, index = self._relations(layer, context)
+        summed = in_parts(partial(torch.einsum, "bhij,bijd->bhid"), p, rows, index)
         return o + summed @ self.pick(self.value, layer).mT
 
-    def _relations(self, layer: int, context: Context) -> Tensor:
-        """r_ij [batch, query, key, head_dim], the same in all layers where no maps are learned."""
+    def _relations(self, layer: int, context: Context) -> tuple[Tensor, Tensor]:
+        """r of each path [path, head_dim], and the number of each pair's [batch, query, key]."""
+        vectors = self.vectors[0, 0]
+        if self.path == "feature":
+            numbers = context.once(("paths", id(self)), lambda: self.labelled.numbers(context))
+            return vectors, numbers
+        paths = context.once(("paths", id(self)), lambda: self.labelled.paths(context))
+        steps, lengths, index = paths
 
         def make() -> Tensor:
-            if self.path == "feature":
-                return F.embedding(self.labelled.numbers(context), self.vectors[0, 0])
-            paths = context.once(("paths", id(self)), lambda: self.labelled.paths(context))
-            steps, lengths, index = paths
             real = torch.arange(steps.shape[1], device=steps.device) < lengths[:, None]
-            h = F.embedding(steps, self.vectors[0, 0]) * real[..., None]
-            return F.embedding(index, self._read(h, real, layer))
+            return self._read(F.embedding(steps, vectors) * real[..., None], real, layer)
 
         number = layer if self.path in ("cnn", "attention") else 0
-        return context.once(("structural", id(self), number), make)
+        return context.once(("structural", id(self), number), make), index
 
     def _read(self, h: Tensor, real: Tensor, layer: int) -> Tensor:
         """A vector for each path [path, head_dim], of its steps h [path, longest, head_dim].
