@@ -39,8 +39,9 @@ def check(entries: Sequence[Encoding]) -> None:
             met = [o for o in entries if o is not e and share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
         if e.facts.may_lack_gradients:
-            _check_effect(e, [o for o in entries[:i] if _covers(e, o)], {"scores"})
-            _check_effect(e, [o for o in entries[i + 1 :] if _covers(e, o)], set())
+            for place, other in enumerate(entries):
+                if place != i and _covers(e, other):
+                    _check_effect(e, other, earlier=place < i)
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -60,24 +61,22 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
             )
 
 
-def _check_effect(e: Encoding, others: Sequence[Encoding], replaced: set[str]) -> None:
-    """Refuse others of which e reads nothing, as it replaces what their hooks make.
+def _check_effect(e: Encoding, other: Encoding, earlier: bool) -> None:
+    """Refuse another entry if e, which ignores queries or keys, replaces all that it changes.
 
-    `replaced`: hooks, besides those that e replaces in whatever order. What has parameters and
-    `project` may change values, too; if not, it gets no gradient.
+    An entry with parameters and `project` may change values as well, which e reads; if it does not,
+    the first step of training finds that it gets no gradient.
     """
-    if "normalise" in e.hooks:
-        replaced = {"scores", "bias"}
+    replaced = {"scores", "bias"} if "normalise" in e.hooks else {"scores"} if earlier else set()
     if not e.facts.reads_queries_or_keys:
-        replaced = replaced | {"project"}
-    for other in others:
-        may_change_values = "project" in other.hooks and any(True for _ in other.parameters())
-        if other.hooks and replaced.issuperset(other.hooks) and not may_change_values:
-            made = " and ".join(MADE[hook] for hook in other.hooks)
-            raise ValueError(
-                f"encoding.{other.name}: changes nothing, because encoding.{e.name} does not read "
-                f"its {made}; leave one of the two out"
-            )
+        replaced |= {"project"}
+    may_change_values = "project" in other.hooks and any(True for _ in other.parameters())
+    if other.hooks and replaced.issuperset(other.hooks) and not may_change_values:
+        made = " and ".join(MADE[hook] for hook in other.hooks)
+        raise ValueError(
+            f"encoding.{other.name}: changes nothing, because encoding.{e.name} does not read its "
+            f"{made}; leave one of the two out"
+        )
 
 
 def _covers(one: Encoding, other: Encoding) -> bool:

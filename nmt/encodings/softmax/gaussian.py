@@ -3,8 +3,8 @@
     p_ij = exp(-(j - r i - o_h)^2 / (2 std^2)) / (std sqrt(2 pi))
 
 Attention without learning: each head looks at the words around its centre r i + o_h. o_h is -offset
-or +offset by turns, but -offset or 0 in the decoder; r is 1 but across, where it is `ratio`, the
-source words for each word of the target. Queries and keys are not read.
+or +offset by turns, but -offset or 0 in the decoder. In the cross-attention r is `ratio`, the
+source words for each word of the target, and elsewhere 1. Queries and keys are not read.
 
 As in the authors' code (fallcat/stupidNMT), weights are densities: those of a row add up to about
 1, and to less at the ends of a sentence. Its models have std = offset = 1 and no projections of
