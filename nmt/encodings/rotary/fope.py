@@ -7,11 +7,11 @@ Frequencies leak into each other in a trained network, so every pair has small a
 from the start: C and S are the identity plus noise, drawn for each layer and head and never
 trained. Only frequencies that turn once in training count, w_a >= 2 pi / original.
 
-form=authors is their code (TsinghuaC3I/Fourier-Position-Embedding), of which the paper's text was
-not at hand. At most head_dim / 4 pairs have series: of more frequencies, every second (third, ..)
-has a pair, and pairs that are left over have noise alone. All other pairs have c = s = 1, which
-turns them by 45 degrees and doubles their products. In form=vllm, as vLLM runs trained models, each
-frequency has its pair and the others stay as they are, c = 1 and s = 0.
+form=authors is their code (TsinghuaC3I/Fourier-Position-Embedding); the paper's text was not at
+hand. At most head_dim / 4 pairs have series: of more frequencies, every second (third, ..) has a
+pair, and pairs that are left over have noise alone. All other pairs have c = s = 1, which turns
+them by 45 degrees and doubles their products. With form=vllm, as vLLM runs trained models, each
+frequency has its pair, and the others stay as they are: c = 1, s = 0.
 
 A product of two such series depends on both positions, not on their distance alone.
 """
