@@ -12,6 +12,8 @@ from itertools import combinations
 from nmt.encodings.base import Encoding
 from nmt.encodings.parts import overlap, share_a_layer
 
+MADE = {"project": "queries and keys", "scores": "scores", "bias": "biases"}  # by hooks
+
 
 def check(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
@@ -36,6 +38,10 @@ def check(entries: Sequence[Encoding]) -> None:
             # of all heads of a layer, as they get one width
             met = [o for o in entries if o is not e and share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
+        if e.facts.may_lack_gradients:
+            for place, other in enumerate(entries):
+                if place != i and _covers(e, other):
+                    _check_effect(e, other, earlier=place < i)
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -53,6 +59,43 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
                 f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
                 f"made features already; name {e.name} last"
             )
+
+
+def _check_effect(e: Encoding, other: Encoding, earlier: bool) -> None:
+    """Refuse another entry if e, which ignores queries or keys, replaces all that it changes.
+
+    An entry with parameters and `project` may change values as well, which e reads; if it does not,
+    the first step of training finds that it gets no gradient.
+    """
+    replaced = {"scores", "bias"} if "normalise" in e.hooks else {"scores"} if earlier else set()
+    if not e.facts.reads_queries_or_keys:
+        replaced |= {"project"}
+    may_change_values = "project" in other.hooks and any(True for _ in other.parameters())
+    if other.hooks and replaced.issuperset(other.hooks) and not may_change_values:
+        made = " and ".join(MADE[hook] for hook in other.hooks)
+        raise ValueError(
+            f"encoding.{other.name}: changes nothing, because encoding.{e.name} does not read its "
+            f"{made}; leave one of the two out"
+        )
+
+
+def _covers(one: Encoding, other: Encoding) -> bool:
+    """Whether one entry serves every head of every layer that the other serves."""
+    pairs = (
+        (one.dims.served_layers, other.dims.served_layers),
+        (one.dims.served_heads, other.dims.served_heads),
+    )
+    return all(a is None or (b is not None and {*b} <= {*a}) for a, b in pairs)
+
+
+def unread_projections(entries: Sequence[Encoding]) -> set[str]:
+    """Which of "query" and "key" attention needs no projections for, as no entry reads them."""
+    for e in entries:
+        alone = all(o is e or {"project", "scores"}.isdisjoint(o.hooks) for o in entries)
+        everywhere = (e.dims.served_layers, e.dims.served_heads) == (None, None)
+        if e.facts.may_lack_gradients and alone and everywhere:
+            return {"key"} if e.facts.reads_queries_or_keys else {"key", "query"}
+    return set()
 
 
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:

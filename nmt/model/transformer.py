@@ -2,19 +2,18 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings import passes
+from nmt.encodings import compatibility, passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import common_ranges, least
 from nmt.machine.products import Linear, rounded
-from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.stack import Stack
@@ -65,7 +64,7 @@ class Transformer(nn.Module):
         self.encoder_encodings = site("encoder", config.encoder_layers, source_size)
         self.decoder_encodings = site("decoder", config.decoder_layers, target_size)
         self.cross_encodings = site("cross", config.decoder_layers, target_size)
-        self._drop_key_projections()
+        self._drop_unread_projections()
         self.streams = self._streams(config)
         self._tie(config.tie)
 
@@ -77,7 +76,7 @@ class Transformer(nn.Module):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / self.scale)
 
-    def _drop_key_projections(self) -> None:
+    def _drop_unread_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
 
         They are made and then dropped, so that a seed initialises the rest of the model alike.
@@ -86,9 +85,10 @@ class Transformer(nn.Module):
                  (self.decoder, "attention", self.decoder_encodings),
                  (self.decoder, "cross", self.cross_encodings))  # fmt: skip
         for stack, name, encodings in parts:
-            if not encodings.projects_keys:
+            unread = compatibility.unread_projections([*encodings])
+            for projection in unread if encodings.projects_keys else {"key"}:
                 for layer in stack.layers:
-                    cast(Attention, getattr(layer, name)).key = nn.Identity()
+                    setattr(getattr(layer, name), projection, nn.Identity())
 
     def _tie(self, tie: str) -> None:
         """Make embeddings one matrix (Press and Wolf 2017)."""

@@ -161,8 +161,9 @@ def difference(model: Transformer, parent: Transformer) -> float:
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
     facts = [e.facts for e in model.entries if e.name == name]
-    if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
-        return "not measured alone, as it has projections of its own"
+    own = (f.streams > 1 or f.changes_width or not f.projects_keys for f in facts)
+    if any(own) or any(f.may_lack_gradients for f in facts):
+        return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():
         encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
