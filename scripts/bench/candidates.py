@@ -123,6 +123,7 @@ class Worker(Candidate):
 
         seconds = _until(self.patience, self.ends)
         timer = threading.Timer(seconds, stop)
+        timer.daemon = True  # no end of this process waits for it
         timer.start()
         line = process.stdout.readline()
         timer.cancel()

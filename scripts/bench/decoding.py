@@ -44,6 +44,7 @@ class TranslationTask(NamedTuple):
     sources: list[list[int]]  # the same in ids, eos included
     first_lines: Path  # for a whole process
     few: int  # lines of it
+    first_line: Path  # for one sentence at a time
 
 
 def forced(steps: int) -> tuple[str, str]:
@@ -70,21 +71,27 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
     task = _task(session, next(s for s in chosen.values() if not isinstance(s, str)))
     model, lines = task.model, task.lines
     steady = [translator(session, name, s, model, lines) for name, s in chosen.items()]
+    single = [translator(session, name, s, model, task.first_line) for name, s in chosen.items()]
     whole = [_command(session, name, s, task) for name, s in chosen.items()]
     if session.threads > 1 and session.device == "cpu":
         name, first = f"nmt {precisions[0]} {ALONE}", next(iter(chosen.values()))
         steady.append(translator(session, name, first, model, lines, workers=1))
+        single.append(translator(session, name, first, model, task.first_line, workers=1))
         whole.append(_command(session, name, first, task, "--workers", "1"))
     if session.device == "cpu":  # exports are made at the start of the steady ones
         for precision in AUTO:
             if (settings := chosen.get(f"nmt {precision}")) is not None:
                 name = f"nmt auto {precision}"
                 steady.append(translator(session, name, settings, model, lines, engine="auto"))
+                one = translator(session, name, settings, model, task.first_line, engine="auto")
+                single.append(one)
                 whole.append(_command(session, name, settings, task, "--engine", "auto"))
     notes = []
 
-    def peer(name: str, precision: str, units: int | None, options: Options) -> Candidate:
-        decode, sources = task.settings.decode, task.sources[: task.few if units else None]
+    def peer(
+        name: str, precision: str, units: int | None, count: int, options: Options
+    ) -> Candidate:
+        decode, sources = task.settings.decode, task.sources[:count]
         model = {}
         if name == "ctranslate2_":
             try:
@@ -96,22 +103,25 @@ def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchP
             sources=sources, steps=STEPS, beam=decode.beam_size, alpha=decode.alpha,
         )  # fmt: skip
 
-    ways: list[tuple[list[Candidate], int | None]] = [(steady, None)]
-    ways += [] if session.steady else [(whole, task.few * STEPS)]
+    ways: list[tuple[str, list[Candidate], int | None, int]] = [
+        ("steady", steady, None, len(task.sources)), ("one sentence", single, None, 1)
+    ]  # fmt: skip
+    ways += [] if session.steady else [("whole", whole, task.few * STEPS, task.few)]
     for name in session.peers_among(PEERS):
         for precision in PEERS[name]:
-            for candidates, units in ways:
+            for way, candidates, units, count in ways:
                 log.info("%s %s: looking for its fastest set-up", name, precision)
-                make = partial(peer, name, precision, units)
+                make = partial(peer, name, precision, units, count)
                 options, line = setups.best(session, name, "decoding", make)
                 candidates.append(make(options))
-                notes.append(f"{name} {precision}, {'whole' if units else 'steady'}: {line}")
+                notes.append(f"{name} {precision}, {way}: {line}")
     peaks = [peak(session, "float32")]
     measured, (top,) = benchmark(session.rounds, steady, peaks, ends=session.ends)
+    (singles,) = benchmark(session.rounds, single, ends=session.ends)
     warmup = 0 if session.quick else 1
     whole = [] if session.steady else whole
     (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup, ends=session.ends)
-    return report(task, measured, top, processes, notes)
+    return report(task, measured, top, singles, processes, notes)
 
 
 def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
@@ -173,6 +183,7 @@ def _task(session: Session, settings: Settings) -> TranslationTask:
         [side.ids(line) for line in text],
         corpus.write(place / "first-lines", text[:few]),
         few,
+        corpus.write(place / "first-line", text[:1]),
     )
 
 
@@ -196,6 +207,7 @@ def report(
     task: TranslationTask,
     measured: list[Measurement],
     top: Measurement,
+    single: list[Measurement],
     whole: list[Measurement],
     setups: Sequence[str],
 ) -> BenchPart:
@@ -211,12 +223,14 @@ def report(
     work = flops.searching(task.settings.model, task.vocab, lengths, STEPS, beam)
     agreement = _agreement(measured)
     processes = dict(zip(by_name, whole, strict=True)) if whole else {}
+    one = dict(zip(by_name, single, strict=True))
     for m in measured:
-        for answer in m.rounds:
+        for answer in [*m.rounds, *one[m.name].rounds]:
             answer.pop("digests", None)
         shares = [work / seconds / max(top.rates) for seconds in m.seconds if top.rounds]
         m.figures = {name: ratio(m, baseline) for name, baseline in baselines.items()}
         m.figures |= {SHARE: middle(shares)}
+        m.figures |= {"one sentence": one[m.name].to_json()}
         m.figures |= {"whole": processes[m.name].to_json()} if processes else {}
     columns: Columns = {
         "steady tokens/s": rates,
@@ -224,6 +238,7 @@ def report(
         "/ct2": figure_of(CT2, "{:.2f}"),
         "/ct2 int8": figure_of(CT2_INT8, "{:.2f}"),
         "of f32": figure_of(SHARE, "{:.1%}"),
+        "one, ms": lambda m: figure(middle([1000 * s for s in one[m.name].seconds]), "{:.1f}"),
         "GB": gigabytes,
     }
     if processes:
@@ -233,6 +248,7 @@ def report(
         }
     notes = [
         f"steady: {len(task.sources)} sentences of mean {corpus.MEAN} pieces in a running process; "
+        f"one: the first of them alone, of {lengths[0] - 1} pieces; "
         f"whole: {task.few} sentences, from the start of the process to its end",
         "GB is the first process's own; workers share its model, and have activations beside it",
         f"matmul peak in the same rounds: float32 {giga(top)} GFLOP/s",
