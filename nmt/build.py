@@ -142,7 +142,7 @@ def shrunken(settings: Settings) -> Settings:
     It has two layers, or more where model.drop_residual or an entry of the encoding names them.
     """
     model = settings.model
-    deepest = max([LAYERS, *model.drop_residual, count_named(settings.encoding, "layers")])
+    deepest = max([LAYERS, *model.drop_residual, count_layers(settings.encoding)])
     shallow = replace(
         model,
         encoder_layers=min(model.encoder_layers, deepest),
@@ -157,9 +157,9 @@ def shrunken(settings: Settings) -> Settings:
     return small
 
 
-def count_named(encoding: Mapping[str, Mapping[str, Any]], key: str) -> int:
-    """How many layers or heads (`key`) a model needs for those that its encodings list."""
-    lists = [options.get(key) for options in encoding.values()]
+def count_layers(encoding: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many layers a model needs for those that its encodings list."""
+    lists = [options.get("layers") for options in encoding.values()]
     numbers = [n for each in lists if isinstance(each, list) for n in each if type(n) is int]
     return 1 + max(numbers, default=-1)
 

@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.parts import overlap, share_a_layer
 
 
 def check(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
     for one, other in combinations(entries, 2):
-        if not overlap(one, other):
+        if not share_a_layer(one, other):
             continue
         scales = {e.facts.scale for e in (one, other)} - {None}
         if len(scales) > 1:
@@ -33,7 +32,6 @@ def check(entries: Sequence[Encoding]) -> None:
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
     for i, e in enumerate(entries):
         if e.facts.changes_width:
-            # of all heads of a layer, as they get one width
             met = [o for o in entries if o is not e and share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
 
@@ -58,7 +56,7 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two relative entries that together depend on absolute positions, or None."""
     for one, other in combinations([e for e in entries if e.facts.relative], 2):
-        if not overlap(one, other):
+        if not share_a_layer(one, other):
             continue
         # rotations by words may come first: those of query and key by position then meet
         if _by_position(one) and not _commute(
@@ -69,6 +67,12 @@ def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, En
             if _by_position(rotary) and _reads(reader):
                 return rotary, reader
     return None
+
+
+def share_a_layer(one: Encoding, other: Encoding) -> bool:
+    """Whether two entries of a site meet in some layer."""
+    served, others = one.dims.served_layers, other.dims.served_layers
+    return served is None or others is None or not {*served}.isdisjoint(others)
 
 
 def _by_position(e: Encoding) -> bool:

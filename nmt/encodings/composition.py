@@ -4,13 +4,14 @@ What a hook returns has the shape that `Encoding` documents, or a ValueError nam
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import compatibility, limits, parts
-from nmt.encodings.base import Encoding, Projection
+from nmt.encodings import compatibility, limits
+from nmt.encodings.base import Dims, Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
@@ -37,19 +38,19 @@ class Encodings(nn.Module):
         serves, and the context of their positions."""
         # of all entries, so that they draw random positions at the first hook
         entries = [(e, with_positions(context, e.positions)) for e in self]
-        chosen = [(e, c) for e, c in entries if hook in e.hooks and parts.serves(e, layer)]
+        chosen = [(e, c) for e, c in entries if hook in e.hooks and serves(e, layer)]
         for e, c in chosen:
             if e.facts.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(e), which), partial(_check_positions, e, c, which))
-        return [(e, parts.number(e, layer or 0), parts.of_layers(e, c)) for e, c in chosen]
+        return [(e, _number(e, layer or 0), _of_layers(e, c)) for e, c in chosen]
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(cast(list[Encoding], list(self.entries)))
 
     def fusible(self, layer: int) -> bool:
         """Whether a fused kernel with an additive mask computes the same in a layer."""
-        return not any(_changes_attention(e) and parts.serves(e, layer) for e in self)
+        return not any(_changes_attention(e) and serves(e, layer) for e in self)
 
     @property
     def relative(self) -> bool:
@@ -73,7 +74,7 @@ class Encodings(nn.Module):
 
     def scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
-        scales = (e.facts.scale for e in self if parts.serves(e, layer))
+        scales = (e.facts.scale for e in self if serves(e, layer))
         return next((scale for scale in scales if scale is not None), None)
 
     @property
@@ -127,18 +128,15 @@ class Encodings(nn.Module):
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
         """See `Encoding.project`; later entries wrap earlier ones."""
-        entries = self._entries_with("project", context, layer)
-        for place, (e, n, c) in enumerate(entries):
-            project = partial(_projected, e, project, entries[:place], n, c)
+        for e, n, c in self._entries_with("project", context, layer):
+            project = partial(_projected, e, project, n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Raw scores of all pairs: q k^T, changed by each entry (`Encoding.scores`)."""
         s = q @ k.mT
         for e, n, c in self._entries_with("scores", context, layer):
-            before, of_q, of_k = (parts.of_heads(e, t) for t in (s, q, k))
-            part = _checked(e, "scores", e.scores(before, of_q, of_k, n, c), before.shape, WEIGHTS)
-            s = parts.with_heads(e, s, part)
+            s = _checked(e, "scores", e.scores(s, q, k, n, c), s.shape, WEIGHTS)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
@@ -149,20 +147,14 @@ class Encodings(nn.Module):
                 sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
                 axes = "[batch | 1, heads | 1, query | 1, key | 1]"
                 _checked(e, "bias", bias, sizes, axes, broadcast=True)
-                bias = parts.bias_of_all_heads(e, bias)
                 total = bias if total is None else total + bias
         return total
 
     def normalise(self, s: Tensor, layer: int, context: Context) -> Tensor:
-        """Weights of the scores s: softmax, or those of the entries that replace it."""
-        weights: Tensor | None = None
+        """Weights of the scores s: softmax, or those of the entry that replaces it."""
         for e, n, c in self._entries_with("normalise", context, layer):
-            if e.dims.served_heads is not None and weights is None:
-                weights = softmax(s, context.allowed)
-            part = parts.of_heads(e, s)
-            p = _checked(e, "normalise", e.normalise(part, n, c), part.shape, WEIGHTS)
-            weights = p if weights is None else parts.with_heads(e, weights, p)
-        return softmax(s, context.allowed) if weights is None else weights
+            return _checked(e, "normalise", e.normalise(s, n, c), s.shape, WEIGHTS)
+        return softmax(s, context.allowed)
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
@@ -172,11 +164,8 @@ class Encodings(nn.Module):
         p is None where attention is fused: then no entry reads it.
         """
         for e, n, c in self._entries_with("outputs", context, layer):
-            part = parts.of_heads(e, o)
-            weights = None if p is None else parts.of_heads(e, p)
-            changed = e.outputs(part, x, weights, n, c)
-            axes = "[batch, heads, query, head_dim]"
-            o = parts.with_heads(e, o, _checked(e, "outputs", changed, part.shape, axes))
+            shape, axes = o.shape, "[batch, heads, query, head_dim]"
+            o = _checked(e, "outputs", e.outputs(o, x, p, n, c), shape, axes)
         return o
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
@@ -203,7 +192,6 @@ def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> Non
 def _projected(
     e: Encoding,
     project: Projection,
-    earlier: Sequence[tuple[Encoding, int, Context]],
     layer: int,
     context: Context,
     xq: Tensor,
@@ -211,19 +199,12 @@ def _projected(
     xv: Tensor,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Queries, keys and values as one entry makes them, with as many rows, heads and tokens."""
-    inputs = every = (xq, xk, xv)
-    projection = project
-    if e.dims.served_heads is not None:
-        every = project(*inputs)
-        readers = [entry.name for entry, n, c in earlier if c.remembers(entry.name, n)]
-        projection = parts.projection_of_heads(e, project, inputs, every, readers)
-    q, k, v = e.project(projection, *inputs, layer, context)
+    q, k, v = e.project(project, xq, xk, xv, layer, context)
     heads, width = e.dims.heads, e.dims.head_dim
     axes = "[batch, heads, {}, width]"
     _checked(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
     _checked(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
     _checked(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
-    q, k, v = (parts.with_heads(e, x, part) for x, part in zip(every, (q, k, v), strict=True))
     return q, k, v
 
 
@@ -251,3 +232,56 @@ def _changes_attention(e: Encoding) -> bool:
     if "outputs" in e.hooks and e.facts.reads_probabilities:
         return True
     return not {"scores", "normalise"}.isdisjoint(e.hooks)
+
+
+def restricted(dims: Dims, layers: Any) -> Dims:
+    """The sizes of an entry with `layers`, numbers of the stack's from 0; None: all of them.
+
+    In other layers the entry does nothing. Its `Dims` count the layers that it serves, and its
+    hooks get their number among these, so that it learns nothing for others. Raises ValueError for
+    what is not a list of different numbers of that site.
+    """
+    if layers is None:
+        return dims
+    numbers = layers if isinstance(layers, Sequence) and not isinstance(layers, str) else []
+    valid = [n for n in numbers if type(n) is int and 0 <= n < dims.layers]
+    if not valid or len(set(valid)) != len(numbers):
+        raise ValueError(
+            f"layers={layers}: list different numbers from 0 to {dims.layers - 1}, as the site has "
+            f"{dims.layers} layers ({dims.site}), for instance layers=[0]"
+        )
+    return replace(dims, layers=len(valid), served_layers=tuple(sorted(valid)))
+
+
+def check_layers(e: Encoding) -> None:
+    """Raise ValueError where an encoding cannot serve some layers only, as its `Dims` say."""
+    if e.dims.served_layers is not None:
+        if {*e.hooks} & {"embed", "readout"}:
+            raise ValueError("layers: this encoding works on what enters or leaves all layers")
+        if not e.facts.projects_keys:
+            raise ValueError("layers: without its key projection, keys are the same in all layers")
+
+
+def serves(e: Encoding, layer: int | None) -> bool:
+    """Whether an entry serves a layer of the model; None: the whole stack, which all do."""
+    served = e.dims.served_layers
+    return served is None or layer is None or layer in served
+
+
+def _number(e: Encoding, layer: int) -> int:
+    """The number of the model's layer among those that an entry serves."""
+    served = e.dims.served_layers
+    return layer if served is None else served.index(layer)
+
+
+def _of_layers(e: Encoding, context: Context) -> Context:
+    """The pass with the caches of the entry's layers only, numbered as its hooks number them."""
+    served, caches = e.dims.served_layers, context.key_caches
+    if served is None:
+        return context
+
+    def make() -> Context:
+        of_served = None if caches is None else [caches[layer] for layer in served]
+        return replace(context, key_caches=of_served, _memo={})
+
+    return context.once(("layers", served), make)

@@ -14,23 +14,12 @@ class Dims:
 
     site: str  # "encoder" | "decoder" (its self-attention) | "cross"
     layers: int  # that the encoding serves; hooks get their number among these
-    heads: int  # that it serves
+    heads: int
     dim: int  # of the model
     head_dim: int
     vocab: int = 0  # word types of the side, for encodings that learn something per word
     positions: Positions = START
     served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
-    served_heads: tuple[int, ...] | None = None
-
-    @property
-    def width(self) -> int:
-        """Numbers of a query of all heads that the encoding serves."""
-        return self.heads * self.head_dim
-
-    @property
-    def all_heads(self) -> int:
-        """The heads of the model."""
-        return self.dim // self.head_dim
 
 
 @dataclass(frozen=True)

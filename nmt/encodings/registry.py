@@ -7,8 +7,8 @@ from pkgutil import resolve_name
 from typing import Any
 
 from nmt.config import check
-from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
+from nmt.encodings.composition import check_layers, restricted
 from nmt.encodings.context import Positions
 from nmt.encodings.facts import START
 from nmt.encodings.lookup import find
@@ -16,7 +16,7 @@ from nmt.encodings.plug_ins import POSITION, offered, plug_in
 from nmt.errors import UserError
 
 SITES = ("encoder", "decoder", "cross")
-COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
+COMMON = ("use", "where", "at", "layers")  # options of every entry
 POSITIONS = {
     "index": "positions:Index",
     "shift": "positions_random:Shift",
@@ -68,9 +68,9 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
     arguments = _checked(cls, own_options, f"encoding.{name}")
     at, positions = _positions(options.get("at", "index"), f"encoding.{name}.at")
     _check_positions(cls, at, positions, dims.site)
-    own = parts.restricted(dims, options.get("layers"), options.get("heads"))
-    encoding = cls(replace(own, positions=positions), **arguments)
-    parts.check(encoding)
+    served = restricted(dims, options.get("layers"))
+    encoding = cls(replace(served, positions=positions), **arguments)
+    check_layers(encoding)
     encoding.name = name
     return encoding
 

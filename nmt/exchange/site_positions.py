@@ -159,7 +159,6 @@ def _refuse_needs(probe: _Probe) -> None:
         why_remembers = "it keeps something else of each word than key and value"
         for needed, why, hook in (  # and the hook that could do without
             (e.dims.served_layers, "it serves some layers only", (*e.hooks, "embed")[0]),
-            (e.dims.served_heads, "it serves some heads only", (*e.hooks, "embed")[0]),
             (column, f"it reads the column {column}", "scores"),
             (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
             (e.facts.streams > 1, "its states are complex", "embed"),

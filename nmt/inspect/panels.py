@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.encodings import parts
 from nmt.encodings.base import Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
@@ -124,7 +123,7 @@ class _EncodingPanels:
             kind, change = changes[part]
             if kind == "vectors":
                 if part == "query":
-                    change = parts.of_heads(self.e, change).transpose(1, 2).flatten(2)
+                    change = change.transpose(1, 2).flatten(2)
                 return change[0]
         return None
 
@@ -143,9 +142,9 @@ class _EncodingPanels:
         with torch.inference_mode():
             unrelated = apply_hooks(e, x, self.context(len(x)))
             equal = apply_hooks(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
-        logits, logits_of_equal = (parts.of_heads(e, a.logits) for a in (unrelated, equal))
+        logits, logits_of_equal = unrelated.logits, equal.logits
         if e.facts.streams == 1:
-            words = parts.of_heads(e, unrelated.plain)
+            words = unrelated.plain
             plain = words @ words.mT * scale_of(e)
             blocked = (logits < BLOCKED).any(0)  # by a bias that masks
             if blocked.any():
@@ -177,7 +176,6 @@ class _EncodingPanels:
             e = apply_hooks(self.e, self.x, context).logits  # keys may be remembered in context
             weights = Encodings([self.e]).normalise(e, first_layer(self.e), context)
             both = [("softmax", softmax(e, context.allowed)), (self.e.name, weights)]
-            both = [(name, parts.of_heads(self.e, w)) for name, w in both]
         ranks = np.arange(1, self.n + 1)
         curves = [
             (n, w[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()) for n, w in both
@@ -191,13 +189,12 @@ class _EncodingPanels:
         if not self.e.facts.reads_probabilities:
             return []
         n, e, context = self.n, self.e, self.context(self.n)  # row j attends to key j alone
-        x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.all_heads
+        x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.heads
         p = torch.eye(n)[:, None, None].expand(n, heads, n, n)
         with torch.inference_mode():
             apply_hooks(e, x, context)  # keys may be remembered in context
             nothing = torch.zeros(n, heads, n, e.dims.head_dim)
             added = Encodings([e]).outputs(nothing, x, p, first_layer(e), context)
-            added = parts.of_heads(e, added)
         if not added.any():
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
@@ -224,7 +221,7 @@ class _EncodingPanels:
         curves = [np.sqrt(c) for c in curves] if root else curves
         edges = self.e.positions.distances_only
         across = "distance (edges)" if edges else "key minus query (tokens)"
-        return CurvesPanel(title, across, meaning, distances, _named(curves, self.e))
+        return CurvesPanel(title, across, meaning, distances, _named(curves))
 
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
@@ -252,13 +249,13 @@ def _unrelated_words(n: int, e: Encoding) -> Tensor:
     draw = torch.Generator().manual_seed(0)
     words = torch.randn(WORDS, 1, n, e.dims.head_dim, generator=draw)
     words = words * e.dims.head_dim**0.5 / words.norm(dim=-1, keepdim=True)
-    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.all_heads)
+    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.heads)
 
 
-def _named(curves: list[Array], e: Encoding) -> list[tuple[str, Array]]:
-    """Curves of the heads that an encoding serves, with names; equal ones share one."""
+def _named(curves: list[Array]) -> list[tuple[str, Array]]:
+    """Curves of the heads, with names; equal ones share one."""
     groups: list[tuple[list[int], Array]] = []
-    for head, curve in zip(e.dims.served_heads or range(len(curves)), curves, strict=True):
+    for head, curve in enumerate(curves):
         near = 1e-6 * (1 + float(np.nanmax(np.abs(curve))))
         for heads, other in groups:
             if np.allclose(curve, other, rtol=0, atol=near, equal_nan=True):
@@ -266,7 +263,7 @@ def _named(curves: list[Array], e: Encoding) -> list[tuple[str, Array]]:
                 break
         else:
             groups.append(([head + 1], curve))
-    if len(groups) == 1 and e.dims.served_heads is None:
+    if len(groups) == 1:
         return [("all heads", curves[0])]
     return [
         (f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}", curve)

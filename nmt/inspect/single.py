@@ -30,7 +30,7 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
 class HookOutputs(NamedTuple):
     """Outputs of the hooks of one encoding for contents x [batch, length, dim].
 
-    In the first layer that it serves, and for all heads of the model.
+    In the first layer that it serves.
     """
 
     contents: Tensor  # [batch, length, dim]: x

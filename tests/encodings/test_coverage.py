@@ -65,7 +65,6 @@ def test_what_relies_on_the_scale_meets_no_other(reader: str) -> None:
     entries["t5"]["scaled"] = False
     with pytest.raises(ValueError, match=f"sets the scale of the scores, {reader} and t5; leave"):
         Encodings(create(entries, sizes))
-    assert create({reader: {"where": sizes.site, "heads": [1]}}, sizes)
 
 
 def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:

@@ -55,8 +55,8 @@ class Floater(Encoding):
         super().__init__(dims)
         self.step = step
         self.substeps = substeps
-        self.start = self.table(ROLES, dims.width)  # [layers, 1, role, width]
-        self.dynamics = Dynamics(dims.width)
+        self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, width]
+        self.dynamics = Dynamics(dims.dim)
         self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
         self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
 

@@ -52,7 +52,7 @@ class Tupe(Encoding):
         self.first = nn.Parameter(torch.zeros(2, dims.heads)) if reset else None
 
     def _linear(self) -> nn.Linear:
-        linear = nn.Linear(self.dims.dim, self.dims.width)
+        linear = nn.Linear(self.dims.dim, self.dims.dim)
         nn.init.normal_(linear.weight, std=0.02)  # as BERT's
         nn.init.zeros_(linear.bias)
         return linear

@@ -28,7 +28,7 @@ class GatedAttention(Encoding):
     ) -> None:
         super().__init__(dims)
         self.norm = norm
-        gates = dims.width if per == "component" else dims.heads
+        gates = dims.dim if per == "component" else dims.heads
         self.weight = nn.Parameter(torch.empty(dims.layers, gates, dims.dim))
         for one in self.weight.detach():
             nn.init.xavier_uniform_(one)

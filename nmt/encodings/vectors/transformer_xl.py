@@ -29,7 +29,7 @@ class TransformerXl(Encoding):
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
         frequencies(dims.dim)  # refuses an odd width at once
-        self.w_r = self.table(dims.width, dims.dim)  # [layers, 1, width, dim]
+        self.w_r = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
         self.u = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
         self.v = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
         with torch.no_grad():  # as in the authors' code
