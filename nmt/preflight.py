@@ -43,7 +43,7 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
     offered = columns_of(settings.data)
     for site, encodings in model.sites.items():
         for e in encodings:
-            for name in sorted(e.facts.columns):
+            for name in sorted(e.columns):
                 if name not in offered:
                     has = ", ".join(sorted(offered)) or "none"
                     raise UserError(

@@ -17,7 +17,7 @@ def check(entries: Sequence[Encoding]) -> None:
     for one, other in combinations(entries, 2):
         if not share_a_layer(one, other):
             continue
-        scales = {e.facts.scale for e in (one, other)} - {None}
+        scales = {e.scale for e in (one, other)} - {None}
         if len(scales) > 1:
             raise ValueError(
                 "encoding: more than one entry sets the scale of the scores, "
@@ -27,11 +27,11 @@ def check(entries: Sequence[Encoding]) -> None:
             names = f"{one.name} and {other.name}"
             raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
     embedding = [e.name for e in entries if "embed" in e.hooks]
-    if len(embedding) > 1 and any(e.facts.streams > 1 for e in entries):
+    if len(embedding) > 1 and any(e.streams > 1 for e in entries):
         names = ", ".join(embedding)
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {names}")
     for i, e in enumerate(entries):
-        if e.facts.changes_width:
+        if e.changes_width:
             met = [o for o in entries if o is not e and share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if share_a_layer(e, o)])
 
@@ -39,8 +39,8 @@ def check(entries: Sequence[Encoding]) -> None:
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
     """Refuse others that read queries and keys, where features of another width replace them."""
     for other in others:
-        if other.facts.changes_width or _reads(other):
-            does = "makes features of" if other.facts.changes_width else "reads"
+        if other.changes_width or _reads(other):
+            does = "makes features of" if other.changes_width else "reads"
             raise ValueError(
                 f"encoding.{other.name}: {does} queries and keys, but encoding.{e.name} turns them "
                 "into features that only their product can read; leave one of the two out"
@@ -55,13 +55,11 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
 
 def breaking_shift_invariance(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two relative entries that together depend on absolute positions, or None."""
-    for one, other in combinations([e for e in entries if e.facts.relative], 2):
+    for one, other in combinations([e for e in entries if e.relative], 2):
         if not share_a_layer(one, other):
             continue
         # rotations by words may come first: those of query and key by position then meet
-        if _by_position(one) and not _commute(
-            one.facts.rotation_planes, other.facts.rotation_planes
-        ):
+        if _by_position(one) and not _commute(one.rotation_planes, other.rotation_planes):
             return one, other
         for rotary, reader in ((one, other), (other, one)):
             if _by_position(rotary) and _reads(reader):
@@ -77,12 +75,12 @@ def share_a_layer(one: Encoding, other: Encoding) -> bool:
 
 def _by_position(e: Encoding) -> bool:
     """Whether it rotates queries and keys by their position, not by their words."""
-    return bool(e.facts.rotation_planes) and e.facts.position_type != "none"
+    return bool(e.rotation_planes) and e.position_type != "none"
 
 
 def _reads(e: Encoding) -> bool:
     """Whether `scores` reads queries or keys other than by their product."""
-    return "scores" in e.hooks and e.facts.reads_queries_or_keys
+    return "scores" in e.hooks and e.reads_queries_or_keys
 
 
 def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:

@@ -11,11 +11,10 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from nmt.encodings import compatibility, limits
-from nmt.encodings.base import Dims, Encoding, Projection
+from nmt.encodings.base import Dims, Encoding, Projection, softmax
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
-from nmt.encodings.weights import softmax
 
 WEIGHTS = "[batch, heads, query, key]"  # axes
 
@@ -40,7 +39,7 @@ class Encodings(nn.Module):
         entries = [(e, with_positions(context, e.positions)) for e in self]
         chosen = [(e, c) for e, c in entries if hook in e.hooks and serves(e, layer)]
         for e, c in chosen:
-            if e.facts.num_positions is not None:
+            if e.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(e), which), partial(_check_positions, e, c, which))
         return [(e, _number(e, layer or 0), _of_layers(e, c)) for e, c in chosen]
@@ -55,7 +54,7 @@ class Encodings(nn.Module):
     @property
     def relative(self) -> bool:
         """Whether a common shift of all positions changes nothing (tested for every pair)."""
-        return all(e.facts.relative for e in self) and self.breaks_shift_invariance is None
+        return all(e.relative for e in self) and self.breaks_shift_invariance is None
 
     @property
     def breaks_shift_invariance(self) -> str | None:
@@ -74,23 +73,23 @@ class Encodings(nn.Module):
 
     def scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
-        scales = (e.facts.scale for e in self if serves(e, layer))
+        scales = (e.scale for e in self if serves(e, layer))
         return next((scale for scale in scales if scale is not None), None)
 
     @property
     def projects_keys(self) -> bool:
         """Whether attention needs a projection for its keys; false if some entry has none."""
-        return all(e.facts.projects_keys for e in self)
+        return all(e.projects_keys for e in self)
 
     @property
     def streams(self) -> int:
         """Rows that `embed` makes of each."""
-        return max((e.facts.streams for e in self), default=1)
+        return max((e.streams for e in self), default=1)
 
     @property
     def needs_lengths(self) -> bool:
         """Whether some entry needs the desired length of a decoder's output."""
-        return any(e.facts.needs_lengths for e in self)
+        return any(e.needs_lengths for e in self)
 
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
@@ -98,9 +97,9 @@ class Encodings(nn.Module):
         Returns whether an entry reads any. Raises ValueError for one that cannot see positions
         between whole numbers.
         """
-        reading = [e for e in self if e.facts.position_type != "none"]
+        reading = [e for e in self if e.position_type != "none"]
         for e in reading:  # all are checked first, so that a refusal changes nothing
-            integer = e.facts.position_type == "integer"
+            integer = e.position_type == "integer"
             if integer or e.positions.distances_only:
                 edges = "its distances are counted along edges"
                 why = "it knows whole positions only" if integer else edges
@@ -115,7 +114,7 @@ class Encodings(nn.Module):
         for e, _, c in self._entries_with("embed", context):
             batch, query, dim = x.shape
             axes = "[batch x streams, query, dim]"
-            x = _checked(e, "embed", e.embed(x, c), (batch * e.facts.streams, query, dim), axes)
+            x = _checked(e, "embed", e.embed(x, c), (batch * e.streams, query, dim), axes)
         return x
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
@@ -172,7 +171,7 @@ class Encodings(nn.Module):
         """See `Encoding.readout`."""
         for e, _, c in self._entries_with("readout", context):
             batch, query, dim = x.shape
-            streams = e.facts.streams if c.site == "decoder" else 1
+            streams = e.streams if c.site == "decoder" else 1
             axes = "[batch, query, dim]"
             x = _checked(e, "readout", e.readout(x, c), (batch // streams, query, dim), axes)
         return x
@@ -180,7 +179,7 @@ class Encodings(nn.Module):
 
 def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> None:
     """Raise ValueError where positions of queries or keys may be outside the encoding's table."""
-    count = e.facts.num_positions
+    count = e.num_positions
     for least, greatest in map(context.bounds, which):
         if count is not None and not 0 <= least <= greatest < count:
             raise ValueError(
@@ -229,7 +228,7 @@ def _checked(
 
 def _changes_attention(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
-    if "outputs" in e.hooks and e.facts.reads_probabilities:
+    if "outputs" in e.hooks and e.reads_probabilities:
         return True
     return not {"scores", "normalise"}.isdisjoint(e.hooks)
 
@@ -258,7 +257,7 @@ def check_layers(e: Encoding) -> None:
     if e.dims.served_layers is not None:
         if {*e.hooks} & {"embed", "readout"}:
             raise ValueError("layers: this encoding works on what enters or leaves all layers")
-        if not e.facts.projects_keys:
+        if not e.projects_keys:
             raise ValueError("layers: without its key projection, keys are the same in all layers")
 
 

@@ -1,7 +1,7 @@
 """The longest sequence of an encoding, from the positions of tokens and the size of its table."""
 
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from nmt.encodings.base import Encoding
 
@@ -13,11 +13,12 @@ def least(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
-    """The integers that are within all ranges of a name."""
+def column_ranges(encodings: Iterable[Encoding]) -> dict[str, range]:
+    """The integers that columns may hold for all encodings, where not any will do."""
     common: dict[str, range] = {}
-    for ranges in several:
-        for name, held in ranges.items():
+    for e in encodings:
+        of_table = {} if e.num_positions is None else e.positions.column_ranges(e.num_positions)
+        for name, held in (of_table | dict(e.column_ranges)).items():
             other = common.get(name, held)
             common[name] = range(max(held.start, other.start), min(held.stop, other.stop))
     return common
@@ -45,7 +46,7 @@ def why_too_short(e: Encoding, length: int) -> str | None:
             return f"there are no positions for {length} tokens in {when}; give other ones by at="
         if (excess := _excess(e, length, training)) is not None:
             why, size = excess
-            remedy = f"{e.facts.sized_by}={size}" if size else "other positions by at="
+            remedy = f"{e.sized_by}={size}" if size else "other positions by at="
             return f"{why} in {when}; give {remedy}"
     return None
 
@@ -56,7 +57,7 @@ def _excess(e: Encoding, length: int, training: bool) -> tuple[str, int] | None:
     The size is that of positions, or one more than the greatest distance; 0: none helps. None: the
     table holds all.
     """
-    count, farthest = e.facts.num_positions, e.facts.max_distance
+    count, farthest = e.num_positions, e.longest_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
     if count is not None and (reached := e.positions.position_range(length, training)) is not None:
         if reached.start < 0:

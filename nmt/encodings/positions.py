@@ -39,6 +39,9 @@ class Index(Positions):
         return range(first, last + 1)
 
 
+START = Index()  # positions are counted from 0
+
+
 @dataclass(frozen=True)
 class Scaled(Positions):
     """Other positions times a factor (position interpolation, Chen et al. 2023), plus a shift."""

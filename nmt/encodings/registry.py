@@ -10,9 +10,9 @@ from nmt.config import check
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import check_layers, restricted
 from nmt.encodings.context import Positions
-from nmt.encodings.facts import START
 from nmt.encodings.lookup import find
 from nmt.encodings.plug_ins import POSITION, offered, plug_in
+from nmt.encodings.positions import START
 from nmt.errors import UserError
 
 SITES = ("encoder", "decoder", "cross")
@@ -77,11 +77,11 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
 
 def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.facts.position_type == "none" and positions != START:
+    if cls.position_type == "none" and positions != START:
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.facts.position_type == "integer" and not positions.integer:
+    if cls.position_type == "integer" and not positions.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if positions.distances_only and not cls.facts.distances_only:
+    if positions.distances_only and not cls.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
     if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
@@ -93,7 +93,7 @@ def _check_positions(cls: type[Encoding], name: str, positions: Positions, site:
 def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
     """The options of a constructor, and their types with bounds."""
     keys = check.keys_of(cls)
-    return {name: key.kind for name, key in keys.items() if name not in ("dims", "facts")}
+    return {name: key.kind for name, key in keys.items() if name != "dims"}
 
 
 def _checked(
@@ -104,7 +104,7 @@ def _checked(
     for name in signature(cls).parameters.keys() & options.keys() - known.keys() - {"dims"}:
         raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
     also = COMMON if issubclass(cls, Encoding) else ()
-    return check.arguments(cls, options, where, ("dims", "facts"), also)
+    return check.arguments(cls, options, where, ("dims",), also)
 
 
 def _positions(at: Any, where: str) -> tuple[str, Positions]:

@@ -155,17 +155,17 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 def _refuse_needs(probe: _Probe) -> None:
     """Raise UserError for requirements that no other engine meets."""
     for e in probe.site:
-        column = min(e.facts.columns, default="")
+        column = min(e.columns, default="")
         why_remembers = "it keeps something else of each word than key and value"
         for needed, why, hook in (  # and the hook that could do without
             (e.dims.served_layers, "it serves some layers only", (*e.hooks, "embed")[0]),
             (column, f"it reads the column {column}", "scores"),
-            (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
-            (e.facts.streams > 1, "its states are complex", "embed"),
+            (e.needs_lengths, "it is told how long the output is to be", "embed"),
+            (e.streams > 1, "its states are complex", "embed"),
             ("layer" in e.hooks, "it changes the input of every layer", "layer"),
             ("readout" in e.hooks, "it changes the top of the stack", "readout"),
-            (e.facts.changes_width, "it makes queries and keys wider", "project"),
-            (not e.facts.reads_probabilities, "it gates what attention gives", "outputs"),
+            (e.changes_width, "it makes queries and keys wider", "project"),
+            (not e.reads_probabilities, "it gates what attention gives", "outputs"),
             ("normalise" in e.hooks, "it takes the place of softmax", "normalise"),
             (_remembers(probe, e), why_remembers, "bias"),
             (e.positions.distances_only, "its distances are counted along edges", "scores"),

@@ -101,7 +101,7 @@ def training_step(model: Transformer) -> str:
     """Hooks return the documented shapes, and every parameter gets a gradient."""
     trial.step(model, _text(model))
     for e in model.entries:
-        for name, p in e.named_parameters() if not e.facts.may_lack_gradients else ():
+        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
             if p.grad is not None and not p.grad.any():
                 raise CheckError(f"encoding.{e.name}: {name} ({e.dims.site}): its gradient is zero")
     return "every parameter gets a gradient"
@@ -158,7 +158,7 @@ def order_in_decoder(model: Transformer) -> str:
 
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
-    kinds = {e.facts.position_type for e in model.entries}
+    kinds = {e.position_type for e in model.entries}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
         for e in model.entries:

@@ -6,12 +6,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Encoding
+from nmt.encodings.base import Encoding, softmax
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
-from nmt.encodings.weights import softmax
 from nmt.inspect.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
 from nmt.model import example
 
@@ -113,7 +112,7 @@ class _EncodingPanels:
 
     def vectors(self) -> Tensor | None:
         """The vectors added at each position of the sentence [position, any]; None: not vectors."""
-        if self.e.facts.streams > 1:
+        if self.e.streams > 1:
             return None
         x, context = self.x[:2], self.context(2)
         with torch.inference_mode():
@@ -143,7 +142,7 @@ class _EncodingPanels:
             unrelated = apply_hooks(e, x, self.context(len(x)))
             equal = apply_hooks(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
         logits, logits_of_equal = unrelated.logits, equal.logits
-        if e.facts.streams == 1:
+        if e.streams == 1:
             words = unrelated.plain
             plain = words @ words.mT * scale_of(e)
             blocked = (logits < BLOCKED).any(0)  # by a bias that masks
@@ -162,7 +161,7 @@ class _EncodingPanels:
                 panels.append(self.panel(title, "standard deviation", variance, root=True))
             elif panels:
                 return panels
-        values = logits_of_equal[:: e.facts.streams].mean(0)  # [heads, query, key]
+        values = logits_of_equal[:: e.streams].mean(0)  # [heads, query, key]
         varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
         if varies or not panels:
             title = "Logit of a query and an equal key"
@@ -186,7 +185,7 @@ class _EncodingPanels:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        if not self.e.facts.reads_probabilities:
+        if not self.e.reads_probabilities:
             return []
         n, e, context = self.n, self.e, self.context(self.n)  # row j attends to key j alone
         x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.heads
@@ -208,7 +207,7 @@ class _EncodingPanels:
         context, values = self.context(1), values.float()
         if self.e.dims.site == "decoder" and context.allowed is not None:
             values = values.masked_fill(~context.allowed[0], float("nan"))
-        if not type(self.e).facts.relative:
+        if not type(self.e).relative:
             clean = values.nan_to_num()
             most = float((clean - clean[:1]).abs().max())
             alike = most <= 1e-6 * (1 + float(clean.abs().max()))

@@ -53,9 +53,9 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
     site = Encodings([e])
     layer = first_layer(e)
     across = context.site == "cross"
-    embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
-    inside = with_streams(context, e.facts.streams) if e.facts.streams > 1 else context
-    inputs = x if e.facts.streams == 1 else embedded
+    embedded = x.repeat_interleave(e.streams, 0) if across else site.embed(x, context)
+    inside = with_streams(context, e.streams) if e.streams > 1 else context
+    inputs = x if e.streams == 1 else embedded
     layered = inputs if across else site.layer(inputs, layer, inside)
     q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
     logits = site.scores(q, k, layer, inside).float() * scale_of(e)
@@ -71,7 +71,7 @@ def first_layer(e: Encoding) -> int:
 
 def scale_of(e: Encoding) -> float:
     """The factor on an encoding's scores."""
-    return e.dims.head_dim**-0.5 if e.facts.scale is None else e.facts.scale
+    return e.dims.head_dim**-0.5 if e.scale is None else e.scale
 
 
 def changes_by_part(first: HookOutputs, second: HookOutputs) -> dict[str, tuple[str, Tensor]]:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config.settings import Settings
-from nmt.encodings.weights import at_least_float32
+from nmt.encodings.base import at_least_float32
 from nmt.model import example
 from nmt.model.example import Sentences
 from nmt.model.invariance import shifted

@@ -6,9 +6,9 @@ from typing import NamedTuple, cast
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.encodings.base import at_least_float32, masked
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.weights import at_least_float32, masked
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache

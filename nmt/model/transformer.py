@@ -12,7 +12,7 @@ from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import common_ranges, least
+from nmt.encodings.limits import column_ranges, least
 from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
@@ -132,7 +132,7 @@ class Transformer(nn.Module):
     @property
     def columns(self) -> set[str]:
         """Names of the columns parallel to the source that the encodings read."""
-        return {name for e in self.entries for name in e.facts.columns}
+        return {name for e in self.entries for name in e.columns}
 
     @property
     def needs_lengths(self) -> bool:
@@ -164,7 +164,7 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        return common_ranges(e.facts.column_ranges for e in self.entries)
+        return column_ranges(self.entries)
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None

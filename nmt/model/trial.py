@@ -52,7 +52,7 @@ def step(model: Transformer, sentences: Sentences) -> None:
     for name, p in _named_parameters(model):
         if p.grad is not None and not p.grad.isfinite().all():
             raise TrialError(f"{name}: its gradient in a first step is not finite")
-    lacking = [e for e in model.entries if e.facts.may_lack_gradients]
+    lacking = [e for e in model.entries if e.may_lack_gradients]
     others = [e for e in model.entries if e not in lacking]
     needed = {id(p) for part in (others if lacking else [model]) for p in part.parameters()}
     for name, p in _named_parameters(model):

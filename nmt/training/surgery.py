@@ -160,8 +160,8 @@ def difference(model: Transformer, parent: Transformer) -> float:
 
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
-    facts = [e.facts for e in model.entries if e.name == name]
-    if any(f.streams > 1 or f.changes_width or not f.projects_keys for f in facts):
+    entries = [e for e in model.entries if e.name == name]
+    if any(e.streams > 1 or e.changes_width or not e.projects_keys for e in entries):
         return "not measured alone, as it has projections of its own"
     without = build.shallow(model)
     for encodings in without.sites.values():

@@ -27,9 +27,8 @@ MADE: dict[str, Positions] = {
     "column": ColumnPositions("order"),
     "segment": Segment("heads"),
 }
-READER = Encoding(
-    Dims("encoder", 1, 2, 8, 4), columns=frozenset({"heads", "words", "order"})
-)  # does nothing
+READER = Encoding(Dims("encoder", 1, 2, 8, 4))  # does nothing
+READER.columns = frozenset({"heads", "words", "order"})
 TOKENWISE = [name for name in POSITIONS if not position_class(name).distances_only]
 
 

@@ -116,7 +116,7 @@ def test_neighbours_far_away_differ_in_bfloat16(option: str, settings_of: Make) 
     for e in encodings_of(option, settings_of, "encoder", "decoder"):
         context = Context(e.dims.site, at, at, at, tokens=0 * at, columns=columns)
         context.lengths = torch.tensor([1000])
-        reads = e.facts.position_type == "real" or (e.facts.num_positions or 0) > 301
+        reads = e.position_type == "real" or (e.num_positions or 0) > 301
         if reads and type(e).__name__ not in UNTRIED:
             e.positions = Index()
             full = [differ(t) for t in answers(Encodings([e]), x.float(), context)]

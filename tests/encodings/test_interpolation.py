@@ -62,7 +62,7 @@ def plain(x: Tensor, factor: float) -> Tensor:
 def test_columns_are_read_as_before() -> None:
     e = Encodings([Absolute(dims(positions=ColumnPositions("order")))])
     e.scale_positions(0.5)
-    assert next(iter(e)).facts.columns == {"order"}
+    assert next(iter(e)).columns == {"order"}
     context = pass_over(3, rows=1)
     context.columns = {"order": torch.tensor([[2, 4, 0]])}
     at = torch.tensor([[1.0, 2.0, 0.0]])

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.errors import UserError
 from nmt.inspect.conformance import CHECKS, NOISE, small_settings
 from nmt.inspect.parity import CONDITIONS
@@ -18,7 +18,7 @@ from tests.fast import fast_first
 class Right(Encoding):
     """Subtracts a learned multiple of the distance; what is wrong below is added to it."""
 
-    facts = Facts(relative=True)
+    relative = True
 
     def __init__(self, dims: Dims, strength: float = 0.5) -> None:
         super().__init__(dims)
@@ -60,7 +60,7 @@ class Absolute(Right):
 
 
 class Modest(Right):
-    facts = Facts()
+    relative = False
 
 
 class Orderless(Right):
@@ -69,7 +69,7 @@ class Orderless(Right):
 
 
 class Blind(Right):
-    facts = Facts(position_type="none")
+    position_type = "none"
 
 
 class Whole(Right):

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveFloat, PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Projection, zeroed
 
 ROLES = 3  # queries, keys, values
 
@@ -49,7 +49,8 @@ class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
     # the path begins at 0 and has no end
-    facts = Facts(position_type="integer", num_positions=2**63 - 1, unbound=True)
+    position_type = "integer"
+    num_positions = 2**63 - 1
 
     def __init__(self, dims: Dims, step: PositiveFloat = 0.01, substeps: PositiveInt = 1) -> None:
         super().__init__(dims)

@@ -27,7 +27,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import frequencies
 
 
@@ -39,7 +39,8 @@ class ComplexOrder(Encoding):
     where: [encoder, decoder, cross].
     """
 
-    facts = Facts(streams=2, reads_queries_or_keys=False)  # products of whole ones
+    streams = 2
+    reads_queries_or_keys = False  # products of whole ones
     frequency: Tensor  # [vocab, dim] or [dim]
     phase: Tensor  # [vocab, dim]
 
@@ -51,7 +52,8 @@ class ComplexOrder(Encoding):
         learn: bool = True,
         product: Literal["bilinear", "hermitian"] = "bilinear",
     ) -> None:
-        super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5)
+        super().__init__(dims)
+        self.scale = (2 * dims.head_dim) ** -0.5
         self.product = product
         self.by_word = frequency == "word"
         self.has_phase = phase

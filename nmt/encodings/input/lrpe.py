@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.positions_remaining import noisy
 
 
@@ -18,7 +18,7 @@ class LengthRatio(Encoding):
     noise: see `Remaining`. A length of 1 would make all frequencies one, so it counts as 2.
     """
 
-    facts = Facts(needs_lengths=True)
+    needs_lengths = True
 
     def __init__(self, dims: Dims, noise: NonNegativeInt = 0) -> None:
         super().__init__(dims)

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeFloat
-from nmt.encodings.base import Context, Dims, Facts
+from nmt.encodings.base import Context, Dims
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout, angles
 
@@ -29,7 +29,7 @@ class Fope(Rotary):
     C and S: gain / sqrt(pairs that turn) times normal numbers (Xavier), saved with the model.
     """
 
-    facts = Facts()
+    relative = False
     coefficients: Tensor  # I + C and I + S [2, heads, pairs that turn, pairs that turn]
 
     def __init__(

@@ -15,13 +15,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class GatedAttention(Encoding):
     """Learns W for every layer: dim * heads * head_dim, or dim * heads with `per=head`."""
 
-    facts = Facts(relative=True, position_type="none", reads_probabilities=False)
+    relative = True
+    position_type = "none"
+    reads_probabilities = False
 
     def __init__(
         self, dims: Dims, per: Literal["component", "head"] = "component", norm: bool = False

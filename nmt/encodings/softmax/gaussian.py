@@ -16,13 +16,15 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeFloat, PositiveFloat
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Gaussian(Encoding):
     """Weighs keys by a normal density around a place near the query; learns nothing."""
 
-    facts = Facts(relative=True, distances_only=True, may_lack_gradients=True)
+    relative = True
+    distances_only = True
+    may_lack_gradients = True
     centres: Tensor  # [heads, 1, 1]
 
     def __init__(

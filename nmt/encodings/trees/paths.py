@@ -8,7 +8,6 @@ for a whole path each: within a word, a path longer than `longest`, and none, be
 
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -32,10 +31,9 @@ class LabelledTree:
     longest: int  # path
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Those of an encoding that reads the columns."""
-        names = frozenset({self.heads, self.labels, "words"})
-        return {"columns": names, "column_ranges": {self.labels: range(self.kinds)}}
+    def columns(self) -> frozenset[str]:
+        """All that are read."""
+        return frozenset({self.heads, self.labels, "words"})
 
     @property
     def starts(self) -> list[int]:

@@ -12,7 +12,7 @@ clipped. The paper's memory of earlier segments is no encoding and not part of t
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.distances import sinusoid_products
 
@@ -24,7 +24,8 @@ class TransformerXl(Encoding):
     layers dim^2 + 2 dim, or layers (dim^2 + 2 dim), parameters per stack.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
