@@ -64,7 +64,7 @@ class Encoding(nn.Module):
     rotation_planes: frozenset[frozenset[int]] = frozenset()
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
     reads_probabilities: bool = True  # False: `outputs` does without p
-    streams: int = 1  # adjacent rows that `embed` makes of each row
+    streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`
 
     # Inputs and training
     columns: frozenset[str] = frozenset()  # parallel to the source; its positions add theirs

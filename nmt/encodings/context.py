@@ -105,6 +105,7 @@ class Context:
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
+    streams: int = 1  # adjacent rows of one sentence, for which positions are drawn once
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
@@ -117,7 +118,6 @@ class Context:
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
-    _without_streams: "Context | None" = None  # the pass before its rows were repeated; None: is it
     _memo: dict[Hashable, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -177,16 +177,15 @@ class Context:
         For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
         """
         beams = 1 if self.extent is None else self.extent.beams
-        streams = 1 if self._without_streams is None else self.rows // self._without_streams.rows
         by_beam = weights.unflatten(2, (beams, -1)).transpose(1, 2)  # [batch, beam, any, new, key]
         sums = by_beam.cumsum(3)
         before = sums - by_beam
         if self.state is not None:
             key, total = f"{self.site}.{name}.{layer}", sums[:, :, :, -1]
-            if key in self.state:  # [row, stream, any, key], rows as the search orders them
+            if key in self.state:  # [row, any, key], rows as the search orders them
                 earlier = self.state[key].view_as(total)
                 before, total = before + earlier[:, :, :, None], total + earlier
-            self.state[key] = total.flatten(0, 1).unflatten(0, (-1, streams))
+            self.state[key] = total.flatten(0, 1)
         return before.transpose(1, 2).flatten(2, 3)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:

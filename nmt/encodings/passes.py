@@ -53,9 +53,7 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
-        if context._without_streams is not None:  # streams of a row have its positions
-            single = with_positions(context._without_streams, positions)
-            return with_streams(single, context.rows // context._without_streams.rows)
+        sentences = context if context.streams == 1 else context.once("one", lambda: _one(context))
 
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
             # equal tensors stay one object, and get one random draw; found by `is`, because a graph
@@ -63,11 +61,12 @@ def with_positions(context: Context, positions: Positions) -> Context:
             for other, result in assigned:
                 if other is index:
                     return result
-            return positions.assign(index, context)
+            result = positions.assign(index, sentences)  # [batch | 1, n]
+            return result if len(result) == 1 else result.repeat_interleave(context.streams, 0)
 
-        queries = at(context.queries)
-        keys = at(context.keys, (context.queries, queries))
-        new_keys = at(context.new_keys, (context.queries, queries), (context.keys, keys))
+        queries = at(sentences.queries)
+        keys = at(sentences.keys, (sentences.queries, queries))
+        new_keys = at(sentences.new_keys, (sentences.queries, queries), (sentences.keys, keys))
         return replace(
             context,
             queries=queries,
@@ -81,28 +80,21 @@ def with_positions(context: Context, positions: Positions) -> Context:
     return context.once(positions, assign)
 
 
-def with_streams(context: Context, streams: int) -> Context:
-    """The same pass for so many streams of each row, adjacent: one draw serves them all."""
+def _one(context: Context) -> Context:
+    """The same pass with one of the streams of each sentence, for what is drawn at random."""
 
-    def repeat(t: Tensor | None) -> Any:
-        return None if t is None else t.repeat_interleave(streams, 0)
+    def first(t: Tensor | None) -> Any:
+        return t if t is None or len(t) == 1 else t[:: context.streams]
 
-    def shared(t: Tensor | None) -> Any:
-        return t if t is not None and len(t) == 1 else repeat(t)  # one row holds for every row
-
-    queries, keys = context.indices
     return replace(
         context,
-        queries=shared(context.queries),
-        keys=shared(context.keys),
-        new_keys=shared(context.new_keys),
-        _indices=(shared(queries), shared(keys)),
-        rows=context.rows * streams,
-        allowed=shared(context.allowed),
-        lengths=repeat(context.lengths),
-        tokens=repeat(context.tokens),
-        columns={name: repeat(column) for name, column in context.columns.items()},
-        _without_streams=context,
+        queries=first(context.queries),
+        keys=first(context.keys),
+        new_keys=first(context.new_keys),
+        rows=context.rows // context.streams,
+        streams=1,
+        lengths=first(context.lengths),
+        columns={name: first(column) for name, column in context.columns.items()},
         _memo={},
     )
 
@@ -113,8 +105,7 @@ def copied(context: Context) -> Context:
     For gradient checkpointing: see `nmt.model.recompute`.
     """
     memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
-    single = None if context._without_streams is None else copied(context._without_streams)
-    return replace(context, _without_streams=single, _memo=memo)
+    return replace(context, _memo=memo)
 
 
 def computed(context: Context) -> set[str]:

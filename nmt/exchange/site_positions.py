@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.encodings.passes import computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 from nmt.text.vocab import SPECIALS

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nmt import build
 from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
 from nmt.config.settings import Settings
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
 from nmt.inspect import checks, facts

@@ -14,6 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.build import count_layers, meta_model
+from nmt.checks import trial
+from nmt.checks.example import Sentences, within
+from nmt.checks.invariance import fault, relative_difference, shifted
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.encodings.positions import Index
@@ -21,9 +24,6 @@ from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import VOCAB, Specimen, full_pass, perturbed, sentences
-from nmt.model import trial
-from nmt.model.example import Sentences, within
-from nmt.model.invariance import fault, relative_difference, shifted
 from nmt.model.transformer import Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on

@@ -58,7 +58,7 @@ class Probe:
         self.encoding, self.hooks = encoding, set(encoding.hooks)
         site = encoding.dims.site
         ids = specimen.text.target if site == "decoder" else specimen.text.source
-        self._context = pass_over(ids, site, specimen.text.columns)
+        self._context = pass_over(encoding, ids, specimen.text.columns)
         draw = torch.Generator().manual_seed(0)
         contents = torch.randn(2, *ids.shape, encoding.dims.dim, generator=draw)
         with torch.inference_mode():

@@ -6,13 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.encodings.base import Encoding, softmax
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
+from nmt.encodings.site import Encodings
 from nmt.inspect.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
-from nmt.model import example
 
 Array = np.ndarray
 LENGTH = 60  # tokens; less than SIGNS
@@ -108,7 +108,7 @@ class _EncodingPanels:
         ids = self.ids[:, :length]
         ids = (ids[:, :1] if same else ids).expand(rows, ids.shape[1])
         columns = {name: c.expand(rows, -1) for name, c in self.columns.items()}
-        return pass_over(ids, self.e.dims.site, columns)
+        return pass_over(self.e, ids, columns)
 
     def vectors(self) -> Tensor | None:
         """The vectors added at each position of the sentence [position, any]; None: not vectors."""
@@ -128,7 +128,7 @@ class _EncodingPanels:
 
     def embeddings(self) -> Panel:
         """The same word at two positions, where all is changed."""
-        same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
+        same = self.x[:1, :1].expand(self.e.streams, min(REACH, self.n), -1)
         with torch.inference_mode():
             context = with_positions(self.context(1, REACH, same=True), self.e.positions)
             y = self.e.embed(same, context)  # [streams, position, dim]

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.encodings.base import at_least_float32, masked
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.site import Encodings
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear
 from nmt.model.cache import Cache

@@ -7,8 +7,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.site import Encodings
 from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.site import Encodings
 from nmt.model.recompute import RunLayer, recomputed
 
 

@@ -10,7 +10,8 @@ class State:
     """The state of a decoder between steps; rows are hypotheses.
 
     Adjacent hypotheses of one sentence, as many for each sentence, are a group: keys and values of
-    their source are kept once per group.
+    their source are kept once per group. With complex embeddings a row is a stream of a hypothesis,
+    the streams of one are adjacent, and each is a group.
     """
 
     def __init__(
@@ -22,7 +23,7 @@ class State:
         columns: dict[str, Tensor] | None = None,
         lengths: Tensor | None = None,
     ) -> None:
-        self.memory = memory  # [group x streams, source, dim] encoder states
+        self.memory = memory  # [group, source, dim] encoder states
         self.allowed = allowed  # [group, 1, 1, source]
         self.columns = columns or {}  # [group, source | 1] each
         self.lengths = lengths  # [group] desired length of the output, eos included
@@ -31,12 +32,7 @@ class State:
         self.self_caches = [Cache() for _ in range(layers)]  # of rows
         self.cross_caches = [Cache(fixed=True) for _ in range(layers)]  # of groups
         self.recurrent: dict[str, Tensor] = {}  # of encodings; [row, ...]
-        self._streams = streams
-
-    @property
-    def rows(self) -> int:
-        """How many hypotheses there are."""
-        return len(self.allowed) * self.beams
+        self._streams = streams  # rows of a hypothesis
 
     def per_row(self, values: Tensor) -> Tensor:
         """Values of groups [group, ...], repeated for each row [row, ...]."""
@@ -48,18 +44,19 @@ class State:
         `rows` [group, beams] says that those of a line are of one group, and that groups keep their
         order and are not repeated; of `rows` [rows] nothing is known.
         """
+        if self._streams > 1:
+            streams = torch.arange(self._streams, device=rows.device)
+            rows = (rows.flatten()[:, None] * self._streams + streams).flatten()
         flat = rows.flatten()
         groups, self.beams = self._groups(rows, flat // self.beams)
         if groups is not None:
-            streams = self._streams_of(groups)
-            self.memory, self.allowed = self.memory[streams], self.allowed[groups]
+            self.memory, self.allowed = self.memory[groups], self.allowed[groups]
             self.columns = {name: column[groups] for name, column in self.columns.items()}
             self.lengths = None if self.lengths is None else self.lengths[groups]
             for cache in self.cross_caches:
-                cache.reorder(streams)
-        streams = self._streams_of(flat)
+                cache.reorder(groups)
         for cache in self.self_caches:
-            cache.reorder(streams)
+            cache.reorder(flat)
         self.recurrent = {name: value[flat] for name, value in self.recurrent.items()}
 
     def _groups(self, rows: Tensor, old_groups: Tensor) -> tuple[Tensor | None, int]:
@@ -67,8 +64,6 @@ class State:
 
         `old_groups` are those of the rows; to look at them would have to wait for a GPU.
         """
-        if self._streams > 1:
-            return old_groups, 1
         if rows.dim() == 2:
             unchanged = len(rows) == len(self.allowed)
             return (None if unchanged else old_groups.view_as(rows)[:, 0]), rows.shape[1]
@@ -78,10 +73,3 @@ class State:
         if len(widths := set(counts.tolist())) == 1:
             return groups, widths.pop()
         return old_groups, 1
-
-    def _streams_of(self, rows: Tensor) -> Tensor:
-        """The same selection for rows that are repeated for each stream, adjacent."""
-        if self._streams == 1:
-            return rows
-        streams = torch.arange(self._streams, device=rows.device)
-        return (rows[:, None] * self._streams + streams).flatten()

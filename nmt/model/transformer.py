@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from nmt.config.settings import Model
 from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import column_ranges, least
+from nmt.encodings.site import Encodings
 from nmt.machine.products import Linear, rounded
 from nmt.model.attention import Attention
 from nmt.model.dropout import dropout
@@ -186,7 +186,7 @@ class Transformer(nn.Module):
         """
         memory, allowed = self.encode(source, columns)
         predicted = target.shape[1]
-        target = _with_language(target, self.target_language, 1)
+        target = self._in_streams(_with_language(target, self.target_language, 1))
         n, device = target.shape[1], target.device
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
         full_pass = partial(
@@ -194,12 +194,17 @@ class Transformer(nn.Module):
             queries=n,
             device=device,
             rows=len(target),
+            streams=self.streams,
             lengths=lengths,
             training=self.training,
         )
         mask = causal(n, n, device)
         decoder = full_pass(
-            "decoder", allowed=mask, causal=True, tokens=target, columns=columns or {}
+            "decoder",
+            allowed=mask,
+            causal=True,
+            tokens=target,
+            columns=self._columns_in_streams(columns),
         )
         cross = full_pass("cross", keys=allowed.shape[-1], allowed=allowed)
         return self._decode(target, rounded(memory), decoder, cross)[:, n - predicted :]
@@ -217,11 +222,11 @@ class Transformer(nn.Module):
     def encode(
         self, source: Tensor, columns: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """States [batch x streams, source, dim] and mask [batch, 1, 1, source].
+        """States [batch x streams, source, dim] and mask [batch x streams, 1, 1, source].
 
         Where the model has a source language, its piece comes first.
         """
-        source = _with_language(source, self.source_language, 0)
+        source = self._in_streams(_with_language(source, self.source_language, 0))
         real = self._source_mask(source)
         allowed = real[:, None, None, :]
         context = passes.whole(
@@ -229,14 +234,15 @@ class Transformer(nn.Module):
             source.shape[1],
             device=source.device,
             rows=len(source),
+            streams=self.streams,
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
-            columns=columns or {},
+            columns=self._columns_in_streams(columns),
             training=self.training,
         )
         encodings = self.encoder_encodings
-        x, context = self._embed(self.source_embedding, source, encodings, context)
+        x = self._embed(self.source_embedding, source, encodings, context)
         x = self.encoder(
             x,
             encodings,
@@ -261,6 +267,8 @@ class Transformer(nn.Module):
             lengths = lengths + 1  # its piece counts, as in training
         if lengths is None and self.needs_lengths:
             raise ValueError("the decoder's encoding needs the desired length of each output")
+        lengths = None if lengths is None else self._in_streams(lengths)
+        columns = self._columns_in_streams(columns)
         state = State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
         if self.target_language is not None:  # bos predicts nothing then
             self.advance(source.new_full((len(source), 1), BOS), state)
@@ -277,13 +285,14 @@ class Transformer(nn.Module):
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
-        n, device = tokens.shape[1], tokens.device
+        tokens, n, device = self._in_streams(tokens), tokens.shape[1], tokens.device
         decoder = passes.step(
             "decoder",
             state.length,
             n,
             device,
             rows=len(tokens),
+            streams=self.streams,
             allowed=causal(n, state.length + n, device) if n > 1 else None,
             lengths=None if state.lengths is None else state.per_row(state.lengths),
             tokens=tokens,
@@ -297,6 +306,7 @@ class Transformer(nn.Module):
             state.beams,
             cached=bool(state.cross_caches[0].length),
             rows=len(state.allowed),
+            streams=self.streams,
             allowed=state.allowed,
             lengths=state.lengths,
             state=state.recurrent,
@@ -305,24 +315,26 @@ class Transformer(nn.Module):
         state.length += n
         return self._decode(tokens, state.memory, decoder, cross)
 
+    def _in_streams(self, rows: Tensor) -> Tensor:
+        """Rows [batch, ...], each repeated for its streams, which a stack's `readout` merges."""
+        return rows if self.streams == 1 else rows.repeat_interleave(self.streams, 0)
+
+    def _columns_in_streams(self, columns: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        return {name: self._in_streams(column) for name, column in (columns or {}).items()}
+
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
-    ) -> tuple[Tensor, Context]:
-        """The bottom of a stack, and the context of its layers."""
+    ) -> Tensor:
+        """The input of the first layer."""
         x = table(ids) * self.scale
         if table is self.target_embedding and not self.target_bos:
             x = x.masked_fill((ids == BOS)[..., None], 0)
-        x = encodings.embed(x, context)
-        if self.streams > 1:
-            context = passes.with_streams(context, self.streams)
-        return dropout(x, self.dropout, self.training), context
+        return dropout(encodings.embed(x, context), self.dropout, self.training)
 
     def _decode(self, target: Tensor, memory: Tensor, decoder: Context, cross: Context) -> Tensor:
         """States of target ids that attend to memory [batch, source, dim]."""
         encodings, cross_encodings = self.decoder_encodings, self.cross_encodings
-        x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
-        if self.streams > 1:
-            cross = passes.with_streams(cross, self.streams)
+        x = self._embed(self.target_embedding, target, encodings, decoder)
 
         def run(layer: nn.Module, y: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
             return layer(

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt import build, modeldir
+from nmt.checks import example
+from nmt.checks.example import Sentences
 from nmt.config.settings import Settings, freeze
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.model import example
-from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
 from nmt.training.distributed import World

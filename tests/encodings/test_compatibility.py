@@ -7,15 +7,15 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
+from nmt.checks import example
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.inspect.card import card
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests.fast import fast_first
 

@@ -31,9 +31,9 @@ def joined(x: Tensor) -> Tensor:
 
 def embedded(e: ComplexOrder, ids: Tensor, x: Tensor, start: int = 0) -> Tensor:
     """Complex embeddings [rows, n, dim]."""
-    c = pass_over(ids.shape[1], rows=len(ids))
-    c.tokens = ids
-    return joined(e.embed(x, with_positions(c, Index(start))))
+    c = pass_over(ids.shape[1], rows=2 * len(ids))
+    c.tokens = ids.repeat_interleave(2, 0)
+    return joined(e.embed(x.repeat_interleave(2, 0), with_positions(c, Index(start))))
 
 
 @pytest.mark.parametrize("frequency, phase", list(pairs(["word", "shared"], [True, False])))

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.biases.fox import Fox
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Extent
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.encodings.softmax.coverage import Coverage
 from nmt.encodings.softmax.gated_attention import GatedAttention
 from nmt.encodings.vectors.relative import Relative

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from nmt import preflight
+from nmt.checks import trial
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.inspect import checks, parity
 from nmt.inspect.specimen import Specimen, perturbed
-from nmt.model import trial
 from nmt.model.transformer import Transformer
 from tests.composing import merged, representatives
 

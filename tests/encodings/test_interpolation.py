@@ -8,13 +8,13 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.biases.alibi import Alibi
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Scaled
 from nmt.encodings.positions_columns import ColumnPositions, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
 

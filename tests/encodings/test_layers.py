@@ -10,9 +10,9 @@ from torch import Tensor
 from nmt.build import shrunken
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.composition import Encodings
 from nmt.encodings.passes import whole
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.relative import Relative
 from nmt.errors import UserError
 from nmt.exchange import site_positions

@@ -14,8 +14,7 @@ import pytest
 from nmt.encodings import biases
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.lookup import names
-from nmt.encodings.registry import create
+from nmt.encodings.registry import create, names
 from tests.plug_ins import install
 
 DIMS = Dims("encoder", 1, 2, 8, 4)

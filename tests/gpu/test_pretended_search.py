@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.decode.beam import Beam
 from nmt.decode.hypothesis import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling, probabilities
@@ -20,7 +21,6 @@ from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.machine.device import to_host
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.side import Side

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.profiler import profile
 
+from nmt.checks import example
 from nmt.encodings.context import Context
 from nmt.encodings.passes import copied, with_positions
 from nmt.encodings.positions import Index
-from nmt.model import attention, example, stack
+from nmt.model import attention, stack
 from nmt.model.recompute import RunLayer, recomputed
 from nmt.model.transformer import Transformer
 

@@ -9,9 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
-from nmt.model import attention, example
+from nmt.model import attention
 from nmt.model.attention import Attention, AttentionRecord
 from nmt.model.layers import EncoderLayer
 from nmt.model.transformer import Transformer

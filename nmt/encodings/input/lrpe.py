@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
 from nmt.encodings.base import Context, Dims, Encoding
-from nmt.encodings.positions_remaining import noisy
+from nmt.encodings.positions import noisy
 
 
 class LengthRatio(Encoding):

@@ -1,22 +1,25 @@
 """All encodings of one attention site as one, applied in the order of the config.
 
-What a hook returns has the shape that `Encoding` documents, or a ValueError names it here.
+Not all can be combined, and some then depend on absolute positions. A product q . k of rotated
+vectors (rotary) depends on the distance alone, because both are rotated. A vector that is
+multiplied with only one of the two, such as the keys of Shaw et al. (2018) or the u of
+Transformer-XL, is not rotated with it: q_i' . r then depends on the position i. So does a product
+with a number for each component, where the components of a plane get different numbers.
 """
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from typing import Any, cast
 
 from torch import Tensor, nn
 
-from nmt.encodings import compatibility, limits
+from nmt.encodings import limits
 from nmt.encodings.base import Dims, Encoding, Projection, softmax
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
-
-WEIGHTS = "[batch, heads, query, key]"  # axes
 
 
 class Encodings(nn.Module):
@@ -24,7 +27,7 @@ class Encodings(nn.Module):
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
-        compatibility.check(entries)
+        check_combination(entries)
         for e in entries:
             if (why := limits.why_too_short(e, 1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
@@ -37,7 +40,7 @@ class Encodings(nn.Module):
         serves, and the context of their positions."""
         # of all entries, so that they draw random positions at the first hook
         entries = [(e, with_positions(context, e.positions)) for e in self]
-        chosen = [(e, c) for e, c in entries if hook in e.hooks and serves(e, layer)]
+        chosen = [(e, c) for e, c in entries if hook in e.hooks and _serves(e, layer)]
         for e, c in chosen:
             if e.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
@@ -49,7 +52,7 @@ class Encodings(nn.Module):
 
     def fusible(self, layer: int) -> bool:
         """Whether a fused kernel with an additive mask computes the same in a layer."""
-        return not any(_changes_attention(e) and serves(e, layer) for e in self)
+        return not any(_changes_attention(e) and _serves(e, layer) for e in self)
 
     @property
     def relative(self) -> bool:
@@ -59,7 +62,7 @@ class Encodings(nn.Module):
     @property
     def breaks_shift_invariance(self) -> str | None:
         """Why relative entries depend on absolute positions together, in one sentence; or None."""
-        if (two := compatibility.breaking_shift_invariance(list(self))) is None:
+        if (two := find_shift_breaking(list(self))) is None:
             return None
         rotary, reader = (e.name for e in two)
         return (
@@ -73,7 +76,7 @@ class Encodings(nn.Module):
 
     def scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
-        scales = (e.scale for e in self if serves(e, layer))
+        scales = (e.scale for e in self if _serves(e, layer))
         return next((scale for scale in scales if scale is not None), None)
 
     @property
@@ -83,7 +86,7 @@ class Encodings(nn.Module):
 
     @property
     def streams(self) -> int:
-        """Rows that `embed` makes of each."""
+        """Rows of the stack for each sentence."""
         return max((e.streams for e in self), default=1)
 
     @property
@@ -110,32 +113,29 @@ class Encodings(nn.Module):
         return bool(reading)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
-        """See `Encoding.embed`."""
+        """See `Encoding.embed`, and so on below."""
         for e, _, c in self._entries_with("embed", context):
-            batch, query, dim = x.shape
-            axes = "[batch x streams, query, dim]"
-            x = _checked(e, "embed", e.embed(x, c), (batch * e.streams, query, dim), axes)
+            x = e.embed(x, c)
         return x
 
     def layer(self, x: Tensor, layer: int, context: Context) -> Tensor:
-        """See `Encoding.layer`."""
         for e, n, c in self._entries_with("layer", context, layer):
-            x = _checked(e, "layer", e.layer(x, n, c), x.shape, "[batch, query, dim]")
+            x = e.layer(x, n, c)
         return x
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """See `Encoding.project`; later entries wrap earlier ones."""
+        """Later entries wrap earlier ones."""
         for e, n, c in self._entries_with("project", context, layer):
-            project = partial(_projected, e, project, n, c)
+            project = partial(_project, e, project, n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
-        """Raw scores of all pairs: q k^T, changed by each entry (`Encoding.scores`)."""
+        """Raw scores of all pairs: q k^T, changed by each entry."""
         s = q @ k.mT
         for e, n, c in self._entries_with("scores", context, layer):
-            s = _checked(e, "scores", e.scores(s, q, k, n, c), s.shape, WEIGHTS)
+            s = e.scores(s, q, k, n, c)
         return s
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
@@ -143,38 +143,33 @@ class Encodings(nn.Module):
         total: Tensor | None = None
         for e, n, c in self._entries_with("bias", context, layer):
             if (bias := e.bias(n, c)) is not None:
-                sizes = (c.rows, e.dims.heads, c.queries.shape[1], c.keys.shape[1])
-                axes = "[batch | 1, heads | 1, query | 1, key | 1]"
-                _checked(e, "bias", bias, sizes, axes, broadcast=True)
                 total = bias if total is None else total + bias
         return total
 
     def normalise(self, s: Tensor, layer: int, context: Context) -> Tensor:
         """Weights of the scores s: softmax, or those of the entry that replaces it."""
         for e, n, c in self._entries_with("normalise", context, layer):
-            return _checked(e, "normalise", e.normalise(s, n, c), s.shape, WEIGHTS)
+            return e.normalise(s, n, c)
         return softmax(s, context.allowed)
 
     def outputs(
         self, o: Tensor, x: Tensor, p: Tensor | None, layer: int, context: Context
     ) -> Tensor:
-        """The heads' outputs o = p v, changed by each entry (`Encoding.outputs`).
-
-        p is None where attention is fused: then no entry reads it.
-        """
+        """The heads' outputs o = p v; p is None where attention is fused: no entry reads it."""
         for e, n, c in self._entries_with("outputs", context, layer):
-            shape, axes = o.shape, "[batch, heads, query, head_dim]"
-            o = _checked(e, "outputs", e.outputs(o, x, p, n, c), shape, axes)
+            o = e.outputs(o, x, p, n, c)
         return o
 
     def readout(self, x: Tensor, context: Context) -> Tensor:
-        """See `Encoding.readout`."""
         for e, _, c in self._entries_with("readout", context):
-            batch, query, dim = x.shape
-            streams = e.streams if c.site == "decoder" else 1
-            axes = "[batch, query, dim]"
-            x = _checked(e, "readout", e.readout(x, c), (batch // streams, query, dim), axes)
+            x = e.readout(x, c)
         return x
+
+
+def _project(
+    e: Encoding, inner: Projection, layer: int, context: Context, xq: Tensor, xk: Tensor, xv: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return e.project(inner, xq, xk, xv, layer, context)
 
 
 def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> None:
@@ -188,44 +183,6 @@ def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> Non
             )
 
 
-def _projected(
-    e: Encoding,
-    project: Projection,
-    layer: int,
-    context: Context,
-    xq: Tensor,
-    xk: Tensor,
-    xv: Tensor,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Queries, keys and values as one entry makes them, with as many rows, heads and tokens."""
-    q, k, v = e.project(project, xq, xk, xv, layer, context)
-    heads, width = e.dims.heads, e.dims.head_dim
-    axes = "[batch, heads, {}, width]"
-    _checked(e, "project", q, (len(xq), heads, xq.shape[1], q.shape[-1]), axes.format("query"))
-    _checked(e, "project", k, (len(xk), heads, xk.shape[1], q.shape[-1]), axes.format("key"))
-    _checked(e, "project", v, (len(xv), heads, xv.shape[1], width), "[batch, heads, key, head_dim]")
-    return q, k, v
-
-
-def _checked(
-    e: Encoding, hook: str, result: Tensor, shape: Sequence[int], axes: str, broadcast: bool = False
-) -> Tensor:
-    """The result of a hook; raises ValueError where its shape is another.
-
-    With `broadcast` any axis may be 1, but none left out: torch would take another in its place,
-    such as rows for heads.
-    """
-    returned = None if result is None else [*result.shape]
-    sizes = list(zip(returned or [], shape, strict=False))
-    fits = all(size == expected or (broadcast and size == 1) for size, expected in sizes)
-    if not fits or returned is None or len(returned) != len(shape):
-        raise ValueError(
-            f"encoding.{e.name}: its `{hook}` returns {returned} in the {e.dims.site}; "
-            f"expected {axes} = {[*shape]}"
-        )
-    return result
-
-
 def _changes_attention(e: Encoding) -> bool:
     """Whether plain attention with an additive mask does not compute the same."""
     if "outputs" in e.hooks and e.reads_probabilities:
@@ -233,7 +190,7 @@ def _changes_attention(e: Encoding) -> bool:
     return not {"scores", "normalise"}.isdisjoint(e.hooks)
 
 
-def restricted(dims: Dims, layers: Any) -> Dims:
+def restrict(dims: Dims, layers: Any) -> Dims:
     """The sizes of an entry with `layers`, numbers of the stack's from 0; None: all of them.
 
     In other layers the entry does nothing. Its `Dims` count the layers that it serves, and its
@@ -261,7 +218,7 @@ def check_layers(e: Encoding) -> None:
             raise ValueError("layers: without its key projection, keys are the same in all layers")
 
 
-def serves(e: Encoding, layer: int | None) -> bool:
+def _serves(e: Encoding, layer: int | None) -> bool:
     """Whether an entry serves a layer of the model; None: the whole stack, which all do."""
     served = e.dims.served_layers
     return served is None or layer is None or layer in served
@@ -284,3 +241,77 @@ def _of_layers(e: Encoding, context: Context) -> Context:
         return replace(context, key_caches=of_served, _memo={})
 
     return context.once(("layers", served), make)
+
+
+def check_combination(entries: Sequence[Encoding]) -> None:
+    """Raise ValueError for entries that cannot be combined, with what to do."""
+    for one, other in combinations(entries, 2):
+        if not _share_a_layer(one, other):
+            continue
+        names = f"{one.name} and {other.name}"
+        if None not in (one.scale, other.scale) and one.scale != other.scale:
+            raise ValueError(
+                "encoding: more than one entry sets the scale of the scores, "
+                f"{names}; leave one out"
+            )
+        if "normalise" in one.hooks and "normalise" in other.hooks:
+            raise ValueError(f"encoding: only one entry can take the place of softmax, not {names}")
+    embedding = [e.name for e in entries if "embed" in e.hooks]
+    if len(embedding) > 1 and any(e.streams > 1 for e in entries):
+        several = ", ".join(embedding)
+        raise ValueError(f"encoding: one entry must make all embeddings complex, not {several}")
+    for i, e in enumerate(entries):
+        if e.changes_width:
+            met = [o for o in entries if o is not e and _share_a_layer(e, o)]
+            _check_width(e, met, [o for o in entries[i + 1 :] if _share_a_layer(e, o)])
+
+
+def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
+    """Refuse others that read queries and keys, where features of another width replace them."""
+    for other in others:
+        if other.changes_width or _reads(other):
+            does = "makes features of" if other.changes_width else "reads"
+            raise ValueError(
+                f"encoding.{other.name}: {does} queries and keys, but encoding.{e.name} turns them "
+                "into features that only their product can read; leave one of the two out"
+            )
+    for other in later:
+        if "project" in other.hooks:
+            raise ValueError(
+                f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
+                f"made features already; name {e.name} last"
+            )
+
+
+def find_shift_breaking(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
+    """The first two relative entries that together depend on absolute positions, or None."""
+    for one, other in combinations([e for e in entries if e.relative], 2):
+        if not _share_a_layer(one, other):
+            continue
+        # rotations by words may come first: those of query and key by position then meet
+        if _by_position(one) and not _commute(one.rotation_planes, other.rotation_planes):
+            return one, other
+        for rotary, reader in ((one, other), (other, one)):
+            if _by_position(rotary) and _reads(reader):
+                return rotary, reader
+    return None
+
+
+def _share_a_layer(one: Encoding, other: Encoding) -> bool:
+    served, others = one.dims.served_layers, other.dims.served_layers
+    return served is None or others is None or not {*served}.isdisjoint(others)
+
+
+def _by_position(e: Encoding) -> bool:
+    """Whether it rotates queries and keys by their position, not by their words."""
+    return bool(e.rotation_planes) and e.position_type != "none"
+
+
+def _reads(e: Encoding) -> bool:
+    """Whether `scores` reads queries or keys other than by their product."""
+    return "scores" in e.hooks and e.reads_queries_or_keys
+
+
+def _commute(one: frozenset[frozenset[int]], other: frozenset[frozenset[int]]) -> bool:
+    """Whether the order of two rotations does not matter."""
+    return all(a == b or not a & b for a in one for b in other)

@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.checks.example import Sentences
 from nmt.encodings.base import HOOKS, Encoding
 from nmt.encodings.positions import Scaled
-from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 CLOSE = 2**-16

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
+from nmt.checks import invariance, trial
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.inspect.specimen import perturbed
-from nmt.model import invariance, trial
 
 FUTURE = "lets earlier tokens see later ones"
 PADDING = "lets padding change the tokens before it"

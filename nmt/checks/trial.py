@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.model import example
-from nmt.model.example import Sentences
+from nmt.checks import example
+from nmt.checks.example import Sentences
+from nmt.checks.shapes import checking_shapes
 from nmt.model.transformer import PAD, Transformer
 
 ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
@@ -44,7 +45,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    logits = model(sentences.source, target, sentences.columns)
+    with checking_shapes(model.entries):
+        logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
