@@ -4,14 +4,13 @@ import logging
 
 import torch
 
-from nmt.build import check_languages, meta_model, shrunken, transformer
+from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
 from nmt.checks import example, invariance, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import UserError, is_out_of_memory, where_raised
-from nmt.model.freezing import freeze
 from nmt.model.transformer import Transformer
 
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory

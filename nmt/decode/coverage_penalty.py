@@ -8,8 +8,8 @@ from torch import Tensor
 
 from nmt.decode.cross_attention import CrossAttention
 from nmt.decode.search import Step
+from nmt.model.layers import watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 
 LEAST = 1e-4  # attention that counts for a source token without any, which would cost infinitely
 

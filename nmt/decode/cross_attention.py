@@ -9,9 +9,8 @@ from torch import Tensor
 from nmt.decode.engine import Weights
 from nmt.decode.sources import ForcedPair
 from nmt.decode.tensors import as_inputs
-from nmt.model.attention import AttentionRecord
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 
 
 def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) -> list[Weights]:

@@ -8,8 +8,7 @@ from nmt import build
 from nmt.errors import UserError
 from nmt.machine.int8 import LARGEST, Int8
 from nmt.machine.machine import this_machine
-from nmt.model.attention import Attention
-from nmt.model.layers import FeedForward
+from nmt.model.layers import Attention, FeedForward
 from nmt.model.transformer import Transformer
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {

@@ -160,16 +160,12 @@ class Context:
 
     def recall(self, name: str, layer: int) -> Tensor:
         """The result of `remember` in this pass; raises ValueError where it was not called."""
-        if not self.remembers(name, layer):
+        if ("remembered", name, layer) not in self._memo:
             raise ValueError(
                 f"recall({name!r}, layer={layer}): nothing is remembered under this name in this "
                 "pass; call context.remember in `project`, which comes first, at every step"
             )
         return cast(Tensor, self._memo["remembered", name, layer])
-
-    def remembers(self, name: str, layer: int) -> bool:
-        """Whether `remember` was called in this pass."""
-        return ("remembered", name, layer) in self._memo
 
     def attended_before(self, name: str, layer: int, weights: Tensor) -> Tensor:
         """Sum weights [batch, any, query, key] over the queries before each, of all steps so far.

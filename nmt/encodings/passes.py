@@ -102,7 +102,7 @@ def _one(context: Context) -> Context:
 def copied(context: Context) -> Context:
     """A copy of a pass at this moment: values computed later are in one of the two only.
 
-    For gradient checkpointing: see `nmt.model.recompute`.
+    For gradient checkpointing: see `nmt.model.layers`.
     """
     memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
     return replace(context, _memo=memo)

@@ -270,14 +270,6 @@ class Scaled(Positions):
     integer: ClassVar[bool] = False
 
     @property
-    def columns(self) -> frozenset[str]:
-        return self.inner.columns
-
-    @property
-    def needs_lengths(self) -> bool:
-        return self.inner.needs_lengths
-
-    @property
     def ascending(self) -> bool:
         return self.inner.ascending
 

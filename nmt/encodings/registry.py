@@ -3,13 +3,11 @@
 import inspect
 import pkgutil
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
-from pathlib import Path
 from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
@@ -19,7 +17,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.positions import START
 from nmt.encodings.site import check_layers, restrict
-from nmt.errors import UserError
+from nmt.errors import UserError, where_raised
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers")  # options of every entry
@@ -93,11 +91,6 @@ def find(name: str) -> type[Encoding]:
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
     return sorted({*filter(_classes, _modules()), *_offered(ENCODING)})
-
-
-def is_built_in(options: dict[str, Any], name: str) -> bool:
-    """Whether an entry of this name is an encoding of this package, not a plug-in or a class."""
-    return str(options.get("use", name)) in _modules()
 
 
 def position_class(name: str) -> type[Positions]:
@@ -248,12 +241,8 @@ def _load(kind: Kind, point: EntryPoint) -> Any:
     try:
         loaded = point.load()
     except Exception as e:  # anything that the module raises while it is imported
-        frame = traceback.extract_tb(e.__traceback__)[-1]
-        place = f"{Path(frame.filename).name}:{frame.lineno}"
-        raise ValueError(
-            f"{where} cannot be imported: {type(e).__name__} at {place}: "
-            f"{' '.join(str(e).split())}; mend it, or uninstall it"
-        ) from None
+        why = where_raised(e)
+        raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
     if not _fits(kind, loaded):
         raise ValueError(
             f"{where} is no {'frozen data' if kind.frozen else ''}class derived from "

@@ -79,21 +79,6 @@ class Encodings(nn.Module):
         scales = (e.scale for e in self if _serves(e, layer))
         return next((scale for scale in scales if scale is not None), None)
 
-    @property
-    def projects_keys(self) -> bool:
-        """Whether attention needs a projection for its keys; false if some entry has none."""
-        return all(e.projects_keys for e in self)
-
-    @property
-    def streams(self) -> int:
-        """Rows of the stack for each sentence."""
-        return max((e.streams for e in self), default=1)
-
-    @property
-    def needs_lengths(self) -> bool:
-        """Whether some entry needs the desired length of a decoder's output."""
-        return any(e.needs_lengths for e in self)
-
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
 

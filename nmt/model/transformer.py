@@ -1,8 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -14,11 +13,8 @@ from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import column_ranges, least
 from nmt.encodings.site import Encodings
 from nmt.machine.products import Linear, rounded
-from nmt.model.attention import Attention
-from nmt.model.dropout import dropout
-from nmt.model.layers import DecoderLayer, EncoderLayer
-from nmt.model.stack import Stack
-from nmt.model.state import State
+from nmt.model.cache import State
+from nmt.model.layers import Attention, DecoderLayer, EncoderLayer, Stack, dropout
 
 PAD = 0  # the id that fills rows up on the right
 BOS = 1  # the id that starts each row of a target
@@ -86,7 +82,7 @@ class Transformer(nn.Module):
                  (self.decoder, "attention", self.decoder_encodings),
                  (self.decoder, "cross", self.cross_encodings))  # fmt: skip
         for stack, name, encodings in parts:
-            if not encodings.projects_keys:
+            if not all(e.projects_keys for e in encodings):
                 for layer in stack.layers:
                     cast(Attention, getattr(layer, name)).key = nn.Identity()
 
@@ -101,8 +97,7 @@ class Transformer(nn.Module):
 
     def _streams(self, config: Model) -> int:
         """Rows for each sentence; ValueError unless all parts agree."""
-        sites = (self.encoder_encodings, self.decoder_encodings, self.cross_encodings)
-        streams = {e.streams for e in sites}
+        streams = {max((e.streams for e in site), default=1) for site in self.sites.values()}
         if len(streams) > 1:
             raise ValueError("encoding: complex embeddings need where=[encoder,decoder,cross]")
         if config.feedforward == "complex" and streams == {1}:
@@ -137,7 +132,7 @@ class Transformer(nn.Module):
     @property
     def needs_lengths(self) -> bool:
         """Whether `start` needs the desired length of each output."""
-        return self.decoder_encodings.needs_lengths or self.cross_encodings.needs_lengths
+        return any(e.needs_lengths for e in (*self.decoder_encodings, *self.cross_encodings))
 
     @property
     def source_limit(self) -> int | None:
@@ -187,27 +182,33 @@ class Transformer(nn.Module):
         memory, allowed = self.encode(source, columns)
         predicted = target.shape[1]
         target = self._in_streams(_with_language(target, self.target_language, 1))
-        n, device = target.shape[1], target.device
+        n = target.shape[1]
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
-        full_pass = partial(
-            passes.whole,
-            queries=n,
-            device=device,
-            rows=len(target),
-            streams=self.streams,
-            lengths=lengths,
-            training=self.training,
-        )
-        mask = causal(n, n, device)
-        decoder = full_pass(
+        decoder = self._pass(
             "decoder",
-            allowed=mask,
+            target,
+            allowed=causal(n, n, target.device),
             causal=True,
+            lengths=lengths,
             tokens=target,
             columns=self._columns_in_streams(columns),
         )
-        cross = full_pass("cross", keys=allowed.shape[-1], allowed=allowed)
+        cross = self._pass(
+            "cross", target, keys=allowed.shape[-1], allowed=allowed, lengths=lengths
+        )
         return self._decode(target, rounded(memory), decoder, cross)[:, n - predicted :]
+
+    def _pass(self, site: str, queries: Tensor, **known: Any) -> Context:
+        """The pass over a whole batch of ids [batch x streams, query]."""
+        return passes.whole(
+            site,
+            queries.shape[1],
+            device=queries.device,
+            rows=len(queries),
+            streams=self.streams,
+            training=self.training,
+            **known,
+        )
 
     def _source_mask(self, source: Tensor) -> Tensor:
         """Which tokens of a source the model reads [batch, source].
@@ -229,17 +230,13 @@ class Transformer(nn.Module):
         source = self._in_streams(_with_language(source, self.source_language, 0))
         real = self._source_mask(source)
         allowed = real[:, None, None, :]
-        context = passes.whole(
+        context = self._pass(
             "encoder",
-            source.shape[1],
-            device=source.device,
-            rows=len(source),
-            streams=self.streams,
+            source,
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
             columns=self._columns_in_streams(columns),
-            training=self.training,
         )
         encodings = self.encoder_encodings
         x = self._embed(self.source_embedding, source, encodings, context)

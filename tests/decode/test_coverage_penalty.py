@@ -15,9 +15,8 @@ from torch import Tensor
 from nmt.decode.coverage_penalty import LEAST
 from nmt.decode.hypothesis import length_penalty
 from nmt.decode.translator import Translation, Translator
-from nmt.model.attention import AttentionRecord, Watcher
+from nmt.model.layers import AttentionRecord, Watcher, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS as BOS_ID
 from nmt.text.vocab import EOS as EOS_ID

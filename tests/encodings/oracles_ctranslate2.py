@@ -18,7 +18,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.biases.t5 import T5
 from nmt.encodings.input.learned import Learned
 from nmt.encodings.vectors.relative import Relative
-from nmt.model.attention import Attention
+from nmt.model.layers import Attention
 from nmt.model.transformer import Transformer
 from tests.composing import settings_of
 from tests.conftest import TINY, moved

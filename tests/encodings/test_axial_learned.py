@@ -16,7 +16,7 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.site import Encodings
-from nmt.model.attention import Attention
+from nmt.model.layers import Attention
 from tests.encodings.attending import dims, pass_over, pe
 
 

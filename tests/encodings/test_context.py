@@ -15,9 +15,8 @@ from nmt.encodings.positions import Index, Remaining
 from nmt.encodings.positions_columns import ColumnPositions, Segment
 from nmt.encodings.registry import POSITIONS, position_class
 from nmt.encodings.vectors.distances import distinct
-from nmt.model.attention import AttentionRecord
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]

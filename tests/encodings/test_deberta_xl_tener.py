@@ -13,7 +13,7 @@ from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.tener import Tener
 from nmt.encodings.vectors.transformer_xl import TransformerXl
-from nmt.model.attention import Attention
+from nmt.model.layers import Attention
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv
 

@@ -18,8 +18,7 @@ from nmt.inspect import parity
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.inspect.specimen import Decoding, perturbed
 from nmt.model import cache
-from nmt.model.cache import Cache
-from nmt.model.state import State
+from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Settings]

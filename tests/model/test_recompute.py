@@ -15,8 +15,8 @@ from nmt.checks import example
 from nmt.encodings.context import Context
 from nmt.encodings.passes import copied, with_positions
 from nmt.encodings.positions import Index
-from nmt.model import attention, stack
-from nmt.model.recompute import RunLayer, recomputed
+from nmt.model import layers
+from nmt.model.layers import RunLayer, recomputed
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -89,7 +89,7 @@ def test_losses_and_gradients_are_the_same_bits(words: list[str], tiny: Make, id
 def test_the_fused_kernel_draws_the_same_again(
     tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)
     check(noisy(tiny("encoding=t5")), ids)
 
 
@@ -106,7 +106,7 @@ def test_nothing_is_computed_twice_where_nothing_is_learnt(
         wrapped.append(run)
         return recomputed(run)
 
-    monkeypatch.setattr(stack, "recomputed", spy)
+    monkeypatch.setattr(layers, "recomputed", spy)
     model(source, target)
     with torch.no_grad():
         model.train()(source, target)

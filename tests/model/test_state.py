@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.cache import Cache
-from nmt.model.state import State
+from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
