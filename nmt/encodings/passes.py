@@ -53,7 +53,9 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
-        sentences = context if context.streams == 1 else context.once("one", lambda: _one(context))
+        sentences = context
+        if context.streams > 1 and context.training:
+            sentences = context.once("one", lambda: _one(context))
 
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
             # equal tensors stay one object, and get one random draw; found by `is`, because a graph
@@ -62,7 +64,9 @@ def with_positions(context: Context, positions: Positions) -> Context:
                 if other is index:
                     return result
             result = positions.assign(index, sentences)  # [batch | 1, n]
-            return result if len(result) == 1 else result.repeat_interleave(context.streams, 0)
+            if sentences is context or len(result) == 1:
+                return result
+            return result.repeat_interleave(context.streams, 0)
 
         queries = at(sentences.queries)
         keys = at(sentences.keys, (sentences.queries, queries))
@@ -94,6 +98,7 @@ def _one(context: Context) -> Context:
         rows=context.rows // context.streams,
         streams=1,
         lengths=first(context.lengths),
+        tokens=first(context.tokens),
         columns={name: first(column) for name, column in context.columns.items()},
         _memo={},
     )
