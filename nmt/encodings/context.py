@@ -105,7 +105,7 @@ class Context:
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
-    streams: int = 1  # adjacent rows of one sentence, for which positions are drawn once
+    streams: int = 1  # adjacent rows of one sentence; see `draw`
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
@@ -192,6 +192,14 @@ class Context:
         if name not in self._memo:
             self._memo[name] = make()
         return self._memo[name]
+
+    def draw(self, make: Callable[[int], Tensor]) -> Tensor:
+        """Random numbers [batch, ...]: `make(rows)` draws them for so many rows.
+
+        With complex embeddings, the adjacent rows of a sentence share them.
+        """
+        numbers = make(self.rows // self.streams)
+        return numbers if self.streams == 1 else numbers.repeat_interleave(self.streams, 0)
 
     def bounds(self, which: str) -> tuple[int, int]:
         """The least and the greatest position that "queries" or "keys" may have.

@@ -53,24 +53,17 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
-        sentences = context
-        if context.streams > 1 and context.training:
-            sentences = context.once("one", lambda: _one(context))
-
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
             # equal tensors stay one object, and get one random draw; found by `is`, because a graph
             # of torch.compile cannot hold id() of a tensor in torch 2.11
             for other, result in assigned:
                 if other is index:
                     return result
-            result = positions.assign(index, sentences)  # [batch | 1, n]
-            if sentences is context or len(result) == 1:
-                return result
-            return result.repeat_interleave(context.streams, 0)
+            return positions.assign(index, context)
 
-        queries = at(sentences.queries)
-        keys = at(sentences.keys, (sentences.queries, queries))
-        new_keys = at(sentences.new_keys, (sentences.queries, queries), (sentences.keys, keys))
+        queries = at(context.queries)
+        keys = at(context.keys, (context.queries, queries))
+        new_keys = at(context.new_keys, (context.queries, queries), (context.keys, keys))
         return replace(
             context,
             queries=queries,
@@ -82,26 +75,6 @@ def with_positions(context: Context, positions: Positions) -> Context:
         )
 
     return context.once(positions, assign)
-
-
-def _one(context: Context) -> Context:
-    """The same pass with one of the streams of each sentence, for what is drawn at random."""
-
-    def first(t: Tensor | None) -> Any:
-        return t if t is None or len(t) == 1 else t[:: context.streams]
-
-    return replace(
-        context,
-        queries=first(context.queries),
-        keys=first(context.keys),
-        new_keys=first(context.new_keys),
-        rows=context.rows // context.streams,
-        streams=1,
-        lengths=first(context.lengths),
-        tokens=first(context.tokens),
-        columns={name: first(column) for name, column in context.columns.items()},
-        _memo={},
-    )
 
 
 def copied(context: Context) -> Context:

@@ -12,8 +12,9 @@ Scaled     Chen et al. (2023), Extending Context Window of Large Language Models
            Interpolation
 
 Draws come from torch's global generator, anew in every training pass, independent for source and
-target; queries and keys of a pass share them. Evaluation draws nothing. Cross-attention is left
-out: it would draw other positions than the sentence had in its own stack.
+target; queries and keys of a pass share them, and so do the rows of a sentence (`Context.draw`).
+Evaluation draws nothing. Cross-attention is left out: it would draw other positions than the
+sentence had in its own stack.
 """
 
 import math
@@ -72,7 +73,8 @@ class Shift(Positions):
     def assign(self, index: Tensor, context: Context) -> Tensor:
         if not context.training:
             return index + self.test
-        return index + torch.randint(self.k, (context.rows, 1), device=index.device)
+        shifts = context.draw(lambda rows: torch.randint(self.k, (rows, 1), device=index.device))
+        return index + shifts
 
     def position_range(self, length: int, training: bool) -> range:
         if training:
@@ -113,7 +115,7 @@ class Augment(Positions):
 
         def draw(length: int) -> Tensor:
             """Uniform in [-1, 1): [rows, length]."""
-            return 2 * torch.rand(context.rows, length, device=at.device) - 1
+            return 2 * context.draw(lambda rows: torch.rand(rows, length, device=at.device)) - 1
 
         at = at + self.shift * draw(1) + self.noise * draw(at.shape[1])
         return at * (math.log(self.scale) * draw(1)).exp()
@@ -168,9 +170,13 @@ class Sample(Positions):
 
     def _draw(self, n: int, context: Context) -> Tensor:
         """[rows | 1, n]; padding gets the last position, so that no token loses one."""
-        rows = 1 if self.per_batch else context.rows
         device = context.queries.device
-        order = torch.rand(rows, self.longest, device=device).argsort(-1)[:, :n]
+
+        def make(rows: int) -> Tensor:
+            return torch.rand(rows, self.longest, device=device)
+
+        numbers = make(1) if self.per_batch else context.draw(make)
+        order = numbers.argsort(-1)[:, :n]
         if not self.per_batch and context.lengths is not None:
             padding = torch.arange(n, device=device) >= context.lengths[:, None]
             order = order.masked_fill(padding, self.longest - 1)
@@ -217,7 +223,9 @@ class PoSE(Positions):
 
         def draw(below: Tensor, count: int) -> Tensor:
             """Uniform integers [rows, count] of 0 .. below - 1 for below [rows]; 0 for none."""
-            share = torch.rand(len(below), count, dtype=torch.float64, device=below.device)
+            share = context.draw(
+                lambda rows: torch.rand(rows, count, dtype=torch.float64, device=below.device)
+            )
             return (share * below[:, None]).long()
 
         borders = 1 + draw(n - 1, self.chunks - 1).sort(-1).values  # [rows, border]
@@ -255,9 +263,11 @@ def noisy(context: Context, noise: int) -> Tensor:
         raise ValueError("the encoding needs the desired length of each output")
     if not (noise and context.training):
         return lengths
-    return context.once(
-        ("length", noise), lambda: lengths + torch.randint_like(lengths, -noise, noise + 1)
-    )
+
+    def make(rows: int) -> Tensor:
+        return torch.randint(-noise, noise + 1, (rows,), device=lengths.device)
+
+    return context.once(("length", noise), lambda: lengths + context.draw(make))
 
 
 @dataclass(frozen=True)
