@@ -77,17 +77,17 @@ def with_positions(context: Context, positions: Positions) -> Context:
     return context.once(positions, assign)
 
 
-def copied(context: Context) -> Context:
+def copy_pass(context: Context) -> Context:
     """A copy of a pass at this moment: values computed later are in one of the two only.
 
     For gradient checkpointing: see `nmt.model.layers`.
     """
-    memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
+    memo = {k: copy_pass(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
     return replace(context, _memo=memo)
 
 
-def computed(context: Context) -> set[str]:
+def list_computed(context: Context) -> set[str]:
     """Names of everything computed for a pass so far: "delta" (distances), "remembered", ..."""
     names = {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}
     inner = [value for value in context._memo.values() if isinstance(value, Context)]
-    return names.union(*map(computed, inner))
+    return names.union(*map(list_computed, inner))

@@ -253,10 +253,10 @@ class Remaining(Positions):
     ascending: ClassVar[bool] = False
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        return noisy(context, self.noise)[:, None] - index
+        return draw_lengths(context, self.noise)[:, None] - index
 
 
-def noisy(context: Context, noise: int) -> Tensor:
+def draw_lengths(context: Context, noise: int) -> Tensor:
     """The lengths [batch] of the context, in training off by up to `noise`, once per pass."""
     lengths = context.lengths
     if lengths is None:

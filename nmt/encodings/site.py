@@ -23,7 +23,7 @@ from nmt.encodings.positions import Scaled
 
 
 class Encodings(nn.Module):
-    """Calls each encoding in turn; an empty list is attention without positions."""
+    """Calls a hook of each encoding in turn; an empty list is attention without positions."""
 
     def __init__(self, entries: list[Encoding]) -> None:
         super().__init__()
@@ -98,7 +98,6 @@ class Encodings(nn.Module):
         return bool(reading)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
-        """See `Encoding.embed`, and so on below."""
         for e, _, c in self._entries_with("embed", context):
             x = e.embed(x, c)
         return x
@@ -111,7 +110,7 @@ class Encodings(nn.Module):
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Later entries wrap earlier ones."""
+        """Queries, keys and values; later entries wrap the projections of earlier ones."""
         for e, n, c in self._entries_with("project", context, layer):
             project = partial(_project, e, project, n, c)
         return project(xq, xk, xv)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import computed, with_positions
+from nmt.encodings.passes import list_computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.site import Encodings
 from nmt.errors import UserError
@@ -181,7 +181,7 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
     context = with_positions(probe.context(torch.arange(1), 1), e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
     e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
-    return "remembered" in computed(context)
+    return "remembered" in list_computed(context)
 
 
 def _table(probe: _Probe) -> Tensor:

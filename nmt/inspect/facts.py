@@ -12,7 +12,7 @@ import torch
 from nmt import build
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
-from nmt.encodings.passes import computed
+from nmt.encodings.passes import list_computed
 from nmt.inspect.single import apply_hooks, changes_by_part, pass_over
 from nmt.inspect.specimen import Specimen
 from nmt.model.transformer import Transformer
@@ -77,7 +77,7 @@ class Probe:
             return "A"
         if self.encoding.relative or type(self.encoding).relative:
             return "R"
-        return "B" if "delta" in computed(self._context) else "A"
+        return "B" if "delta" in list_computed(self._context) else "A"
 
     @cached_property
     def injection(self) -> str:

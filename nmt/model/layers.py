@@ -16,7 +16,7 @@ from torch.utils.checkpoint import checkpoint
 from nmt.config.settings import Model
 from nmt.encodings.base import at_least_float32, masked
 from nmt.encodings.context import Context
-from nmt.encodings.passes import copied
+from nmt.encodings.passes import copy_pass
 from nmt.encodings.site import Encodings
 from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear, rounded
@@ -287,14 +287,14 @@ class Stack(nn.Module):
         """
         context = contexts[0]
         if self.recompute and context.training and torch.is_grad_enabled():
-            run = recomputed(run)
+            run = recompute_layers(run)
         for number in range(self.count):
             inputs = encodings.layer(x, number, context)
             x = run(self.layers[number % len(self.layers)], inputs, number, contexts)
         return encodings.readout(self.norm(x), context)
 
 
-def recomputed(run: RunLayer) -> RunLayer:
+def recompute_layers(run: RunLayer) -> RunLayer:
     """The same computation, of which the graph of gradients holds the inputs x and little else.
 
     In the backward pass a layer is computed again, to the same bits: torch restores the
@@ -306,13 +306,13 @@ def recomputed(run: RunLayer) -> RunLayer:
     def run_recomputed(
         layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]
     ) -> Tensor:
-        saved = [copied(context) for context in contexts]
+        saved = [copy_pass(context) for context in contexts]
         # The first call fills the contexts that later layers read, and then drops them: they hold
         # tensors of this layer's graph, and the graph must not hold them in turn.
         originals = [contexts]
 
         def call(x: Tensor) -> Tensor:
-            copies = originals.pop() if originals else [copied(context) for context in saved]
+            copies = originals.pop() if originals else [copy_pass(context) for context in saved]
             return run(layer, x, number, copies)
 
         y: Tensor = checkpoint(call, x, use_reentrant=False)

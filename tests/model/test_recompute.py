@@ -13,10 +13,10 @@ from torch.profiler import profile
 
 from nmt.checks import example
 from nmt.encodings.context import Context
-from nmt.encodings.passes import copied, with_positions
+from nmt.encodings.passes import copy_pass, with_positions
 from nmt.encodings.positions import Index
 from nmt.model import layers
-from nmt.model.layers import RunLayer, recomputed
+from nmt.model.layers import RunLayer, recompute_layers
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -104,9 +104,9 @@ def test_nothing_is_computed_twice_where_nothing_is_learnt(
 
     def spy(run: RunLayer) -> RunLayer:
         wrapped.append(run)
-        return recomputed(run)
+        return recompute_layers(run)
 
-    monkeypatch.setattr(layers, "recomputed", spy)
+    monkeypatch.setattr(layers, "recompute_layers", spy)
     model(source, target)
     with torch.no_grad():
         model.train()(source, target)
@@ -155,15 +155,15 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
     def forward(context: Context) -> Tensor:
         x = torch.ones(3)
         for number in range(3):
-            x = recomputed(run)(layer, x, number, [context])
+            x = recompute_layers(run)(layer, x, number, [context])
         return x
 
-    y = forward(copied(context))
+    y = forward(copy_pass(context))
     alive = [each() is not None for each in made]  # what one layer made alone is not kept
     assert alive == [True, True, True, False]  # of the first (two), the second and the third layer
     y.sum().backward()
     assert len(made) == 8 and weight.grad is not None
-    y = forward(copied(context))
+    y = forward(copy_pass(context))
     del y
     gc.collect()
     assert len(made) == 12 and all(each() is None for each in made)
