@@ -24,8 +24,7 @@ from nmt.model.cache import Cache
 
 STEPS = 2**16  # a probability of dropout is a whole number of these parts
 
-RunLayer = Callable[[nn.Module, Tensor, int, Sequence[Context]], Tensor]
-"""`run(layer, x [batch, length, dim], number, contexts) -> x`: one layer, with all it needs."""
+Site = tuple[Encodings, Context]
 
 
 def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
@@ -226,15 +225,18 @@ class EncoderLayer(nn.Module):
         self.around_feedforward = Residual(config)
         self.without_residual = frozenset(config.drop_residual)
 
-    def forward(self, x: Tensor, layer: int, encodings: Encodings, context: Context) -> Tensor:
+    def forward(
+        self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor | None = None
+    ) -> Tensor:
         """[batch, source, dim] -> the same shape.
 
-        `layer` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
+        `number` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
         """
+        (site,) = sites
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, y, layer, encodings, context),
-            keep=layer + 1 not in self.without_residual,
+            lambda y: self.attention(y, y, number, *site),
+            keep=number + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
 
@@ -251,17 +253,11 @@ class DecoderLayer(nn.Module):
         self.feedforward = _feedforward(config)
         self.around_feedforward = Residual(config)
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor,
-        layer: int,
-        self_site: tuple[Encodings, Context],
-        cross_site: tuple[Encodings, Context],
-    ) -> Tensor:
-        """x [batch, target, dim], source [batch, source, dim] -> [batch, target, dim]."""
-        x = self.around_attention(x, lambda y: self.attention(y, y, layer, *self_site))
-        x = self.around_cross(x, lambda y: self.cross(y, source, layer, *cross_site))
+    def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
+        """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
+        own, cross = sites
+        x = self.around_attention(x, lambda y: self.attention(y, y, number, *own))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -278,47 +274,43 @@ class Stack(nn.Module):
         self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
         self.recompute = False  # layers in the backward pass, to save memory in training
 
-    def forward(
-        self, x: Tensor, encodings: Encodings, contexts: Sequence[Context], run: RunLayer
-    ) -> Tensor:
-        """x [batch x streams, length, dim] -> the same.
+    def forward(self, x: Tensor, sites: Sequence[Site], memory: Tensor | None = None) -> Tensor:
+        """x [batch x streams, length, dim] -> the same; a decoder's readout merges the streams.
 
-        `contexts`: all that the layers read, the one of the stack's own tokens first.
+        `sites`: all that the layers attend at, their self-attention first.
         """
-        context = contexts[0]
-        if self.recompute and context.training and torch.is_grad_enabled():
-            run = recompute_layers(run)
+        encodings, context = sites[0]
+        twice = self.recompute and context.training and torch.is_grad_enabled()
         for number in range(self.count):
-            inputs = encodings.layer(x, number, context)
-            x = run(self.layers[number % len(self.layers)], inputs, number, contexts)
+            layer = self.layers[number % len(self.layers)]
+            arguments = encodings.layer(x, number, context), number, sites, memory
+            x = compute_twice(layer, *arguments) if twice else layer(*arguments)
         return encodings.readout(self.norm(x), context)
 
 
-def recompute_layers(run: RunLayer) -> RunLayer:
-    """The same computation, of which the graph of gradients holds the inputs x and little else.
+def compute_twice(
+    layer: nn.Module, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor | None
+) -> Tensor:
+    """The output of a layer, of which the graph of gradients holds the input x and little else.
 
-    In the backward pass a layer is computed again, to the same bits: torch restores the
-    random state from before the layer, and the contexts are copies from before it. So values that a
-    layer is the first to compute or to draw (`Context.once`) are computed again, in the same order,
-    and no encoding has to care.
+    In the backward pass the layer is computed again, to the same bits: torch restores the random
+    state from before it, and the contexts are copies from before it. So values that a layer is the
+    first to compute or to draw (`Context.once`) are computed again, in the same order, and no
+    encoding has to care.
     """
 
-    def run_recomputed(
-        layer: nn.Module, x: Tensor, number: int, contexts: Sequence[Context]
-    ) -> Tensor:
-        saved = [copy_pass(context) for context in contexts]
-        # The first call fills the contexts that later layers read, and then drops them: they hold
-        # tensors of this layer's graph, and the graph must not hold them in turn.
-        originals = [contexts]
+    def copy_sites(sites: Sequence[Site]) -> list[Site]:
+        return [(encodings, copy_pass(context)) for encodings, context in sites]
 
-        def call(x: Tensor) -> Tensor:
-            copies = originals.pop() if originals else [copy_pass(context) for context in saved]
-            return run(layer, x, number, copies)
+    saved = copy_sites(sites)
+    # The first call fills the contexts that later layers read, and then drops them: they hold
+    # tensors of this layer's graph, and the graph must not hold them in turn.
+    originals = [sites]
 
-        y: Tensor = checkpoint(call, x, use_reentrant=False)
-        return y
+    def call(x: Tensor) -> Tensor:
+        return layer(x, number, originals.pop() if originals else copy_sites(saved), memory)
 
-    return run_recomputed
+    return checkpoint(call, x, use_reentrant=False)
 
 
 @contextmanager

@@ -1,6 +1,6 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -240,12 +240,7 @@ class Transformer(nn.Module):
         )
         encodings = self.encoder_encodings
         x = self._embed(self.source_embedding, source, encodings, context)
-        x = self.encoder(
-            x,
-            encodings,
-            [context],
-            lambda layer, y, number, contexts: layer(y, number, encodings, *contexts),
-        )
+        x = self.encoder(x, [(encodings, context)])
         return x, allowed
 
     def start(
@@ -330,15 +325,9 @@ class Transformer(nn.Module):
 
     def _decode(self, target: Tensor, memory: Tensor, decoder: Context, cross: Context) -> Tensor:
         """States of target ids that attend to memory [batch, source, dim]."""
-        encodings, cross_encodings = self.decoder_encodings, self.cross_encodings
-        x = self._embed(self.target_embedding, target, encodings, decoder)
-
-        def run(layer: nn.Module, y: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
-            return layer(
-                y, memory, number, (encodings, contexts[0]), (cross_encodings, contexts[1])
-            )
-
-        return self.decoder(x, encodings, [decoder, cross], run)
+        x = self._embed(self.target_embedding, target, self.decoder_encodings, decoder)
+        sites = [(self.decoder_encodings, decoder), (self.cross_encodings, cross)]
+        return self.decoder(x, sites, memory)
 
 
 def _with_language(ids: Tensor, language: int | None, at: int) -> Tensor:
