@@ -90,7 +90,7 @@ def find(name: str) -> type[Encoding]:
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    return sorted({*filter(_classes, _modules()), *_offered(ENCODING)})
+    return sorted({*filter(_classes, _modules()), *(p.name for p in _plug_ins(ENCODING))})
 
 
 def position_class(name: str) -> type[Positions]:
@@ -101,7 +101,7 @@ def position_class(name: str) -> type[Positions]:
     if (cls := _plug_in(POSITION, name, name in POSITIONS)) is not None:
         return cls
     if name not in POSITIONS:
-        known = check.near(name, [*POSITIONS, *_offered(POSITION)])
+        known = check.near(name, [*POSITIONS, *(p.name for p in _plug_ins(POSITION))])
         raise ValueError(f"no positions are called {name!r}{known}")
     return resolve_name(f"nmt.encodings.{POSITIONS[name]}")
 
@@ -210,11 +210,6 @@ def _plug_in(kind: Kind, name: str, built_in: bool) -> Any:
         both = " and ".join(sorted(map(_distribution, points)))
         raise ValueError(f"{both} offer {kind.noun} of this name; uninstall one")
     return _load(kind, points[0]) if points else None
-
-
-def _offered(kind: Kind) -> list[str]:
-    """The names of one kind for which a distribution is installed."""
-    return [point.name for point in _plug_ins(kind)]
 
 
 def _fits(kind: Kind, loaded: object) -> bool:

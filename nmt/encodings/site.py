@@ -45,7 +45,7 @@ class Encodings(nn.Module):
             if e.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(e), which), partial(_check_positions, e, c, which))
-        return [(e, _number(e, layer or 0), _of_layers(e, c)) for e, c in chosen]
+        return [(e, _renumber(e, layer or 0), _keep_caches(e, c)) for e, c in chosen]
 
     def __iter__(self) -> Iterator[Encoding]:
         return iter(cast(list[Encoding], list(self.entries)))
@@ -208,13 +208,13 @@ def _serves(e: Encoding, layer: int | None) -> bool:
     return served is None or layer is None or layer in served
 
 
-def _number(e: Encoding, layer: int) -> int:
+def _renumber(e: Encoding, layer: int) -> int:
     """The number of the model's layer among those that an entry serves."""
     served = e.dims.served_layers
     return layer if served is None else served.index(layer)
 
 
-def _of_layers(e: Encoding, context: Context) -> Context:
+def _keep_caches(e: Encoding, context: Context) -> Context:
     """The pass with the caches of the entry's layers only, numbered as its hooks number them."""
     served, caches = e.dims.served_layers, context.key_caches
     if served is None:
