@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.limits import column_ranges
+from nmt.encodings.limits import column_ranges, common_ranges
 from nmt.model.transformer import Transformer
 
 NOISE = 0.1  # on every parameter of a perturbed model
@@ -95,6 +95,6 @@ def columns(
                 order = order % LABELS if name == "labels" else order
                 rows[row, :n] = torch.arange(n) if name == "words" else order
         result[name] = rows
-    for name, held in column_ranges(encodings).items():
+    for name, held in common_ranges(map(column_ranges, encodings)).items():
         result[name] = result[name].clamp(held.start, held.stop - 1)
     return result

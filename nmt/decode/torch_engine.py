@@ -23,7 +23,7 @@ from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Step, Strategy, search
 from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
-from nmt.encodings.limits import column_ranges, least
+from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
@@ -98,7 +98,7 @@ class TorchEngine:
     @property
     def column_ranges(self) -> Mapping[str, range]:
         """The integers that each column may hold for all models, by name."""
-        return column_ranges(e for model in self.models for e in model.entries)
+        return common_ranges(model.column_ranges for model in self.models)
 
     @property
     def parallel_batches(self) -> int:

@@ -1,7 +1,7 @@
 """The longest sequence of an encoding, from the positions of tokens and the size of its table."""
 
 from bisect import bisect_left
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from nmt.encodings.base import Encoding
 
@@ -13,12 +13,17 @@ def least(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
-def column_ranges(encodings: Iterable[Encoding]) -> dict[str, range]:
-    """The integers that columns may hold for all encodings, where not any will do."""
+def column_ranges(e: Encoding) -> dict[str, range]:
+    """The integers that columns may hold for an encoding, where not any will do."""
+    of_table = {} if e.num_positions is None else e.positions.column_ranges(e.num_positions)
+    return of_table | dict(e.column_ranges)
+
+
+def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
+    """The integers that are within all ranges of a name."""
     common: dict[str, range] = {}
-    for e in encodings:
-        of_table = {} if e.num_positions is None else e.positions.column_ranges(e.num_positions)
-        for name, held in (of_table | dict(e.column_ranges)).items():
+    for ranges in several:
+        for name, held in ranges.items():
             other = common.get(name, held)
             common[name] = range(max(held.start, other.start), min(held.stop, other.stop))
     return common

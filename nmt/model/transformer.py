@@ -10,7 +10,7 @@ from nmt.config.settings import Model
 from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import column_ranges, least
+from nmt.encodings.limits import column_ranges, common_ranges, least
 from nmt.encodings.site import Encodings
 from nmt.machine.products import Linear, rounded
 from nmt.model.cache import State
@@ -159,7 +159,7 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        return column_ranges(self.entries)
+        return common_ranges(map(column_ranges, self.entries))
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
