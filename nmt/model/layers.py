@@ -225,9 +225,7 @@ class EncoderLayer(nn.Module):
         self.around_feedforward = Residual(config)
         self.without_residual = frozenset(config.drop_residual)
 
-    def forward(
-        self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor | None = None
-    ) -> Tensor:
+    def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
         """[batch, source, dim] -> the same shape.
 
         `number` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
@@ -255,9 +253,9 @@ class DecoderLayer(nn.Module):
 
     def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
         """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
-        own, cross = sites
-        x = self.around_attention(x, lambda y: self.attention(y, y, number, *own))
-        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross))
+        self_site, cross_site = sites
+        x = self.around_attention(x, lambda y: self.attention(y, y, number, *self_site))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross_site))
         return self.around_feedforward(x, self.feedforward)
 
 
@@ -274,22 +272,26 @@ class Stack(nn.Module):
         self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
         self.recompute = False  # layers in the backward pass, to save memory in training
 
-    def forward(self, x: Tensor, sites: Sequence[Site], memory: Tensor | None = None) -> Tensor:
+    def forward(self, x: Tensor, sites: Sequence[Site], *memory: Tensor) -> Tensor:
         """x [batch x streams, length, dim] -> the same; a decoder's readout merges the streams.
 
-        `sites`: all that the layers attend at, their self-attention first.
+        `sites`: all that the layers attend at, their self-attention first; a decoder's also get the
+        memory [batch x streams, source, dim].
         """
         encodings, context = sites[0]
         twice = self.recompute and context.training and torch.is_grad_enabled()
         for number in range(self.count):
             layer = self.layers[number % len(self.layers)]
-            arguments = encodings.layer(x, number, context), number, sites, memory
-            x = compute_twice(layer, *arguments) if twice else layer(*arguments)
+            x = encodings.layer(x, number, context)
+            if twice:
+                x = compute_twice(layer, x, number, sites, *memory)
+            else:
+                x = layer(x, number, sites, *memory)
         return encodings.readout(self.norm(x), context)
 
 
 def compute_twice(
-    layer: nn.Module, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor | None
+    layer: nn.Module, x: Tensor, number: int, sites: Sequence[Site], *memory: Tensor
 ) -> Tensor:
     """The output of a layer, of which the graph of gradients holds the input x and little else.
 
@@ -308,7 +310,7 @@ def compute_twice(
     originals = [sites]
 
     def call(x: Tensor) -> Tensor:
-        return layer(x, number, originals.pop() if originals else copy_sites(saved), memory)
+        return layer(x, number, originals.pop() if originals else copy_sites(saved), *memory)
 
     return checkpoint(call, x, use_reentrant=False)
 

@@ -151,14 +151,14 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
         return result
 
     class Layer(nn.Module):
-        def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: None) -> Tensor:
+        def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
             own = with_positions(sites[0][1], Index())
             return x * own.once(("each", number), make) * own.once("all", make)
 
     def forward(context: Context) -> Tensor:
         x, layer = torch.ones(3), Layer()
         for number in range(3):
-            x = compute_twice(layer, x, number, [(Encodings([]), context)], None)
+            x = compute_twice(layer, x, number, [(Encodings([]), context)])
         return x
 
     y = forward(copy_pass(context))
