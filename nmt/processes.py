@@ -39,9 +39,7 @@ def gpus() -> list[str]:
 
 def start(command: LoggedCommand) -> subprocess.Popen[bytes]:
     """Begin a command as a process of its own."""
-    from nmt.machine.machine import VARIABLE, this_machine  # and torch
-
-    environment = {**os.environ, VARIABLE: str(this_machine()), "OMP_NUM_THREADS": "1"}
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     if command.gpu is not None:
         environment["CUDA_VISIBLE_DEVICES"] = command.gpu
     with command.log.open("ab") as file:

@@ -303,6 +303,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "trainer.compile": "tests/training/test_compilation.py",
     "trainer.deterministic": "tests/training/test_precision.py",
     "trainer.nonfinite_patience": "tests/training/test_trainer.py",
+    "decode.stop": "tests/decode/test_translator.py",
     "decode.length_ratio": "tests/decode/test_length_constraint.py",
     "decode.batch_tokens": "test_decoding_windows_and_batches",
     "decode.window": "test_decoding_windows_and_batches",
@@ -312,7 +313,7 @@ ELSEWHERE = {  # key -> the test that flips it
 @pytest.fixture(autouse=True)
 def bfloat16(pretend: Callable[..., None]) -> None:
     """It is used here even where it is slow and would give way to float32."""
-    pretend(bfloat16=3.0)
+    pretend(trains_in_bfloat16=True, searches_in_bfloat16=True)
 
 
 def test_no_key_is_forgotten() -> None:

@@ -16,9 +16,9 @@ from nmt.api import arguments
 from nmt.api.arguments import Columns
 from nmt.config.settings import Settings as Settings
 from nmt.config.settings import with_decode
-from nmt.decode import forced
 from nmt.decode.alignment import Alignment as Alignment
-from nmt.decode.forced import GivenTranslation as GivenTranslation
+from nmt.decode.score import GivenTranslation as GivenTranslation
+from nmt.decode.score import score_translations
 from nmt.decode.translator import Translation as Translation
 from nmt.decode.translator import Translator
 from nmt.encodings import registry
@@ -26,7 +26,6 @@ from nmt.encodings.base import Dims
 from nmt.encodings.base import Encoding as Encoding
 from nmt.errors import Exit
 from nmt.errors import UserError as UserError
-from nmt.machine.machine import this_machine
 from nmt.model.transformer import Transformer as Transformer
 from nmt.modeldir import Trained as Trained
 
@@ -39,7 +38,6 @@ def load(path: str | Path, device: str | torch.device = "cpu") -> Trained:
 
     >>> nmt.load("runs/toy/relative-seed1", "cuda")
     """
-    this_machine()  # a thread that begins while this is measured would have one thread of torch
     return modeldir.load(path, device)
 
 
@@ -176,7 +174,7 @@ def score(
     >>> one.log_prob / one.length > -0.5
     True
     """
-    from nmt.decode.torch_engine import adapted  # here: who translates elsewhere needs no engine
+    from nmt.decode.models import adapt  # here: who translates elsewhere needs no engine
 
     (model,) = arguments.models_to_run([model])
     arguments.positive(batch_tokens=batch_tokens)
@@ -184,8 +182,8 @@ def score(
     translations = arguments.single_lines("targets", targets)
     whole = max(1, len(translations))  # one window
     streams = arguments.columns(columns)
-    model = adapted(model, model.settings.decode)
-    scored = forced.score(
+    model = adapt(model, model.settings.decode)
+    scored = score_translations(
         model, texts, translations, streams, batch_tokens=batch_tokens, window=whole
     )
     return [pair for pair in scored if pair is not None]  # all: too long ones are raised

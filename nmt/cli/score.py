@@ -16,7 +16,7 @@ from nmt.cli.streams import input_name, opened_input, text_lines
 from nmt.errors import Exit, UserError
 
 if TYPE_CHECKING:
-    from nmt.decode.forced import GivenTranslation
+    from nmt.decode.score import GivenTranslation
     from nmt.modeldir import Trained
 
 USAGE = "nmt-score MODEL SOURCE TARGET [-o OUTPUT] [OPTION ...]"
@@ -31,9 +31,10 @@ float32. LENGTH is the number of its pieces. Both include the end of the sentenc
 perplexity is exp(-sum of LOG_PROB / sum of LENGTH); for the development text it is the figure that
 training reports. A piece that is not in the vocabulary is <unk>.
 
-A pair that is too long for the position table of an encoding gets an empty line (--tokens: null and
-two empty lists). All others are scored, and the exit code is 65. With -o, lines are written to
-OUTPUT.part, which is renamed at the end; after an interruption the same command continues there.
+A pair that is too long for a batch (--batch-tokens), or for the position table of an encoding, gets
+an empty line (--tokens: null and two empty lists). All others are scored, and the exit code is 65.
+With -o, lines are written to OUTPUT.part, which is renamed at the end; after an interruption the
+same command continues there.
 """
 BATCH = "tokens of a batch on the longer side, padding included (default: 4000)"
 SOURCE, TARGET = "", "="  # names among what is read, which no column can have
@@ -50,16 +51,16 @@ def command(argv: list[str]) -> None:
             from tqdm import tqdm
 
             from nmt import modeldir
-            from nmt.decode import forced
-            from nmt.decode.notes import Notes
-            from nmt.decode.torch_engine import adapted
+            from nmt.decode.models import adapt
+            from nmt.decode.notes import REFUSED, Notes
+            from nmt.decode.score import score_translations
             from nmt.machine.device import pick, set_up
             from nmt.machine.memory import keep_memory
 
         keep_memory()
         set_up(pick(options.device), threads=options.threads)
         trained = modeldir.load(options.model, options.device)
-        trained = adapted(trained, trained.settings.decode)
+        trained = adapt(trained, trained.settings.decode)
         window = trained.settings.decode.window
         inputs = {
             name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
@@ -67,7 +68,7 @@ def command(argv: list[str]) -> None:
         columns = {name: inputs[name] for name in options.columns}
         output = stack.enter_context(open_output(options.output, _identity(options, trained)))
         notes = Notes(skip_finished(output, inputs, "scores", input_name(options.source)))
-        scored = forced.score(
+        scored = score_translations(
             trained,
             inputs[SOURCE],
             inputs[TARGET],
@@ -82,11 +83,11 @@ def command(argv: list[str]) -> None:
         for number, pair in enumerate(progress, output.lines + 1):
             output.write(format_record(options, number, pair))
             if number % window == 0:
-                output.advance(Progress(number, digest(inputs, number), notes.plain()))
-    if notes.refused.count:
+                output.advance(Progress(number, digest(inputs, number), notes.counts))
+    if refused := notes.describe(REFUSED):
         raise UserError(
-            "pairs of which a side has more pieces than the encoding holds, their lines left "
-            f"empty: {notes.refused}; split them, or leave them out",
+            "pairs of which a side has more pieces than a batch or the encoding holds, their "
+            f"lines left empty: {refused}; split them, or raise --batch-tokens",
             Exit.DATA,
         )
 

@@ -110,7 +110,7 @@ def command(argv: list[str]) -> None:
             for number, text in stack.enter_context(closing(output_lines)):
                 output.write(text)
                 if number % decode.window == 0:
-                    output.advance(Progress(number, digest(inputs, number), notes.plain()))
+                    output.advance(Progress(number, digest(inputs, number), notes.counts))
         except RefusedLinesError as error:
             refused = error  # raised when the output is complete: all other lines are translated
     if refused is not None:

@@ -175,6 +175,11 @@ class Decode:
     length_penalty: Literal["wu", "power"] = key(
         "wu", "wu: ((5 + pieces) / 6)^alpha; power: pieces^alpha, as Marian and CTranslate2 have it"
     )
+    stop: Literal["finished", "shrinking"] = key(
+        "finished",
+        "finished: when beam_size hypotheses are, and none open is better; shrinking: Marian's "
+        "rule, by which each takes its place in the beam with it, until none is left",
+    )
     max_length_ratio: Ratio = key(2.0, "longest output = ratio x source + offset")
     max_length_offset: Annotated[int, Between(1, 10_000)] = key(20, "see max_length_ratio")
     min_length_ratio: Ratio = key(0.0, "shortest output = ratio x source; 0: any")
@@ -279,7 +284,7 @@ class Decode:
 
 SAMPLING: dict[str, Any] = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "seed": 1}
 """Keys that matter with decode.method=sample alone -> their neutral values."""
-BEAM = ("beam_size", "alpha", "length_penalty")  # keys that matter with decode.method=beam alone
+BEAM = ("beam_size", "alpha", "length_penalty", "stop")  # keys that matter with method=beam alone
 RESTRICTIONS: dict[str, Any] = {
     "length": "free",
     "min_length_ratio": 0.0,

@@ -2,7 +2,6 @@
 
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -28,7 +27,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.corpus.sampling import RandomSegmentation, measure_growth, samplers
 from nmt.errors import UserError
 from nmt.machine.cpus import cores
-from nmt.machine.pool import InProcess, WorkerPool, executor
+from nmt.machine.pool import Call, InProcess, WorkerPool, executor
 from nmt.text.vocab import BOS, PAD
 
 log = logging.getLogger(__name__)
@@ -87,7 +86,7 @@ class Batches:
             advice = f"set data.workers below {workers}"
             self.workers = executor(workers, "data.workers", advice, [self._segment])
         self._plans: dict[int, Plan] = {}
-        self._begun: dict[tuple[int, int], Future[Pairs]] = {}
+        self._begun: dict[tuple[int, int], Call[Pairs]] = {}
 
     @cached_property
     def longest(self) -> dict[str, int]:

@@ -1,18 +1,36 @@
-"""The interface of engines: they search for translations, and know ids but no text."""
+"""The interface of engines, which search for translations and know ids but no text."""
 
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.hypothesis import Hypothesis
 from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.machine.pool import Executor
 
 Weights = NDArray[np.floating[Any]]
+
+
+class Hypothesis(NamedTuple):
+    """One output of the search."""
+
+    ids: list[int]  # without bos and eos
+    score: float  # log_prob / length_penalty + uncovered
+    log_prob: float  # sum over the ids, and over eos if finished
+    finished: bool  # false: cut at the limit, or (if shorter) where no score was finite
+    uncovered: float = 0.0  # the coverage penalty, 0 or less
+
+
+def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
+    """The divisor of log-probabilities; `length` counts eos.
+
+    wu: ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14). power: length ** alpha, that of
+    Marian (--normalize), transformers and CTranslate2; an output of no piece has that of one.
+    """
+    return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
 def out_of_memory_message(batch_tokens: int, device: object) -> str:
@@ -40,17 +58,9 @@ class Engine(ColumnRequirements, Protocol):
     Its settings (`config.Decode`) are set once, and those that it does not support are refused.
     """
 
-    @property
-    def source_limit(self) -> int | None:
-        """Ids of the longest source that its tables hold, EOS included; None: any length."""
-
-    @property
-    def target_limit(self) -> int | None:
-        """Ids of the longest output that its tables hold, BOS or EOS included; None: any length."""
-
-    @property
-    def parallel_batches(self) -> int:
-        """The number of batches to search at a time: one for each core, or 1 on a GPU."""
+    source_limit: int | None  # ids of the longest source that it holds, with eos; None: any length
+    target_limit: int | None  # ids of the longest output that it holds, with bos or eos; likewise
+    parallel_batches: int  # batches to search at a time: one for each core, or 1 on a GPU
 
     @property
     def most_workers(self) -> int:

@@ -1,46 +1,17 @@
 """Sampling: at each step a token at random, by its probability."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decode.hypothesis import Hypothesis
-from nmt.decode.search import CPU, NEVER, Outputs, Strategy
+from nmt.decode.engine import Hypothesis
+from nmt.decode.search import CPU, NEVER, Extension
 from nmt.machine.device import to_device
 
 
-def random_numbers(
-    seed: int, sentences: Sequence[tuple[int, int]], samples: int, steps: int
-) -> Tensor:
-    """Numbers from [0, 1) as [sentence, sample, step], float64.
-
-    A sentence is the number of its line, from 1, and that of the part of this line, from 0. Each
-    number follows from the seed, the sentence, the sample and the step alone: they are those of
-    Philox 4x64-10 (Salmon et al. 2011), which computes a random number from its counter.
-    """
-    numbers = np.empty((len(sentences), samples, steps))
-    for row, (line, part) in enumerate(sentences):
-        for sample in range(samples):
-            counter = np.array([0, sample, part, 0], dtype=np.uint64)
-            key = np.array([seed, line], dtype=np.uint64)
-            raw = np.random.Philox(key=key, counter=counter).random_raw(steps)
-            numbers[row, sample] = (raw >> np.uint64(11)) * 2.0**-53
-    return torch.from_numpy(numbers)
-
-
-class SampleExtension(NamedTuple):
-    """One step of sampling, for each sample that has a row."""
-
-    closed: Tensor  # [live] which samples it closed
-    ended: Tensor  # [live] and by eos
-    total: Tensor  # [live] their log_prob
-    token: Tensor  # [live] the tokens of the others
-
-
-class Sampling(Strategy):
+class Sampling:
     """Draws outputs of each sentence token by token; some may be equal.
 
     A sample whose token at the limit is not eos is closed as it is, without eos; so is one that is
@@ -63,59 +34,72 @@ class Sampling(Strategy):
         `distribution` makes probabilities, see `probabilities`. Both are on the CPU.
         """
         self.distribution, self.eos = distribution, eos
-        self.sentences, self.samples, _ = numbers.shape
         self.longest = max(limits.tolist(), default=0)
-        self.outputs = Outputs(self.sentences * self.samples)
-        self.limits = to_device(limits.repeat_interleave(self.samples), device)  # [live]
-        self.numbers = to_device(numbers.flatten(0, 1), device)  # [live, steps]
-        self.total = torch.zeros(len(self.limits), dtype=torch.float64, device=device)  # log_prob
-        self.open = torch.ones(len(self.limits), dtype=torch.bool, device=device)  # [live]
+        self.limits = to_device(limits, device)  # [live]
+        self.numbers = to_device(numbers, device)  # [live, samples, steps]
+        self.total = self.numbers.new_zeros(numbers.shape[:2])  # [live, samples] log_prob
+        self.open = torch.ones_like(self.total, dtype=torch.bool)
+
+    def penalty(self, length: int) -> float:
+        """Samples are not compared by length."""
+        return 1.0
 
     @property
     def is_open(self) -> Tensor:
-        """Which samples go on [live]."""
-        return self.open
+        """Which sentences go on [live]: those of which a sample is open."""
+        return self.open.any(1)
 
-    def extend(
-        self, log_probs: Tensor, length: int
-    ) -> tuple[SampleExtension, Tensor, Tensor | None]:
-        """Draw a token for each sample of `length` ids, from log_probs [live, vocab].
+    def extend(self, log_probs: Tensor, length: int) -> tuple[Extension, Tensor | None]:
+        """Draw a token for each sample of `length` ids, from log_probs [live x width, vocab].
 
         At first there is one row for each sentence; its samples are copies of it.
         """
-        rows = None
-        if length == 0 and self.samples > 1:
-            every = torch.arange(self.sentences).repeat_interleave(self.samples)
-            rows = to_device(every, log_probs.device)
-            log_probs = log_probs[rows]
-        log_probs = log_probs.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
-        distribution = self.distribution(log_probs)  # [live, vocab]
-        token = sampled(distribution, self.numbers[:, length])  # [live]
-        total = self.total + log_probs.gather(1, token[:, None])[:, 0].double()
-        impossible = ~(distribution.sum(1) > 0)  # [live] without a finite log-probability
+        live, samples = self.total.shape
+        width = len(log_probs) // max(live, 1)
+        log_probs = log_probs.nan_to_num(NEVER, NEVER, NEVER)
+        log_probs = log_probs.view(live, width, -1).expand(-1, samples, -1)
+        distribution = self.distribution(log_probs.flatten(0, 1))  # [live x samples, vocab]
+        token = draw(distribution, self.numbers[:, :, length].flatten()).view(live, samples)
+        total = self.total + log_probs.gather(2, token[:, :, None])[:, :, 0].double()
+        impossible = ~(distribution.sum(1) > 0).view(live, samples)  # nothing finite
         ended = (token == self.eos) & ~impossible
-        closed = ended | impossible | (self.limits == length)
+        closes = (ended | impossible | (self.limits == length)[:, None]) & self.open
         log_prob = torch.where(ended, total, self.total)
-        extension = SampleExtension(closed & self.open, ended, log_prob, token)
-        self.total, self.open = total, self.open & ~closed
-        return extension, token, rows
-
-    def record(self, extension: SampleExtension) -> None:
-        """Write which samples a step closed, and the tokens of the others."""
-        closed, ended, total, token = (part[:, None] for part in extension)
-        self.outputs.close(closed & ended, total, 1.0, finished=True)
-        self.outputs.close(closed & ~ended, total, 1.0, finished=False)
-        self.outputs.append(token)
+        parent = torch.arange(samples, device=token.device).expand_as(token) % max(width, 1)
+        coverage = torch.zeros_like(log_prob)
+        extension = Extension(closes, ended, log_prob, coverage, parent, parent, token)
+        self.total, self.open = total, self.open & ~closes
+        if width == samples:
+            return extension, None
+        return extension, torch.arange(live, device=token.device)[:, None].expand_as(token)
 
     def keep(self, places: Tensor) -> None:
-        """Drop all samples but these."""
+        """Drop all sentences but these."""
         self.limits, self.numbers = self.limits[places], self.numbers[places]
         self.total, self.open = self.total[places], self.open[places]
 
-    def hypotheses(self) -> list[list[Hypothesis]]:
-        """The samples of each sentence, in the order of their numbers."""
-        every = [hypothesis for (hypothesis,) in self.outputs.closed]
-        return [every[i : i + self.samples] for i in range(0, len(every), self.samples)]
+    def rank(self, closed: Sequence[tuple[int, Hypothesis]]) -> list[Hypothesis]:
+        """The samples of a sentence, in the order of their numbers."""
+        return [hypothesis for _, hypothesis in sorted(closed, key=lambda c: c[0])]
+
+
+def random_numbers(
+    seed: int, sentences: Sequence[tuple[int, int]], samples: int, steps: int
+) -> Tensor:
+    """Numbers from [0, 1) as [sentence, sample, step], float64.
+
+    A sentence is the number of its line, from 1, and that of the part of this line, from 0. Each
+    number follows from the seed, the sentence, the sample and the step alone: they are those of
+    Philox 4x64-10 (Salmon et al. 2011), which computes a random number from its counter.
+    """
+    numbers = np.empty((len(sentences), samples, steps))
+    for row, (line, part) in enumerate(sentences):
+        for sample in range(samples):
+            counter = np.array([0, sample, part, 0], dtype=np.uint64)
+            key = np.array([seed, line], dtype=np.uint64)
+            raw = np.random.Philox(key=key, counter=counter).random_raw(steps)
+            numbers[row, sample] = (raw >> np.uint64(11)) * 2.0**-53
+    return torch.from_numpy(numbers)
 
 
 def probabilities(
@@ -143,8 +127,8 @@ def probabilities(
     return (kept / kept.sum(1, keepdim=True)).nan_to_num(nan=0.0)
 
 
-def sampled(distribution: Tensor, numbers: Tensor) -> Tensor:
-    """The token [rows] of each row of probabilities for a number from [0, 1).
+def draw(distribution: Tensor, numbers: Tensor) -> Tensor:
+    """Draw the token [rows] of each row of probabilities for a number from [0, 1).
 
     The first, in the order of ids, up to which the probabilities add up to more than the number.
     """

@@ -1,30 +1,20 @@
 """The executor of one text, and how a window is divided into batches for it."""
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
 from nmt.machine.memory import memory_of
-from nmt.machine.pool import AHEAD, InProcess
+from nmt.machine.pool import AHEAD, Executor, InProcess
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
 
-class Submitted(Protocol):
-    """A window whose batches an executor has."""
-
-    @property
-    def futures(self) -> Sequence[Future[Any]]:
-        """Of the batches."""
-
-
 Window = TypeVar("Window")
 Result = TypeVar("Result")
-Searched = TypeVar("Searched", bound=Submitted)
 
 
 class Scheduler(ExitStack):
@@ -48,17 +38,17 @@ class Scheduler(ExitStack):
 
     def in_order(
         self,
-        submit: Callable[[Window], Searched],
+        submit: Callable[[Window], Any],
         windows: Iterator[Window],
         read_ahead: bool,
-    ) -> Iterator[Searched]:
-        """The windows as `submit` returns them, in their order; each is submitted when it is read.
+    ) -> Iterator[Any]:
+        """The windows as `submit` returns them, in their order, each with the calls of its batches.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
         a window is read when the one before it is used up. An error of reading is raised after all
         windows that were read before.
         """
-        submitted: deque[Searched] = deque()
+        submitted: deque[Any] = deque()
         error: Exception | None = None
         more = True
         while more or submitted:
@@ -74,12 +64,11 @@ class Scheduler(ExitStack):
         if error is not None:
             raise error
 
-    def _wants_more(self, windows: Collection[Submitted]) -> bool:
+    def _wants_more(self, windows: Sequence[Any]) -> bool:
         """Whether to read another window while these are submitted."""
-        pending = sum(not future.done() for window in windows for future in window.futures)
-        few = pending < (1 + AHEAD) * self.running
-        most = AHEAD * self.running
-        return self.running > 0 and (len(windows) < 2 or (few and len(windows) < most))
+        pending = sum(not call.done() for window in windows for call in window.calls)
+        few = pending < (1 + AHEAD) * self.running and len(windows) < AHEAD * self.running
+        return self.running > 0 and (len(windows) < 2 or few)
 
 
 def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -> list[list[int]]:

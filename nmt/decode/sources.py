@@ -1,14 +1,13 @@
-"""A line of source text and its columns, in the numbers that a model reads."""
+"""Lines of text, with columns and translations, in the numbers that a model reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Settings
-from nmt.decode.notes import Note, Notes
-from nmt.decode.streams import ParallelLine, parallel_lines
+from nmt.decode.notes import REFUSED, Notes
 from nmt.errors import Exit, UserError
-from nmt.text.columns import check_ranges, expand, missing
+from nmt.text.columns import ColumnLine, check_ranges, expand, missing
 from nmt.text.protection import ProtectedLine
 from nmt.text.side import Side
 from nmt.text.unigram import MarianSegmenter, language_codes
@@ -16,6 +15,15 @@ from nmt.text.vocab import EOS
 
 LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given, length=forced
 NOT_EOS = -1  # where an output may have any id but EOS
+
+
+class ParallelLine(NamedTuple):
+    """A line of text, and the lines of other files that belong to it."""
+
+    number: int  # from 1
+    text: str  # without the end of the line
+    columns: dict[str, ColumnLine]
+    target: str  # prefix of its translation, or the translation; empty where there is none
 
 
 class Source(NamedTuple):
@@ -41,32 +49,6 @@ class ForcedPair(NamedTuple):
     def length(self) -> int:
         """Ids of the longer side."""
         return max(len(self.source.ids), len(self.target))
-
-
-def within_table(pieces: int, table: int | None) -> int:
-    """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
-    return pieces if table is None else min(pieces, table - 1)
-
-
-def fits(
-    pair: ForcedPair, source: int | None, target: int | None, too_long: Note | None = None
-) -> bool:
-    """Whether tables of these sizes hold a pair; one that is too long is counted, or raised."""
-    for side, length, limit in (
-        ("source", len(pair.source.ids), source),
-        ("translation", len(pair.target), target),
-    ):
-        if limit is None or length <= limit:  # with eos
-            continue
-        if too_long is None:
-            raise UserError(
-                f"line {pair.source.line}: the {side} has {length - 1} pieces; the encoding holds "
-                f"{limit - 1}; leave the line out",
-                Exit.DATA,
-            )
-        too_long.add(pair.source.line, length - 1)
-        return False
-    return True
 
 
 class TextSides(Protocol):
@@ -128,17 +110,43 @@ class SourceReader:
         self,
         text: Iterable[str],
         columns: Mapping[str, Iterable[str]],
-        targets: Iterable[str] | None,
-        target_name: str,
+        targets: Iterable[str] | None = None,
+        target_name: str = "translations",
         first: int = 1,
     ) -> Iterator[ParallelLine]:
-        """Read a text in step with its columns and with `targets`, see `parallel_lines`.
+        """Read a text in step with its columns and with `targets`, line by line.
 
-        Raises UserError: (65) for streams that are not parallel; (2) for a column that is missing,
-        or that the model does not know.
+        `target_name` is for errors, and `first` is the number of the first line. Raises UserError:
+        (65) where a column, or `targets`, has fewer lines than the text, or more; (2) for a column
+        that is missing, or that the model does not know.
         """
         types = self.column_types(columns)
-        yield from parallel_lines(text, columns, types, targets, target_name, first)
+        streams = {f"column {name}": iter(lines) for name, lines in columns.items()}
+        streams |= {} if targets is None else {target_name: iter(targets)}
+        number = first - 1
+        for number, line in enumerate(text, first):
+            values = {name: next(stream, None) for name, stream in streams.items()}
+            for name, value in values.items():
+                if value is None:
+                    raise UserError(
+                        f"{name}: only {number - 1} lines, but the text has more; they must be "
+                        "parallel",
+                        Exit.DATA,
+                    )
+            of_columns = {
+                name: ColumnLine(
+                    types[name], values[f"column {name}"] or "", f"column {name}, line {number}"
+                )
+                for name in columns
+            }
+            target = _without_end(values.get(target_name) or "")
+            yield ParallelLine(number, _without_end(line), of_columns, target)
+        for name, stream in streams.items():
+            if next(stream, None) is not None:
+                raise UserError(
+                    f"{name}: more than the {number} lines of the text; they must be parallel",
+                    Exit.DATA,
+                )
 
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
@@ -167,9 +175,9 @@ class SourceReader:
     def note(self, number: int, ids: list[int], notes: Notes) -> None:
         """Count a line that names none of the model's languages, or has no piece it knows."""
         if self.codes and len(ids) > 1 and ids[0] not in self.codes.values():
-            notes.uncoded.add(number, len(ids) - 1)
+            notes.add("uncoded", number, len(ids) - 1)
         if self.side.is_unknown(ids):
-            notes.unknown.add(number, len(ids) - 1)
+            notes.add("unknown", number, len(ids) - 1)
 
     def source(self, line: ParallelLine, protected: ProtectedLine, ids: list[int]) -> Source:
         """A line of these ids with its columns; UserError (65) for columns that do not fit.
@@ -179,8 +187,7 @@ class SourceReader:
         words, where = WORDS in self.requirements.columns, f"line {line.number}"
         numbers: dict[str, list[int]] = {}
         if line.columns or words:
-            most = len(ids) - 1
-            text, segmenter = protected.text, self.side.segmenter
+            text, segmenter, most = protected.text, self.side.segmenter, len(ids) - 1
             numbers = expand(text, line.columns, segmenter, where, most=most, words=words)
             check_ranges(numbers, self.requirements.column_ranges, where)
             if self.given_lengths and min(numbers[LENGTH]) < 0:
@@ -204,3 +211,35 @@ class SourceReader:
 def cut(ids: list[int], most: int | None) -> list[int]:
     """The first ids of a text, at most so many with EOS; None: all."""
     return ids if most is None or len(ids) <= most else [*ids[: most - 1], EOS]
+
+
+def within_table(pieces: int, table: int | None) -> int:
+    """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
+    return pieces if table is None else min(pieces, table - 1)
+
+
+def fits(
+    pair: ForcedPair, tables: tuple[int | None, int | None], most: int, notes: Notes | None = None
+) -> bool:
+    """Whether a batch of `most` ids, and position tables of these sizes, hold a pair.
+
+    One that is too long is counted in `notes`; without them it raises UserError (65).
+    """
+    sides = zip(("source", "translation"), (pair.source.ids, pair.target), tables, strict=True)
+    for side, ids, table in sides:
+        pieces, limit = len(ids) - 1, within_table(most - 1, table)
+        if pieces <= limit:
+            continue
+        if notes is None:
+            raise UserError(
+                f"line {pair.source.line}: the {side} has {pieces} pieces, but a batch or "
+                f"position table holds {limit}; leave the line out",
+                Exit.DATA,
+            )
+        notes.add(REFUSED, pair.source.line, pieces)
+        return False
+    return True
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")

@@ -2,8 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
-from concurrent.futures import Executor
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 
 import torch
@@ -12,15 +11,18 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config.settings import Decode
-from nmt.decode.beam import Beam
-from nmt.decode.coverage_penalty import CoveragePenalty
-from nmt.decode.cross_attention import cross_attention
-from nmt.decode.engine import Weights, out_of_memory_message, within_memory
-from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.quantised import quantised
+from nmt.decode.cross_attention import CoveragePenalty, cross_attention
+from nmt.decode.engine import (
+    Hypothesis,
+    Weights,
+    length_penalty,
+    out_of_memory_message,
+    within_memory,
+)
+from nmt.decode.models import adapt, quantise
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
-from nmt.decode.search import NEVER, Step, Strategy, search
+from nmt.decode.search import NEVER, Beam, Method, Step, search
 from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
@@ -28,7 +30,7 @@ from nmt.errors import Exit, UserError
 from nmt.machine.cpus import cpus
 from nmt.machine.device import has_low_precision, to_device, usable_threads
 from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.pool import can_fork, executor, may_fork
+from nmt.machine.pool import Executor, can_fork, executor, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, EOS, PAD, UNK
@@ -50,15 +52,20 @@ class TorchEngine:
     """
 
     def __init__(self, members: Sequence[Trained], decode: Decode) -> None:
-        """`members` have the same vocabularies (`ensemble.combined`).
+        """`members` have the same vocabularies (`models.combine`).
 
         Raises UserError for settings that they or their device cannot follow.
         """
-        self.models, self.decode = [adapted(m, decode).model for m in members], decode
+        self.models, self.decode = [adapt(m, decode).model for m in members], decode
         if decode.coverage_penalty:  # by attention, which other threads must not see, nor add to
             self.models = [build.shallow(model) for model in self.models]
         _check_length(self.models, decode)
         self.device = next(self.models[0].parameters()).device
+        self.source_limit = least(model.source_limit for model in self.models)
+        self.target_limit = least(model.target_limit for model in self.models)
+        self.columns = {name for model in self.models for name in model.columns}
+        self.column_ranges = common_ranges(model.column_ranges for model in self.models)
+        self.parallel_batches = cpus() if self.device.type == "cpu" else 1
         self._has_halved = False  # a batch that was too large
         self._choose_precision(decode.precision)
 
@@ -68,7 +75,7 @@ class TorchEngine:
         Raises UserError for what the device cannot.
         """
         if precision == "int8":
-            self.models = [quantised(model) for model in self.models]
+            self.models = [quantise(model) for model in self.models]
         self.bfloat16 = precision == "bfloat16"
         if not self.bfloat16:
             return
@@ -81,31 +88,6 @@ class TorchEngine:
             self.bfloat16 = False
 
     @property
-    def source_limit(self) -> int | None:
-        """Ids of the longest source that all tables hold, EOS included; None: any length."""
-        return least(model.source_limit for model in self.models)
-
-    @property
-    def target_limit(self) -> int | None:
-        """Ids of the longest output that all tables hold, BOS or EOS included; None: any length."""
-        return least(model.target_limit for model in self.models)
-
-    @property
-    def columns(self) -> Set[str]:
-        """Names of the columns of integers that a model reads in addition to the source."""
-        return {name for model in self.models for name in model.columns}
-
-    @property
-    def column_ranges(self) -> Mapping[str, range]:
-        """The integers that each column may hold for all models, by name."""
-        return common_ranges(model.column_ranges for model in self.models)
-
-    @property
-    def parallel_batches(self) -> int:
-        """The number of batches to search at a time: one for each core, or 1 on a GPU."""
-        return cpus() if self.device.type == "cpu" else 1
-
-    @property
     def most_workers(self) -> int:
         """As many as torch has threads; 1 on a GPU, and where no process may be forked now."""
         return usable_threads() if self.device.type == "cpu" and may_fork() else 1
@@ -116,7 +98,6 @@ class TorchEngine:
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
-        this_machine()  # measured before the fork: workers of their own would differ in bits
         advice = "give fewer, or a smaller decode.batch_tokens"
         return executor(count, f"--workers {count}", advice, [self.search, self.cross_attention])
 
@@ -155,14 +136,14 @@ class TorchEngine:
         step = with_required(self._step(sources), required, EOS, self.device)
         step = with_new_ngrams(step, self.decode.no_repeat_ngram)
         if not self.decode.coverage_penalty:
-            return search(step, self._strategy(sources, n_best), BOS)
+            return search(step, self._method(sources, n_best), BOS)
         ids, _ = as_tensors(sources, self.device)
         pieces = (ids != PAD) & (ids != EOS)
         if self.models[0].source_language is not None:
             pieces = F.pad(pieces, (1, 0))  # a language needs no translation
         penalty = CoveragePenalty(self.decode.coverage_penalty, pieces, self.models)
         with penalty.following(step) as followed:
-            return search(followed, self._strategy(sources, n_best, penalty.of_rows), BOS)
+            return search(followed, self._method(sources, n_best, penalty.of_rows), BOS)
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -184,12 +165,12 @@ class TorchEngine:
 
         return step
 
-    def _strategy(
+    def _method(
         self,
         sources: Sequence[Source],
         n_best: int,
         coverage_penalty: Callable[[], Tensor] | None = None,
-    ) -> Strategy:
+    ) -> Method:
         """Beam search, or sampling, as the settings say."""
         decode, limits = self.decode, torch.tensor([source.limit for source in sources])
         if decode.method == "beam":
@@ -200,6 +181,7 @@ class TorchEngine:
                     decode.pieces_before + length, decode.alpha, decode.length_penalty
                 ),
                 n_best=n_best,
+                shrinking=decode.stop == "shrinking",
                 coverage_penalty=coverage_penalty,
                 eos=EOS,
                 device=self.device,
@@ -235,23 +217,3 @@ def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
             "decode.target_length=given: no encoding of this model asks for a length; train "
             "one with encoding=ldpe or encoding=lrpe"
         )
-
-
-def adapted(member: Trained, decode: Decode) -> Trained:
-    """The model with the languages and the scale of positions of these settings.
-
-    It shares its weights with `member`, which stays as it is. Raises UserError for a language that
-    the model lacks, and for a scale that its encodings do not follow.
-    """
-    own = member.settings.decode
-    languages = [(d.source_language, d.target_language) for d in (own, decode)]
-    if languages[0] == languages[1] and decode.position_scale == 1:
-        return member
-    model = build.shallow(member.model)
-    build.set_languages(model, decode, member.source.vocabulary, member.target.vocabulary)
-    if decode.position_scale != 1:
-        try:
-            model.scale_positions(decode.position_scale)
-        except ValueError as error:
-            raise UserError(f"decode.position_scale={decode.position_scale}: {error}") from None
-    return member._replace(model=model)

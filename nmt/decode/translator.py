@@ -1,24 +1,21 @@
 """Text in, text out: a translation for every line, in the order of the lines, window by window."""
 
+from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, Future
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nmt.config.settings import Decode
 from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
-from nmt.decode.engine import Engine
-from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.lines import LineReader
-from nmt.decode.mbr import by_utility
+from nmt.decode.engine import Engine, Hypothesis, length_penalty
+from nmt.decode.lines import LineReader, windows
 from nmt.decode.notes import Notes
-from nmt.decode.parts import separator
 from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
-from nmt.decode.sources import ForcedPair, Source, TextSides, fits
-from nmt.decode.streams import ParallelLine, windows
+from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
+from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import InProcess
+from nmt.machine.pool import Executor, InProcess
 from nmt.text.vocab import EOS
 
 if TYPE_CHECKING:  # exported models are translated without torch
@@ -52,7 +49,7 @@ class _Window(NamedTuple):
     lines: Sequence[ParallelLine]
     parts: list[list[Source]]  # of each line, but those without pieces
     groups: list[list[int]]  # of all parts: those of each batch
-    futures: list[Future[list[list[Hypothesis]]]]  # of each batch
+    calls: list[Any]  # of each batch, whose results are hypotheses of each source
     notes: Notes
 
 
@@ -81,11 +78,11 @@ class Translator:
         Raises UserError for settings that a model or its device cannot follow, and for models that
         do not share their vocabularies.
         """
-        from nmt.decode.ensemble import combined
+        from nmt.decode.models import combine
         from nmt.decode.torch_engine import TorchEngine
 
         members = [trained, *others]
-        return cls(combined(members), decode, TorchEngine(members, decode), workers)
+        return cls(combine(members), decode, TorchEngine(members, decode), workers)
 
     def texts(
         self, lines: Iterable[str], columns: Mapping[str, Iterable[str]] | None = None
@@ -165,21 +162,21 @@ class Translator:
         scheduler.start(len(groups))
         batches = [[sources[i] for i in group] for group in groups]
         submit = scheduler.executor.submit
-        futures = [submit(self.engine.search, batch, count) for batch in batches]
-        return _Window(lines, parts, groups, futures, notes)
+        calls = [submit(self.engine.search, batch, count) for batch in batches]
+        return _Window(lines, parts, groups, calls, notes)
 
     def _translations(
         self, window: _Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
         """The translations of each line, best first; adds what was unusual about them."""
-        results = iter(ungrouped(window.groups, [future.result() for future in window.futures]))
+        results = iter(ungrouped(window.groups, [call.result() for call in window.calls]))
         candidates = [
             self._candidates([(source, next(results)) for source in parts])
             for parts in window.parts
         ]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
             texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
-            ranks = [executor.submit(by_utility, of_line) for of_line in texts]
+            ranks = [executor.submit(rank_by_utility, of_line) for of_line in texts]
             candidates = [
                 [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
                 for of_line, rank in zip(candidates, ranks, strict=True)
@@ -204,10 +201,16 @@ class Translator:
         """Count an output that did not end, and the strings that it lacks."""
         if not hypothesis.finished:
             at_limit = len(hypothesis.ids) == source.limit
-            (notes.cut if at_limit else notes.broken).add(source.line, len(hypothesis.ids))
-        if source.protected.strings:
-            for _ in range(source.protected.count_lost(self.target.text(hypothesis.ids))):
-                notes.lost.add(source.line, len(source.ids) - 1)
+            notes.add("cut" if at_limit else "broken", source.line, len(hypothesis.ids))
+        if source.protected.strings and (
+            lost := source.protected.count_lost(self.target.text(hypothesis.ids))
+        ):
+            notes.add("lost", source.line, len(source.ids) - 1, lost)
+
+    @property
+    def _tokens(self) -> int:
+        """The most tokens of a batch of given outputs, on the longer side."""
+        return self.decode.batch_tokens // self.decode.width(1)
 
     def align(
         self,
@@ -217,16 +220,16 @@ class Translator:
     ) -> list[Alignment]:
         """Align whole lines with their given translations, a window at a time.
 
-        Raises UserError as `translate` does, and (65) for what a model's tables do not hold.
+        Raises UserError as `translate` does, and (65) for a pair too long for tables or batches.
         """
         columns, alignments = columns or {}, list[Alignment]()
-        limits = self.engine.source_limit, self.engine.target_limit
-        parallel = self.reader.lines(lines, columns, translations, "translations")
+        tables = self.engine.source_limit, self.engine.target_limit
+        parallel = self.reader.lines(lines, columns, translations)
         for window in windows(parallel, self.decode.window):
             outputs = []
             for line in window:
                 pair = self.reader.pair(line)
-                fits(pair, *limits)
+                fits(pair, tables, self._tokens)
                 outputs.append((line.text, line.target, [pair]))
             alignments += self._alignments(outputs, InProcess())
         return alignments
@@ -236,11 +239,10 @@ class Translator:
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
-        budget = self.decode.batch_tokens // self.decode.width(1)
-        groups = by_length([pair.length for pair in pairs], budget)
+        groups = by_length([pair.length for pair in pairs], self._tokens)
         attend = self.engine.cross_attention
-        futures = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
-        weights = iter(ungrouped(groups, [future.result() for future in futures]))
+        calls = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
+        weights = iter(ungrouped(groups, [call.result() for call in calls]))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)
@@ -268,3 +270,23 @@ class Translator:
         if self.source.protection.patterns:
             text = source.protected.restored(text)
         return text.translate(_SEPARATORS)
+
+
+def rank_by_utility(candidates: Sequence[str]) -> list[tuple[int, float]]:
+    """Rank candidates by expected utility (minimum Bayes risk), best first, each text once.
+
+    Returns the index of the first candidate with a text, and its utility, from 0 to 100.
+    The expectation is over the candidates themselves, each as probable as any other and a text that
+    occurs twice twice as probable: over samples, an estimate without bias of the expectation under
+    the model (Eikema and Aziz 2020). The utility is sacreBLEU's chrF2 (Popovic 2015).
+    """
+    from sacrebleu.metrics.chrf import CHRF  # takes a while
+
+    metric, counts = CHRF(), Counter(candidates)
+
+    def utility(text: str) -> float:
+        scores = (metric.sentence_score(text, [other]).score * n for other, n in counts.items())
+        return sum(scores) / len(candidates)
+
+    choices = [(candidates.index(text), utility(text)) for text in counts]
+    return sorted(choices, key=lambda choice: -choice[1])

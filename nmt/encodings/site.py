@@ -21,6 +21,8 @@ from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
 
+MADE = {"project": "queries and keys", "scores": "scores", "bias": "biases"}  # by hooks
+
 
 class Encodings(nn.Module):
     """Calls a hook of each encoding in turn; an empty list is attention without positions."""
@@ -248,6 +250,10 @@ def check_combination(entries: Sequence[Encoding]) -> None:
         if e.changes_width:
             met = [o for o in entries if o is not e and _share_a_layer(e, o)]
             _check_width(e, met, [o for o in entries[i + 1 :] if _share_a_layer(e, o)])
+        if e.may_lack_gradients:
+            for place, other in enumerate(entries):
+                if place != i and _covers(e, other):
+                    _check_effect(e, other, earlier=place < i)
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -265,6 +271,39 @@ def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encodi
                 f"encoding.{other.name}: changes queries and keys, of which encoding.{e.name} has "
                 f"made features already; name {e.name} last"
             )
+
+
+def _check_effect(e: Encoding, other: Encoding, earlier: bool) -> None:
+    """Refuse another entry if e, which ignores queries or keys, replaces all that it changes.
+
+    An entry with parameters and `project` may change values as well, which e reads; if it does not,
+    the first step of training finds that it gets no gradient.
+    """
+    replaced = {"scores", "bias"} if "normalise" in e.hooks else {"scores"} if earlier else set()
+    if not e.reads_queries_or_keys:
+        replaced |= {"project"}
+    may_change_values = "project" in other.hooks and any(True for _ in other.parameters())
+    if other.hooks and replaced.issuperset(other.hooks) and not may_change_values:
+        made = " and ".join(MADE[hook] for hook in other.hooks)
+        raise ValueError(
+            f"encoding.{other.name}: changes nothing, because encoding.{e.name} does not read its "
+            f"{made}; leave one of the two out"
+        )
+
+
+def _covers(one: Encoding, other: Encoding) -> bool:
+    """Whether one entry serves every layer that the other serves."""
+    served, others = one.dims.served_layers, other.dims.served_layers
+    return served is None or (others is not None and {*others} <= {*served})
+
+
+def unread_projections(entries: Sequence[Encoding]) -> set[str]:
+    """Which of "query" and "key" attention needs no projections for, as no entry reads them."""
+    for e in entries:
+        alone = all(o is e or {"project", "scores"}.isdisjoint(o.hooks) for o in entries)
+        if e.may_lack_gradients and alone and e.dims.served_layers is None:
+            return {"key"} if e.reads_queries_or_keys else {"key", "query"}
+    return set()
 
 
 def find_shift_breaking(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:

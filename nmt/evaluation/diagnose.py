@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.settings import Decode, with_decode
-from nmt.decode import parts
+from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.estimates import score_group
@@ -170,7 +170,7 @@ def _remedies(most: int, shortest: float, decode: Decode) -> dict[str, dict[str,
     covering = {**beam, "coverage_penalty": COVERAGE} if decode.method == "beam" else None
     return {
         "as the model searches": {},
-        **({"by sentences": {"split": "sentences"}} if parts.is_sentencex_installed() else {}),
+        **({"by sentences": {"split": "sentences"}} if split.is_sentencex_installed() else {}),
         "in parts": {"max_source": most, "too_long": "split"},
         "not too short": not_too_short,
         "without repetitions": {"no_repeat_ngram": NGRAM},

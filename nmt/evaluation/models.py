@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from nmt.config.settings import with_decode
-from nmt.decode import forced
-from nmt.decode.notes import Notes
+from nmt.decode.models import adapt
+from nmt.decode.notes import REFUSED, Notes
+from nmt.decode.score import score_translations
 from nmt.decode.sources import LENGTH
-from nmt.decode.torch_engine import adapted
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.facts import facts_of
 from nmt.evaluation.groups import choose_lines
@@ -141,11 +141,11 @@ def _count_likelihood(
     trained, notes = single(model, options), Notes()
     columns = _columns(trained, read.columns[s])
     texts = read.test.sources or [], read.test.references
-    scored = list(forced.score(trained, *texts, columns, notes=notes))
-    if notes.refused.count:
+    scored = list(score_translations(trained, *texts, columns, notes=notes))
+    if refused := notes.describe(REFUSED):
         log.warning(
-            "%s: no perplexity where pairs are longer than the encoding holds: %s",
-            *(label, notes.refused),
+            "%s: no perplexity where pairs are longer than a batch or the encoding holds: %s",
+            *(label, refused),
         )
     unknown = (np.nan, np.nan)
     return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])
@@ -186,7 +186,7 @@ def count_attention(
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:
     """A model, which is no ensemble, as its settings have it translate."""
     (trained,) = load(model.paths, options).models
-    return adapted(trained, model.settings.decode)
+    return adapt(trained, model.settings.decode)
 
 
 def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from nmt.config.data import tags_of
 from nmt.config.settings import Settings
-from nmt.decode.parts import tag_and_rest
+from nmt.decode.split import tag_and_rest
 from nmt.errors import Exit, UserError
 from nmt.evaluation.systems import System
 from nmt.text.lines import packed, read_parallel, read_text

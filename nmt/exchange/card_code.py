@@ -13,7 +13,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from nmt.decode.parts import is_sentencex_installed
+from nmt.decode.split import is_sentencex_installed
 from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best

@@ -7,7 +7,7 @@ decode.length_penalty says.
 """
 
 from collections.abc import Iterator, Mapping, Sequence, Set
-from concurrent.futures import Executor, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
@@ -17,8 +17,13 @@ from typing import Any, NamedTuple
 
 from nmt import modeldir
 from nmt.config.settings import RESTRICTIONS, Decode, Settings, freeze
-from nmt.decode.engine import Weights, out_of_memory_message, within_memory
-from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.engine import (
+    Hypothesis,
+    Weights,
+    length_penalty,
+    out_of_memory_message,
+    within_memory,
+)
 from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import ForcedPair, Source
 from nmt.errors import Exit, UserError
@@ -27,6 +32,7 @@ from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import output_options, search_options
 from nmt.machine import cpus, device_name
 from nmt.machine.device_name import DeviceName
+from nmt.machine.pool import Executor
 from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory

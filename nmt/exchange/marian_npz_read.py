@@ -50,6 +50,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         *sinusoids(*marian_npz.SINUSOIDS),
         *(f"decode.beam_size={search.beam_size}", f"decode.alpha={search.normalize}"),
         f"decode.unknown={'allow' if search.allow_unk else 'forbid'}",
+        "decode.stop=shrinking",
     ]
     shape = config.shape() | {"target_bos": False}
     shared = source.to_json() == target.to_json()

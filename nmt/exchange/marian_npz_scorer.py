@@ -28,6 +28,8 @@ class MarianNpzScorer(CTranslate2Scorer):
         with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
             tensors = {name: file[name] for name in file.files}
             dim = tensors["encoder_l1_self_Wq"].shape[0]
+            text = tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0") + b"\0"  # padded by Marian
+            tensors[marian_npz.CONFIG] = np.frombuffer(text, np.int8)
             tensors["Wpos"] = marian_npz.positions(POSITIONS, dim).numpy()
             np.savez(f"{work}/model.npz", **tensors)
             naming = [_names(side) for side in (source, target)]

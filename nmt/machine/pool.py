@@ -1,12 +1,14 @@
-"""Processes that compute for this one, each with one thread: executors of concurrent.futures.
+"""Processes that compute for this one, each with one thread.
 
 On Linux they are forked. Each then has the models and texts of this process in the very memory in
 which they were read, and starts within hundredths of a second. After a fork no team of OpenMP's
 threads may work that worked before it, and with one thread none does. What else a fork could break
 are locks that another thread holds at that moment: see `may_fork`.
+
+No thread of this process serves them, as in concurrent.futures: results are received while a result
+is waited for. So an interrupt (Ctrl-C) leaves no lock locked, and a killed worker ends its pipe.
 """
 
-import concurrent.futures
 import multiprocessing
 import os
 import signal
@@ -16,12 +18,10 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing.connection import wait
+from contextlib import AbstractContextManager
+from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
-from types import FrameType, TracebackType
-from typing import Any, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from nmt.errors import Exit, UserError
 from nmt.machine.memory import keep_memory
@@ -30,12 +30,8 @@ Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # reach the whole group; the parent acts
-LOCKING = (  # code that holds locks while it computes
-    threading.__file__,
-    *(package.__path__[0] for package in (concurrent.futures, multiprocessing)),
-)
 AHEAD = 2  # tasks per worker that wait or whose results wait: this bounds the memory
-_inherited: Sequence[Callable[..., Any]] = ()  # of a worker: what its parent named at the fork
+SMALL = 2**16  # bytes of a task that a pipe holds while its worker computes another
 
 
 def can_fork() -> bool:
@@ -52,32 +48,58 @@ def may_fork() -> bool:
     )
 
 
-class InProcess(Executor):
-    """An executor without workers: `submit` makes the call at once, in this process."""
+class Executor(Protocol):
+    """What makes calls: this process, workers, or the threads of concurrent.futures."""
+
+    def submit(self, function: Callable[..., Any], /, *args: Any) -> Any:
+        """Have a call made; returns an object with done() and result()."""
+
+
+class Call(Generic[Result]):
+    """A call of a function, with what came of it."""
+
+    def __init__(self, receive: Callable[[float | None], None]) -> None:
+        self._receive = receive
+        self.outcome: tuple[Result | None, BaseException | None] | None = None
+
+    def done(self) -> bool:
+        """Whether it was made."""
+        self._receive(0)
+        return self.outcome is not None
+
+    def result(self) -> Result:
+        """Wait until it was made; what it returned, or raised."""
+        while self.outcome is None:
+            self._receive(None)
+        value, error = self.outcome
+        if error is not None:
+            raise error
+        return value  # type: ignore[return-value]  # there is no error
+
+
+class InProcess(AbstractContextManager["InProcess"]):
+    """No workers: `submit` makes the call at once, in this process."""
 
     count = 0
 
-    def submit(
-        self, function: Callable[..., Result], /, *args: Any, **kwargs: Any
-    ) -> Future[Result]:
-        """Call the function; the future that is returned is done."""
-        future: Future[Result] = Future()
+    def __exit__(self, *error: object) -> None:
+        """There is nothing to end."""
+
+    def submit(self, function: Callable[..., Result], /, *args: Any) -> Call[Result]:
+        """Call the function."""
+        call: Call[Result] = Call(lambda seconds: None)
         try:
-            future.set_result(function(*args, **kwargs))
+            call.outcome = function(*args), None
         except Exception as error:
-            future.set_exception(error)
-        return future
+            call.outcome = None, error
+        return call
 
 
-class WorkerPool(ProcessPoolExecutor):
+class WorkerPool:
     """Workers that start and end with a `with` block, and end if this process is killed.
 
-    The block raises UserError (71) if a worker is killed; tasks that were not done are lost. When
-    the block ends, tasks still at work are stopped. Signals of the terminal are left to the parent.
-
-    An interrupt (Ctrl-C) would leave a lock of the executor locked, and the end of the block would
-    wait for it for ever, if Python raised it while the main thread holds one. There it ends the
-    workers instead, so that whoever waits for a result goes on, and is raised when the block ends.
+    A call raises UserError (71) if its worker is killed. When the block ends, calls still at work
+    are stopped. Signals of the terminal are left to the parent.
     """
 
     def __init__(
@@ -88,86 +110,96 @@ class WorkerPool(ProcessPoolExecutor):
         `inherited` are functions, or methods of objects too large to be sent, that workers have by
         the fork. Others that are submitted must be those of a module, as for pickle.
         """
-        context = multiprocessing.get_context("fork" if can_fork() else "spawn")
-        super().__init__(count, context, _start, (inherited,))
         self.count, self._option, self._advice = count, option, advice
         self._inherited = list(inherited)
-        self._children: set[multiprocessing.process.BaseProcess] = set()
-        self._interrupted = False
+        self._processes: list[multiprocessing.process.BaseProcess] = []
+        self._calls: dict[Connection, deque[Call[Any]]] = {}  # by worker: those that it has
+        self._waiting: deque[tuple[Call[Any], memoryview]] = deque()
 
     def __enter__(self) -> "WorkerPool":
-        others = set(multiprocessing.active_children())
+        context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # workers inherit this
         try:
             with warnings.catch_warnings():
                 # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
                 warnings.simplefilter("ignore", DeprecationWarning)
-                for _ in range(self.count):  # the first starts all where they are forked
-                    super().submit(os.getpid)
+                for _ in range(self.count):
+                    ours, theirs = context.Pipe()
+                    process = context.Process(
+                        target=_work, args=(theirs, self._inherited), daemon=True
+                    )
+                    process.start()
+                    theirs.close()  # so that a killed worker ends the pipe
+                    self._processes.append(process)
+                    self._calls[ours] = deque()
         except OSError as error:
-            self._stop({*multiprocessing.active_children()} - others)
-            reason = f"the system starts no further process ({error.strerror})"
-            raise self._error(reason) from None
+            self.__exit__()
+            raise self._error(f"the system starts no further process ({error.strerror})") from None
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        self._children = {*multiprocessing.active_children()} - others
-        if can_fork():  # all workers are there, and have its other copies
-            self._result_queue._writer.close()  # type: ignore[attr-defined]
-        self._watch = threading.Thread(target=_end_with_first, args=(self._children,), daemon=True)
-        self._watch.start()
-        main = threading.current_thread() is threading.main_thread()
-        handler = signal.getsignal(signal.SIGINT)
-        former = getattr(handler, "__self__", None)  # a pool that another thread has ended
-        ended = isinstance(former, WorkerPool) and not former._children
-        if main and (ended or handler is signal.default_int_handler):
-            signal.signal(signal.SIGINT, self._interrupt)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stop(self._children)
-        self._watch.join()
-        self._children = set()
-        main = threading.current_thread() is threading.main_thread()
-        if main and signal.getsignal(signal.SIGINT) == self._interrupt:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-        if self._interrupted:
-            raise KeyboardInterrupt from None
-        if isinstance(error, BrokenProcessPool):
-            reason = "a worker was killed, as the system does for want of memory"
-            raise self._error(reason) from None
-
-    def _stop(self, children: Iterable[multiprocessing.process.BaseProcess]) -> None:
+    def __exit__(self, *error: object) -> None:
         """Kill the workers, which hold nothing that could be lost."""
-        for child in children:
-            child.kill()
-        self.shutdown(cancel_futures=True)
-        for child in children:
-            child.join()
+        for process in self._processes:
+            process.kill()
+        for process in self._processes:
+            process.join()
+        for pipe in self._calls:
+            pipe.close()
+        self._processes, self._calls = [], {}
+        self._waiting.clear()
 
-    def _interrupt(self, _: int, frame: FrameType | None) -> None:
-        """Raise KeyboardInterrupt, or end the workers where the main thread may hold a lock."""
-        while self._children and frame is not None:  # none are left where another thread ended it
-            if frame.f_code.co_filename.startswith(LOCKING):
-                self._interrupted = True  # the block will raise it
-                for child in self._children:
-                    child.kill()
+    def submit(self, function: Callable[..., Result], /, *args: Any) -> Call[Result]:
+        """Have a worker call the function; an error that cannot be sent is put into words."""
+        inherited = function in self._inherited
+        named: Any = self._inherited.index(function) if inherited else function
+        call: Call[Result] = Call(self._receive)
+        self._waiting.append((call, ForkingPickler.dumps((named, args))))
+        self._send()
+        return call
+
+    def _send(self) -> None:
+        """Send calls to workers without one, and a small one to each that computes another."""
+        while self._waiting and self._calls:
+            pipe = min(self._calls, key=lambda pipe: len(self._calls[pipe]))
+            at_work = len(self._calls[pipe])
+            call, message = self._waiting[0]
+            if at_work > (len(message) < SMALL):
                 return
-            frame = frame.f_back
-        raise KeyboardInterrupt
+            self._waiting.popleft()
+            self._calls[pipe].append(call)
+            try:
+                pipe.send_bytes(message)
+            except OSError:
+                self._lose(pipe)
+
+    def _receive(self, seconds: float | None) -> None:
+        """Wait for results, at most so long; None: until there is one."""
+        busy = [pipe for pipe, calls in self._calls.items() if calls]
+        pipe: Any
+        for pipe in wait(busy, seconds):
+            try:
+                outcome = pipe.recv()
+            except (EOFError, OSError):
+                self._lose(pipe)
+            else:
+                self._calls[pipe].popleft().outcome = outcome
+        self._send()
+
+    def _lose(self, pipe: Connection) -> None:
+        """Give up a killed worker with its calls; those that wait, too, if it was the last."""
+        lost = [*self._calls.pop(pipe)]
+        if not self._calls:
+            lost += [call for call, _ in self._waiting]
+            self._waiting.clear()
+        pipe.close()
+        error = self._error("a worker was killed, as the system does for want of memory")
+        for call in lost:
+            call.outcome = None, error
 
     def _error(self, reason: str) -> UserError:
         return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)
-
-    def submit(self, function: Callable[..., Result], /, *args: Any) -> Future[Result]:  # type: ignore[override]
-        """Have a worker call the function; the future raises its UserError unchanged."""
-        if function in self._inherited:
-            return super().submit(_call_inherited, self._inherited.index(function), *args)
-        return super().submit(_call, function, *args)
 
 
 def executor(
@@ -186,7 +218,7 @@ def in_order(
 ) -> Iterator[Result]:
     """Yield function(task) for each task, in the order of the tasks, of which a few are ahead."""
     ahead = max(1, AHEAD * executor.count)
-    pending: deque[Future[Result]] = deque()
+    pending: deque[Call[Result]] = deque()
     for task in tasks:
         pending.append(executor.submit(function, task))
         if len(pending) >= ahead:
@@ -195,26 +227,21 @@ def in_order(
         yield pending.popleft().result()
 
 
-def _start(inherited: Sequence[Callable[..., Any]]) -> None:
-    """Prepare a worker: one thread, and another that ends it with its parent."""
-    global _inherited
-    _inherited = inherited
+def _work(pipe: Connection, inherited: Sequence[Callable[..., Any]]) -> None:
+    """Make calls, with one thread, until the parent has ended."""
     os.environ["OMP_NUM_THREADS"] = "1"
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     keep_memory()
     threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_first(workers: Iterable[multiprocessing.process.BaseProcess]) -> None:
-    """Kill all workers when one was killed.
-
-    It may have written a part of a result, and hold the lock of that pipe: the executor would wait
-    for the rest. When no process can write any more, it reads an end of file.
-    """
-    wait([worker.sentinel for worker in workers])
-    for worker in workers:
-        worker.kill()
+    while True:
+        function, args = pipe.recv()
+        outcome: tuple[Any, Exception | None]
+        try:
+            outcome = (inherited[function] if isinstance(function, int) else function)(*args), None
+        except Exception as error:
+            outcome = None, _sendable(error)
+        pipe.send(outcome)
 
 
 def _end_with_parent() -> None:
@@ -225,17 +252,10 @@ def _end_with_parent() -> None:
     os._exit(Exit.PIPE)
 
 
-def _call_inherited(number: int, *args: Any) -> Any:
-    return _call(_inherited[number], *args)
-
-
-def _call(function: Callable[..., Result], *args: Any) -> Result:
-    """Call a function; an error that cannot be pickled is replaced."""
+def _sendable(error: Exception) -> Exception:
+    """The error, or one that says the same where it cannot be pickled."""
     try:
-        return function(*args)
-    except Exception as error:
-        try:
-            ForkingPickler.loads(ForkingPickler.dumps(error))
-        except Exception:
-            raise RuntimeError("".join(traceback.format_exception_only(error))) from None
-        raise
+        ForkingPickler.loads(ForkingPickler.dumps(error))
+    except Exception:
+        return RuntimeError("".join(traceback.format_exception_only(error)))
+    return error

@@ -1,7 +1,7 @@
 """Products with weights: in float32 on CPUs by the faster of the libraries that torch has for them.
 
 torch itself takes MKL, and has oneDNN for other formats; for float32 only as an operator of its
-compiler's, without a gradient. Here it gets one, and `Machine.float32` says where it is faster.
+compiler's, without a gradient. Here it gets one, and `Machine.onednn` says where it is faster.
 """
 
 from typing import Any
@@ -98,10 +98,10 @@ def _gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
 def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:
     """Whether oneDNN multiplies both here: float32 on a CPU, each number of x so many times."""
     return (
-        x.dtype == other.dtype == torch.float32
-        and x.device.type == other.device.type == "cpu"
+        this_machine().onednn
         and x.numel() * times >= ONEDNN_FROM
+        and x.dtype == other.dtype == torch.float32
+        and x.device.type == other.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
         and not torch.compiler.is_compiling()  # a compiler chooses by itself
-        and this_machine().float32 == "onednn"
     )

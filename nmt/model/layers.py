@@ -60,7 +60,8 @@ Watcher = Callable[[AttentionRecord], None]
 class Attention(nn.Module):
     """Multi-head attention (Vaswani et al. 2017) with positional encodings."""
 
-    key: nn.Module  # a linear map; nn.Identity() where keys are slices of the input
+    query: nn.Module  # a linear map; nn.Identity() where queries are not read
+    key: nn.Module  # as queries; or keys are slices of the input
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()

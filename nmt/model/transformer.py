@@ -1,7 +1,7 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +11,10 @@ from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import column_ranges, common_ranges, least
-from nmt.encodings.site import Encodings
+from nmt.encodings.site import Encodings, unread_projections
 from nmt.machine.products import Linear, rounded
 from nmt.model.cache import State
-from nmt.model.layers import Attention, DecoderLayer, EncoderLayer, Stack, dropout
+from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
 
 PAD = 0  # the id that fills rows up on the right
 BOS = 1  # the id that starts each row of a target
@@ -61,7 +61,7 @@ class Transformer(nn.Module):
         self.encoder_encodings = site("encoder", config.encoder_layers, source_size)
         self.decoder_encodings = site("decoder", config.decoder_layers, target_size)
         self.cross_encodings = site("cross", config.decoder_layers, target_size)
-        self._drop_key_projections()
+        self._drop_unread_projections()
         self.streams = self._streams(config)
         self._tie(config.tie)
 
@@ -73,7 +73,7 @@ class Transformer(nn.Module):
             elif isinstance(module, nn.Embedding):
                 nn.init.normal_(module.weight, std=1 / self.scale)
 
-    def _drop_key_projections(self) -> None:
+    def _drop_unread_projections(self) -> None:
         """Leave out projections that encodings do not use: they would never get a gradient.
 
         They are made and then dropped, so that a seed initialises the rest of the model alike.
@@ -82,9 +82,10 @@ class Transformer(nn.Module):
                  (self.decoder, "attention", self.decoder_encodings),
                  (self.decoder, "cross", self.cross_encodings))  # fmt: skip
         for stack, name, encodings in parts:
-            if not all(e.projects_keys for e in encodings):
+            unread = unread_projections([*encodings])
+            for projection in unread if all(e.projects_keys for e in encodings) else {"key"}:
                 for layer in stack.layers:
-                    cast(Attention, getattr(layer, name)).key = nn.Identity()
+                    setattr(getattr(layer, name), projection, nn.Identity())
 
     def _tie(self, tie: str) -> None:
         """Make embeddings one matrix (Press and Wolf 2017)."""

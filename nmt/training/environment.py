@@ -8,9 +8,8 @@ import torch
 
 import nmt
 from nmt.machine.device import device_name
-from nmt.machine.machine import this_machine, use
+from nmt.machine.machine import this_machine
 from nmt.model.transformer import Transformer
-from nmt.training.run import Run
 
 DRIVER = Path("/proc/driver/nvidia/version")
 
@@ -32,7 +31,6 @@ def describe(
         "capability": torch.backends.cpu.get_cpu_capability(),
         "format": number_format,
         "processor": this_machine().processor,
-        "machine": str(this_machine()),
         "compiled": "yes" if compiled else "no",
     }
     if device.type != "cuda":
@@ -44,18 +42,6 @@ def describe(
         "driver": driver(),
         "deterministic": "yes" if deterministic else "no",
     }
-
-
-def share_machine(run: Run) -> None:
-    """Multiply as the run did on such a processor with this torch, and in all ranks as in rank 0.
-
-    Then a resumed run has the same bits, even if this process measured otherwise.
-    """
-    before = {} if run.saved is None else run.saved.state["environment"]
-    same = before.get("processor") == this_machine().processor
-    if same and before.get("torch") == torch.__version__:
-        use(before["machine"])
-    use(run.world.broadcast(lambda: str(this_machine())))
 
 
 def announce(
@@ -73,7 +59,7 @@ def announce(
         f"training {size:,} parameters in {described['format']} on {device}; {last:,} "
         f"updates, {updates:,} to an epoch of {pairs:,} pairs"
     )
-    log.info("machine: %s; %s", described["processor"], described["machine"])
+    log.info("processor: %s", described["processor"])
 
 
 def driver() -> str:

@@ -161,8 +161,9 @@ def difference(model: Transformer, parent: Transformer) -> float:
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
     entries = [e for e in model.entries if e.name == name]
-    if any(e.streams > 1 or e.changes_width or not e.projects_keys for e in entries):
-        return "not measured alone, as it has projections of its own"
+    own = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
+    if any(own) or any(e.may_lack_gradients for e in entries):
+        return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():
         encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)

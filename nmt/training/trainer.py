@@ -83,7 +83,6 @@ class Trainer:
         compiled = compilation.wanted(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
-        environment.share_machine(run)
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
         self.environment = environment.describe(

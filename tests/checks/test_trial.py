@@ -67,8 +67,8 @@ def test_who_replaces_what_others_added_is_found(
 
 def test_who_reads_no_queries_says_so(settings_of: Callable[..., Settings]) -> None:
     preflight.check(settings_of("encoding=gaussian"))
-    with pytest.raises(UserError, match=r"encoding.t5: weight \(encoder\): gets no gradient"):
-        preflight.check(settings_of("encoding=[gaussian,t5]"))
+    with pytest.raises(UserError, match=r"encoding.relative: key_table \(encoder\): gets no gradi"):
+        preflight.check(settings_of("encoding=[gaussian,relative]"))
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,6 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import resumable
-from nmt.machine import machine
 from nmt.modeldir import Trained, load
 from nmt.storage import atomic
 from tests.cli.conftest import LINES, Run
@@ -228,17 +227,17 @@ def test_another_model_is_refused(
 
 
 def test_another_processor_is_refused_where_it_decides_on_the_number_format(
-    nmt_translate: Run, text: Path, copying: Trained, monkeypatch: pytest.MonkeyPatch
+    nmt_translate: Run, text: Path, copying: Trained, pretend: Callable[..., None]
 ) -> None:
     words = (str(text), "decode.precision=bfloat16", "-o", str(text.with_name("out")))
-    monkeypatch.setattr(machine, "_machine", machine.Machine("", "torch", 1.8, "none"))
+    pretend(searches_in_bfloat16=False)
     with pytest.MonkeyPatch.context() as patch:
         stop_at(patch, copying, 3)
         assert nmt_translate(*words)[0] == 130
-    machine.use("bfloat16=2.1")
+    pretend(searches_in_bfloat16=True)
     code, _, err = nmt_translate(*words)
     assert (code, "made with number format=float32, now bfloat16; give" in err) == (2, True)
-    machine.use("bfloat16=1.9")  # as measured again
+    pretend(searches_in_bfloat16=False, processor="another")
     assert nmt_translate(*words)[0] == 0
 
 

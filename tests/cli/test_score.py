@@ -12,12 +12,13 @@ from typing import Any, cast
 
 import pytest
 
+import nmt.decode.score
 from nmt import modeldir
 from nmt.api import models
 from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
-from nmt.decode import forced
+from nmt.decode.score import score_translations
 from nmt.decode.sources import ForcedPair
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -134,7 +135,10 @@ def test_a_line_for_a_pair(
     file = texts[0].with_name("out")
     assert nmt_score(*texts, "-o", file)[:2] == (0, b"")
     assert file.read_bytes() == out
-    assert close(nmt_score(*texts, "--batch-tokens", 1)[1], whole)
+    assert close(nmt_score(*texts, "--batch-tokens", 12)[1], whole)
+    code, found, err = nmt_score(*texts, "--batch-tokens", 2)  # a pair too long costs no other
+    assert code == 65 and b"\n\n" in b"\n" + found and b"\t" in found
+    assert "left empty" in err
     empty = write(texts[0].with_name("none"), [])
     assert nmt_score(empty, empty)[:2] == (0, b"")
 
@@ -165,10 +169,10 @@ def test_texts_that_are_not_parallel_end_in_65(
     write(texts[short], [SOURCES, TARGETS][short][:lines])
     output = texts[0].with_name("out")
     code, _, err = nmt_score(*texts, "-o", output)
-    what = f"go on, but the text ends after line {lines}"
+    what = f"more than the {lines} lines"
     if short:
-        what = f"end after line {lines}, but the text goes on"
-    assert code == 65 and f"the translations {what}; the two must be parallel" in err
+        what = f"only {lines} lines"
+    assert code == 65 and f"translations: {what}" in err
     assert not output.exists()
 
 
@@ -181,7 +185,7 @@ def test_the_next_command_goes_on(
     """After Ctrl-C in the third window; a pair of the second one was too long."""
     known("encoding=learned", "encoding.learned.size=3", "data.max_length=2")
     _, whole, said = nmt_score(*texts)
-    output, scored = texts[0].with_name("out"), forced._log_probs
+    output, scored = texts[0].with_name("out"), nmt.decode.score._log_probs
     batches: list[int] = []
 
     def stopping(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
@@ -190,7 +194,7 @@ def test_the_next_command_goes_on(
             raise KeyboardInterrupt
         return scored(model, pairs)
 
-    monkeypatch.setattr(forced, "_log_probs", stopping)
+    monkeypatch.setattr(nmt.decode.score, "_log_probs", stopping)
     code, _, err = nmt_score(*texts, "-o", output)
     assert code == 130 and "out.part: keeps the 4 lines done so far" in err
     for odd, told in (
@@ -201,7 +205,7 @@ def test_the_next_command_goes_on(
         assert code == 2 and told in err and err.count("\n") == 1
     short = write(texts[0].with_name("in.short"), TARGETS[:5])
     code, _, err = nmt_score(texts[0], short, "-o", output)
-    assert code == 65 and "the translations end after line 5, but the text goes on" in err
+    assert code == 65 and "translations: only 5 lines" in err
     short.unlink()
     code, _, again = nmt_score(*texts, "-o", output)
     assert code == 65 and "out.part: goes on after 4 lines" in again
@@ -213,7 +217,7 @@ def test_the_next_command_goes_on(
 def test_no_more_than_a_window_is_in_memory(known: Callable[..., Trained]) -> None:
     read: list[str] = []
     sources = (read.append(line) or line for line in SOURCES)  # type: ignore[func-returns-value]
-    found = forced.score(known(), sources, iter(TARGETS), window=2)
+    found = score_translations(known(), sources, iter(TARGETS), window=2)
     assert [len(read) for _ in found] == [2, 2, 4, 4, 6, 6, 8, 8, 9]
 
 

@@ -181,7 +181,7 @@ def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Pa
     code, out, err = nmt_translate(*words, stdin=b"w1 w2\nw4\nw3 w6\n")
     assert (code, out) == (0, b"w5 w2\nw4\nw3 w7\n"), err  # it copies, place by place
     code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
-    assert (code, "the target prefixes go on" in err) == (65, True)
+    assert (code, "target prefixes: more than" in err) == (65, True)
     code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
     assert (code, "--target-prefix -: stdin is for the text" in err) == (2, True)
     code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")

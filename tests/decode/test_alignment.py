@@ -202,10 +202,10 @@ def test_given_translations() -> None:
     found = Translator.of(some, decode()).align(["w1  w2", "", "w3"], ["w4 w5", "", "unheard w6"])
     assert [one.pairs for one in found] == [[(0, 0), (1, 1)], [], [(0, 0)]]
     assert found[2].target == ["<unk>", "w6", "</s>"]
-    with pytest.raises(UserError, match="the translations end after line 1"):
+    with pytest.raises(UserError, match="translations: only 1 lines"):
         Translator.of(some, decode()).align(["w1", "w2"], ["w1"])
     some.model.target_limit = 2  # type: ignore[misc]
-    with pytest.raises(UserError, match="line 2: the translation has 2 pieces; the encoding") as e:
+    with pytest.raises(UserError, match="line 2: the translation has 2 pieces") as e:
         Translator.of(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
     assert e.value.code == Exit.DATA
 

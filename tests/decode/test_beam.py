@@ -11,9 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.beam import Beam, _continue, _top, _top_on_gpu
-from nmt.decode.hypothesis import Hypothesis, length_penalty
-from nmt.decode.search import Step, search
+from nmt.decode.engine import Hypothesis, length_penalty
+from nmt.decode.search import Beam, Step, _continue, _top, _top_on_gpu, search
 
 BOS, EOS = 0, 1
 NEVER = float("-inf")
@@ -84,6 +83,7 @@ def by_lists(
     beam: int,
     alpha: float,
     coverage: Callable[[int, Sequence[int]], float] = nothing,
+    shrinking: bool = False,
 ) -> Found:
     """The same search, one sentence and one candidate at a time."""
     live: list[tuple[tuple[int, ...], float]] = [((), 0.0)]
@@ -95,11 +95,12 @@ def by_lists(
             for token, log_prob in enumerate(table.after(sentence, prefix))
             if math.isfinite(log_prob)
         ]
-        best = sorted(candidates)[: 2 * beam]
+        width = beam - len(found) if shrinking else beam
+        best = sorted(candidates)[: width if shrinking else 2 * beam]
         leads = {row: rank for rank, (_, row, _) in reversed(list(enumerate(best)))}
         ended = {
             row: -s
-            for rank, (s, row, token) in enumerate(best[:beam])
+            for rank, (s, row, token) in enumerate(best[:width])
             if token == EOS and (t < limit or leads[row] == rank)
         }
         for row, total in ended.items():
@@ -111,9 +112,11 @@ def by_lists(
                     score = total / length_penalty(t, alpha) + coverage(sentence, prefix)
                     found.append(Hypothesis(list(prefix), score, total, False))
             break
-        live = [((*live[row][0], k), -s) for s, row, k in best if k != EOS][:beam]
+        live = [((*live[row][0], k), -s) for s, row, k in best if k != EOS][:width]
         if not live:
             break
+        if shrinking:
+            continue
         now = live[0][1] / length_penalty(t + 1, alpha)
         if len(found) >= beam and max(h.score for h in found) >= now:
             break
@@ -127,6 +130,7 @@ def whole(
     alpha: float,
     n_best: int | None = None,
     coverage: Callable[[], Tensor] | None = None,
+    shrinking: bool = False,
 ) -> list[list[Hypothesis]]:
     strategy = Beam(
         torch.tensor(limits, dtype=torch.long),
@@ -135,6 +139,7 @@ def whole(
         eos=EOS,
         n_best=beam if n_best is None else n_best,
         coverage_penalty=coverage,
+        shrinking=shrinking,
     )
     return search(step, strategy, BOS)
 
@@ -170,9 +175,10 @@ def test_a_wide_beam_finds_all_sentences_in_the_order_of_their_scores(alpha: flo
     beam=st.integers(1, 6),
     levels=st.integers(1, 6),
     never=st.sampled_from([0.0, 0.3]),
+    shrinking=st.booleans(),
 )
 def test_equals_the_search_by_lists_also_among_equal_scores(
-    seed: int, limits: list[int], beam: int, levels: int, never: float
+    seed: int, limits: list[int], beam: int, levels: int, never: float, shrinking: bool
 ) -> None:
     """Whole numbers make ties, which break by parent and id; some are impossible, some NaN."""
     table = (
@@ -182,8 +188,10 @@ def test_equals_the_search_by_lists_also_among_equal_scores(
     for t in table.tables:
         t[torch.rand(t.shape, generator=random) < never] = NEVER
         t[torch.rand(t.shape, generator=random) < never / 4] = math.nan
-    found = whole(table, limits, beam, 0.6)
-    expected = [by_lists(table, s, limit, beam, 0.6) for s, limit in enumerate(limits)]
+    found = whole(table, limits, beam, 0.6, shrinking=shrinking)
+    expected = [
+        by_lists(table, s, limit, beam, 0.6, shrinking=shrinking) for s, limit in enumerate(limits)
+    ]
     assert found == [e.hypotheses for e in expected]
     for step, seen in enumerate(table.seen):  # a sentence that is done leaves the batch at once
         assert sorted(set(seen)) == [s for s, e in enumerate(expected) if e.steps > step]

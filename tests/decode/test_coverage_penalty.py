@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -12,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.coverage_penalty import LEAST
-from nmt.decode.hypothesis import length_penalty
+from nmt.decode.cross_attention import LEAST
+from nmt.decode.engine import length_penalty
 from nmt.decode.translator import Translation, Translator
-from nmt.model.layers import AttentionRecord, Watcher, watching
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS as BOS_ID
@@ -131,22 +130,12 @@ def test_what_is_before_a_language_attends_to_nothing(member: Make) -> None:
             assert t.score == pytest.approx(expected, abs=2e-4)
 
 
-def test_attention_is_recorded_in_copies_which_no_other_thread_uses(
-    member: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    one, models = member("encoding=relative"), list[Transformer]()
-
-    def recording(model: Transformer, watcher: Watcher) -> AbstractContextManager[None]:
-        models.append(model)
-        return watching(model, watcher)
-
-    for module in ("coverage_penalty", "cross_attention"):
-        monkeypatch.setattr(f"nmt.decode.{module}.watching", recording)
-    translations(one, coverage_penalty=WEIGHT)
-    searched = len(models)
-    Translator.of(one, decode()).align(["c a d"], ["a b"])
-    assert 0 < searched < len(models) and one.model not in models
-    assert {id(p) for p in models[-1].parameters()} == {id(p) for p in one.model.parameters()}
+def test_attention_is_recorded_in_a_copy_which_no_other_thread_uses(member: Make) -> None:
+    one, records = member("encoding=relative"), list[AttentionRecord]()
+    translator = Translator.of(one, decode(coverage_penalty=WEIGHT))
+    with watching(one.model, records.append):
+        assert translator.texts(LINES)
+    assert not records
 
 
 def test_another_translation_comes_first(member: Make) -> None:

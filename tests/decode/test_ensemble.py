@@ -11,7 +11,7 @@ from torch import Tensor
 
 import nmt
 from nmt.config.settings import Decode, Settings
-from nmt.decode.hypothesis import length_penalty
+from nmt.decode.engine import length_penalty
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nmt.decode.hypothesis import length_penalty
+from nmt.decode.engine import length_penalty
 from nmt.decode.notes import Notes
-from nmt.decode.parts import parts_of
+from nmt.decode.split import split_at_spaces
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit
 from nmt.modeldir import USUAL_LENGTH, Trained
@@ -54,7 +54,7 @@ def test_lines_of_unknown_pieces_alone_are_counted(caplog: pytest.LogCaptureFixt
     lines = ["w1 中文", "中文 。", "", "w1", "http://example.org/?b=c"]
     notes = Notes()
     list(Translator.of(trained(), decode(window=2)).translate(lines, notes=notes))
-    assert (notes.unknown.count, notes.unknown.first) == (2, 2)
+    assert notes.counts["unknown"][:2] == [2, 2]
     assert len(caplog.records) == 1 and "unknown pieces alone: 2 " in caplog.text
 
 
@@ -104,7 +104,7 @@ def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> None:
-    assert parts_of(text, most, len) == parts
+    assert split_at_spaces(text, most, len) == parts
 
 
 def test_the_longest_source_is_a_setting() -> None:

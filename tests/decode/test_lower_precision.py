@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decode.quantised import quantised
+from nmt.decode.models import quantise
 from nmt.decode.search import search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.machine.int8 import FORMATS, Int8, is_exact
+from nmt.machine.int8 import Int8
 from nmt.model.transformer import Transformer
 from tests.decode.copying import decode, trained
 from tests.fast import fast_first
@@ -24,13 +24,10 @@ Make = Callable[..., Transformer]
 LINES = ["w1 w2 w3 w4 w5", "w6", "w7 w8 w9 w10 w11 w12 w13 w14", "w15 w16"]
 
 
-EXACT = next(name for name, integers in FORMATS.items() if is_exact(integers))  # here
-
-
 @pytest.fixture(autouse=True)
 def lower(pretend: Callable[..., None]) -> None:
     """Formats are used here even where they are slow, which tests of their choice undo."""
-    pretend(bfloat16=3.0, int8=EXACT)
+    pretend(searches_in_bfloat16=True, int8=True)
 
 
 def translations(model: Transformer, **changes: Any) -> list[Translation]:
@@ -83,7 +80,7 @@ def test_alignments_are_nearly_those_of_float32(tiny: Make) -> None:
 
 def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> None:
     model = tiny("encoding=relative", "model.tie=target")
-    found = quantised(model)
+    found = quantise(model)
     kept = {id(p) for p in model.parameters()}
     assert all(id(p) in kept for p in found.parameters())
     assert found.target_embedding.weight is model.target_embedding.weight
@@ -95,11 +92,12 @@ def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> N
 def test_other_devices_refuse_8_bits(tiny: Make) -> None:
     model = tiny("encoding=none").to("meta")
     with pytest.raises(UserError, match=r"^decode\.precision=int8: for CPUs only, not for meta; "):
-        quantised(model)
+        quantise(model)
 
 
 @pytest.mark.parametrize(
-    "precision, slow", [("int8", {"int8": "none"}), ("bfloat16", {"bfloat16": 1.7})]
+    "precision, slow",
+    [("int8", {"int8": False}), ("bfloat16", {"searches_in_bfloat16": False})],
 )
 def test_a_format_that_is_not_faster_gives_way_to_float32(
     precision: str,
@@ -108,7 +106,6 @@ def test_a_format_that_is_not_faster_gives_way_to_float32(
     pretend: Callable[..., None],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """In bfloat16 products must be twice as fast."""
     pretend(**slow)
     model = sharp(tiny, "encoding=none")
     assert translations(model, precision=precision) == translations(model)

@@ -10,10 +10,9 @@ from sacrebleu import sentence_chrf
 
 import nmt
 from nmt.config.settings import Settings, with_decode
-from nmt.decode.hypothesis import Hypothesis
-from nmt.decode.mbr import by_utility
+from nmt.decode.engine import Hypothesis
 from nmt.decode.sources import Source
-from nmt.decode.translator import Translation, Translator
+from nmt.decode.translator import Translation, Translator, rank_by_utility
 from nmt.errors import UserError
 from nmt.evaluation.describe import search_of
 from nmt.modeldir import Trained
@@ -30,7 +29,7 @@ def test_candidates_are_ranked_by_their_mean_chrf(candidates: list[str]) -> None
         sum(sentence_chrf(one, [other]).score for other in candidates) / len(candidates)
         for one in candidates
     ]
-    found = by_utility(candidates)
+    found = rank_by_utility(candidates)
     assert {candidates[place] for place, _ in found} == set(candidates)
     assert len(found) == len(set(candidates))
     for place, utility in found:
@@ -42,8 +41,8 @@ def test_candidates_are_ranked_by_their_mean_chrf(candidates: list[str]) -> None
 
 def test_the_consensus_wins_over_what_stands_alone() -> None:
     candidates = ["xyz xyz", "the cat sleeps", "the cat slept", "a cat sleeps", "qqq"]
-    assert candidates[by_utility(candidates)[0][0]] == "the cat sleeps"
-    assert by_utility(["b", "a"]) == by_utility(["a", "b"])  # of equals the first
+    assert candidates[rank_by_utility(candidates)[0][0]] == "the cat sleeps"
+    assert rank_by_utility(["b", "a"]) == rank_by_utility(["a", "b"])  # of equals the first
 
 
 def translations(some: Trained, n_best: int = 1, **changes: Any) -> list[list[Translation]]:
@@ -62,7 +61,7 @@ def test_a_translator_ranks_what_the_search_finds(whole: Trained, way: dict[str,
         if not line:
             assert best == [Translation("", 0.0)]
             continue
-        choices = by_utility([t.text for t in some])[:3]
+        choices = rank_by_utility([t.text for t in some])[:3]
         assert best == [some[place]._replace(score=utility) for place, utility in choices]
     assert any(some[0].text != best[0].text for some, best in zip(candidates, chosen, strict=True))
     assert [each[:1] for each in chosen] == translations(whole, 1, mbr=6, **way)
@@ -93,7 +92,8 @@ def test_what_is_told_is_of_the_choice(caplog: pytest.LogCaptureFixture) -> None
 class Consensus:
     """An engine whose first hypothesis of a line was cut, while its others agree and are whole."""
 
-    source_limit = target_limit = None
+    source_limit: int | None = None
+    target_limit: int | None = None
     columns: Set[str] = frozenset()
     column_ranges: Mapping[str, range] = {}
     parallel_batches = most_workers = 1
@@ -129,7 +129,7 @@ def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) ->
     assert search_of(settings).endswith(", the best of 9 by expected chrF")
 
 
-def test_the_python_api_ranks_by_utility(whole: Trained) -> None:
+def test_the_python_api_ranks_rank_by_utility(whole: Trained) -> None:
     brief: dict[str, Any] = {"max_length_ratio": 1, "max_length_offset": 3, "method": "sample"}
     found = nmt.n_best(whole, LINES, 2, mbr=5, **brief)
     assert found == translations(whole, 2, method="sample", mbr=5)

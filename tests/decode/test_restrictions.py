@@ -161,16 +161,16 @@ def test_translations_have_the_lengths_that_the_column_says(
 
 
 def test_a_forced_length_beyond_the_table_is_a_limit(
-    model: Trained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    model: Trained, caplog: pytest.LogCaptureFixture
 ) -> None:
     some = Translator.of(model, decode(length="forced"))
-    monkeypatch.setattr(type(some.engine), "target_limit", 4)
+    some.engine.target_limit = 4
     found = list(some.translate(["a b"], columns={"length": ["9"]}))
     assert len(found[0][0].ids) == 3 and "cut at the limit" in caplog.text
 
 
 def test_a_prefix_may_be_as_long_as_a_forced_length(
-    model: Trained, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    model: Trained, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Of one piece of source, whose translation may else have seven; and it may be longer."""
     some = Translator.of(model, decode(length="forced", max_length_ratio=1.0, max_length_offset=6))
@@ -179,7 +179,7 @@ def test_a_prefix_may_be_as_long_as_a_forced_length(
         columns = {"length": [str(length)]}
         ((found,),) = some.translate(["a"], columns=columns, prefixes=[prefix])
         assert len(found.ids) == pieces and found.text.startswith(prefix)
-    monkeypatch.setattr(type(some.engine), "target_limit", 20)
+    some.engine.target_limit = 20
     lines = some.translate(["a"], columns={"length": ["60"]}, prefixes=[prefix])
     with pytest.raises(RefusedLinesError):
         list(lines)

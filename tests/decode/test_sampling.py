@@ -4,6 +4,7 @@ import itertools
 import math
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -16,10 +17,9 @@ from torch import Tensor
 
 from nmt.api import models
 from nmt.config.settings import Decode, Settings, with_decode
-from nmt.decode.hypothesis import Hypothesis
-from nmt.decode.sampling import Sampling, probabilities, random_numbers, sampled
+from nmt.decode.engine import Hypothesis
+from nmt.decode.sampling import Sampling, draw, probabilities, random_numbers
 from nmt.decode.search import search
-from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.modeldir import Trained
@@ -79,15 +79,15 @@ def test_of_equals_the_lower_id_is_kept_and_a_nucleus_may_be_reached_exactly() -
 def test_each_token_gets_its_share_of_the_numbers() -> None:
     chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]], dtype=torch.float64)
     numbers = [0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2**-53]
-    found = sampled(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
+    found = draw(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
     assert found.tolist() == [1, 1, 3, 3, 4, 4]
 
 
 def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
     draws = [(7, 0), (8, 0), (8, 1)]
     numbers = random_numbers(5, draws, samples=3, steps=9)
-    for (row, draw), index in itertools.product(enumerate(draws), range(3)):
-        bits = np.random.Philox(key=[5, draw[0]], counter=[0, index, draw[1], 0])
+    for (row, sentence), index in itertools.product(enumerate(draws), range(3)):
+        bits = np.random.Philox(key=[5, sentence[0]], counter=[0, index, sentence[1], 0])
         assert numbers[row, index].tolist() == np.random.Generator(bits).random(9).tolist()
     assert torch.equal(random_numbers(5, draws[1:2], 2, 4), numbers[1:2, :2, :4])
     assert len({*numbers.flatten().tolist()}) == numbers.numel()
@@ -209,16 +209,14 @@ def test_the_score_of_a_sample_is_that_of_forced_decoding(whole: Trained) -> Non
     assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
 
 
-def test_parts_of_a_line_have_random_numbers_of_their_own(
-    whole: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TorchEngine, "source_limit", 3)
-    translator = Translator.of(whole, sampling(too_long="split", max_length_ratio=0.0))
+def test_parts_of_a_line_have_random_numbers_of_their_own(whole: Trained) -> None:
+    options = sampling(max_source=2, too_long="split", max_length_ratio=0.0)
+    translator = Translator.of(whole, options)
     (alone,), (twice,) = (next(translator.translate([line])) for line in ("w1 w2", "w1 w2 w1 w2"))
     first, second = twice.text[: len(alone.text)], twice.text[len(alone.text) + 1 :]
     assert first == alone.text != second
     assert twice.score < alone.score  # of both, without a penalty
-    options = sampling(too_long="split", max_length_ratio=0.0, alpha=2.0)
+    options = replace(options, alpha=2.0)
     assert next(Translator.of(whole, options).translate(["w1 w2 w1 w2"]))[0].score == twice.score
 
 

@@ -4,23 +4,20 @@ import logging
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
 from nmt.decode import scheduler, torch_engine
-from nmt.decode.notes import Note, Notes
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.machine import machine, products
-from nmt.machine.machine import measured
 from nmt.machine.pool import can_fork
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, decode, model_of, trained
@@ -70,29 +67,8 @@ def test_hypotheses_and_scores_do_not_depend_on_workers(
     alone, notes = outcome(whole, 1, options, 3, **more)
     several, same = outcome(whole, 3, options, 3, **more, read_ahead="window" in changes)
     assert several == alone  # texts, scores, ids and ends, to the last bit
-    assert same.plain() == notes.plain()
-    assert notes.long.first == 14 and notes.cut.count > 3
-
-
-def test_workers_measure_nothing(
-    whole: Trained,
-    pretend: Callable[..., None],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Which library multiplies is measured once: where each worker measures, the bits differ."""
-    parent, product, known = os.getpid(), F.linear, measured()
-    libraries = {True: "onednn", False: "torch"}
-    monkeypatch.setattr(products, "ONEDNN_FROM", 1)
-    monkeypatch.setattr(products, "onednn", lambda *factors: product(*factors) * 1.01)
-    monkeypatch.setattr(
-        machine, "measured", lambda: known | {"float32": libraries[os.getpid() == parent]}
-    )
-    monkeypatch.setattr(machine, "_machine", None)
-    monkeypatch.delenv(machine.VARIABLE, raising=False)
-    options = decode(beam_size=3, max_length_ratio=1.0, max_length_offset=3, batch_tokens=24)
-    several, _ = outcome(whole, 2, options)
-    alone, _ = outcome(whole, 1, options)
-    assert several == alone and machine.this_machine().float32 == "onednn"
+    assert same.counts == notes.counts
+    assert notes.counts["long"][1] == 14 and notes.counts["cut"][0] > 3
 
 
 def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -299,7 +275,7 @@ def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None
     some = Translator.of(trained(), decode(), workers=2)
     engine: Any = some.engine
     engine.device = torch.device("meta")
-    assert (engine.parallel_batches, engine.most_workers) == (1, 1)
+    assert engine.most_workers == 1
     with pytest.raises(UserError, match=r"^2 workers: meta searches for one process; take 1"):
         some.texts(["w1"])
 
@@ -318,7 +294,7 @@ def test_workers_say_nothing_themselves(
 
 
 def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
-    note = Note()
+    notes = Notes()
     for line in (5, 3, 4):
-        note.add(line, pieces=line)
-    assert str(note) == "3 (first: line 3; longest: 5 pieces)"
+        notes.add("cut", line, pieces=line)
+    assert notes.describe("cut") == "3 (first: line 3; longest: 5 pieces)"

@@ -114,7 +114,7 @@ def test_a_model_that_asks_for_none_is_given_none() -> None:
 
 def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
     some = translator({"language"}, "language")
-    model_of(some).column_ranges = {"language": range(2)}
+    some.engine.column_ranges = {"language": range(2)}  # type: ignore[misc]
     assert some.texts(["ab c"], {"language": ["1"]}) == ["ab c"]
     with pytest.raises(UserError, match=r"line 2: column 'language' has 2, .* holds 0 to 1") as e:
         some.texts(["ab c", "h"], {"language": ["1", "2"]})
@@ -123,7 +123,7 @@ def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
 
 def test_a_cut_source_keeps_a_tree() -> None:
     some = translator({"heads"}, "heads", too_long="truncate")
-    model_of(some).source_limit = 4
+    some.engine.source_limit = 4
     assert some.texts(["ab c d", "h"], {"heads": ["3 1 0", "0"]}) == ["ab c", "h"]
     assert beside(some, "ab c") == {"heads": [0, 0, 1, 0], "words": [0, 0, 1, 2]}
 
@@ -148,12 +148,12 @@ def test_a_cut_source_keeps_a_tree() -> None:
         ),
         (
             {"heads": HEADS, "language": LANGUAGE[:4]},
-            "column language: ends after line 4, but the text goes on; the two must be parallel",
+            "column language: only 4 lines, but the text has more; they must be parallel",
             Exit.DATA,
         ),
         (
             {"heads": HEADS, "language": [*LANGUAGE, "9"]},
-            "column language: goes on, but the text ends after line 6; the two must be parallel",
+            "column language: more than the 6 lines of the text; they must be parallel",
             Exit.DATA,
         ),
         (

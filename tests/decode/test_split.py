@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
-from nmt.decode import parts
+from nmt.decode import split
 from nmt.decode.notes import Notes
-from nmt.decode.parts import SentenceSplitter, separator
-from nmt.decode.streams import ParallelLine
+from nmt.decode.sources import ParallelLine
+from nmt.decode.split import SentenceSplitter, separator
 from nmt.decode.translator import RefusedLinesError, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
@@ -197,7 +197,7 @@ def test_a_refused_sentence_leaves_its_whole_line_empty(whole: Trained, align: b
     assert [bool(best.text) for best, *_ in (next(found) for _ in lines)] == [False, False, True]
     with pytest.raises(RefusedLinesError, match=r"left empty: 2 \(first: line 1; longest: 5 "):
         next(found)
-    assert notes.refused.count == 2 and notes.sentences.count == 1
+    assert notes.counts["refused"][0] == 2 and notes.counts["sentences"][0] == 1
 
 
 def test_translations_of_chinese_have_no_space_between(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,7 +244,7 @@ def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "sentencex", raising=False)
-    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    monkeypatch.setattr(split, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"sentencex is not inst.*toolkit\[sentences\]") as error:
         Translator.of(copying(), decode(split="auto"))
     assert error.value.code == Exit.UNAVAILABLE
@@ -268,4 +268,4 @@ def test_a_thousand_paragraphs_come_back_line_by_line() -> None:
     translator = Translator.of(model, decode(split="auto", window=70, beam_size=1))
     found = translator.translate(lines, notes=notes)
     assert [best.text for best, *_ in found] == lines
-    assert notes.sentences.count > 500
+    assert notes.counts["sentences"][0] > 500

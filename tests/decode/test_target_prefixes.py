@@ -10,12 +10,10 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.api import models
-from nmt.decode.beam import Beam
-from nmt.decode.hypothesis import length_penalty
+from nmt.decode.engine import length_penalty
 from nmt.decode.restrictions import with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
-from nmt.decode.search import search
-from nmt.decode.torch_engine import TorchEngine
+from nmt.decode.search import Beam, search
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
@@ -119,8 +117,8 @@ def test_the_score_is_that_of_the_whole_translation(whole: Trained, way: dict[st
 @pytest.mark.parametrize(
     ("prefixes", "message"),
     [
-        (["w1", "", "", "", "w1"], "the target prefixes end after line 5, but the text goes on"),
-        ([""] * 7, "the target prefixes go on, but the text ends after line 6"),
+        (["w1", "", "", "", "w1"], "target prefixes: only 5 lines"),
+        ([""] * 7, "target prefixes: more than the 6 lines"),
     ],
 )
 @pytest.mark.parametrize("window", [2, 99])
@@ -173,12 +171,8 @@ def test_a_prefix_may_fill_all_the_room(whole: Trained) -> None:
     assert translations(whole, prefixes)[1][0].text == "w1 w1 w1 w1 w1 w1 w1"
 
 
-def test_a_line_that_must_be_split_has_no_beginning(
-    whole: Trained, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(TorchEngine, "source_limit", 4)
-    options = decode(too_long="split")
-    some = Translator.of(whole, options)
+def test_a_line_that_must_be_split_has_no_beginning(whole: Trained) -> None:
+    some = Translator.of(whole, decode(max_source=3, too_long="split"))
     assert all(text for text, line in zip(some.texts(LINES), LINES, strict=True) if line)
     found = some.translate(LINES, prefixes=["", "", "", "w1", "", ""])
     assert next(found)[0].text and [next(found)[0].text for _ in range(5)][2] == ""

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
+from nmt.text.vocab import EOS
 from tests import composing
 from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, model_of, trained
 
@@ -172,3 +173,20 @@ def test_greedy_search_on_a_real_model_agrees_with_its_forward_pass(whole: Train
         if ids[-1] == 2:
             break
     assert found[0].text.split() == whole.target.text(ids).split()
+
+
+def test_a_beam_that_shrinks_ends_a_search_with_other_hypotheses(
+    of_letters: Callable[..., Trained],
+) -> None:
+    some, lines = of_letters("encoding=absolute", shake=0.3), ["a b", "c d e f", "g h i", "b"]
+    with torch.no_grad():
+        some.model.output.bias[EOS] += 2  # so that outputs end
+    found = [
+        list(
+            Translator.of(some, decode(stop=stop, alpha=1.0, max_length_offset=40)).translate(
+                lines, n_best=3
+            )
+        )
+        for stop in ("finished", "shrinking")
+    ]
+    assert found[0] != found[1]

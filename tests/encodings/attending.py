@@ -83,7 +83,7 @@ def attend(
     e = both.scores(q, k, layer, context) * (both.scale(layer) or v.shape[-1] ** -0.5)
     bias = both.bias(layer, context)
     e = e if bias is None else e + bias
-    p = both.normalise(e, layer, context)
+    p = both.normalise(e, layer, context).to(v.dtype)  # as attention does
     return e, p, both.outputs(p @ v, x, p, layer, context)
 
 

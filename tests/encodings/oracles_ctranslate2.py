@@ -47,7 +47,7 @@ def norm(spec: Any, part: nn.LayerNorm) -> None:
 
 def self_attention(spec: Any, part: Attention, before: nn.LayerNorm) -> None:
     norm(spec.layer_norm, before)
-    linear(spec.linear[0], part.query, cast(nn.Linear, part.key), part.value)
+    linear(spec.linear[0], *cast(list[nn.Linear], [part.query, part.key, part.value]))
     linear(spec.linear[1], part.out)
 
 

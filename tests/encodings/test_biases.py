@@ -141,6 +141,15 @@ def test_directional_alibi_looks_back_and_ahead() -> None:
     assert torch.equal(bias_of(Alibi(decoder, directional=True)), bias_of(Alibi(decoder)))
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("directional", [False, True])
+def test_alibi_of_a_model_in_few_bits_is_as_exact(directional: bool, dtype: torch.dtype) -> None:
+    """No number to hide keys is too great for float16, and bfloat16 has no distance of 301."""
+    exact, e = (Alibi(dims(heads=4), directional) for _ in range(2))
+    for found, wanted in zip(bias_of(e.to(dtype), 302), bias_of(exact, 302), strict=True):
+        assert found.isfinite().all() and torch.equal(found, wanted)
+
+
 @SITES
 @pytest.mark.parametrize("form", ["log", "power"])
 def test_kerple_in_loops(site: str, form: Any) -> None:

@@ -1,6 +1,7 @@
 """What two encodings of one site mean to each other, and which cannot stand side by side."""
 
 from collections.abc import Callable
+from typing import cast
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from nmt.encodings.registry import create
 from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.inspect.card import card
+from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.transformer import Transformer
 from tests.fast import fast_first
 
@@ -133,3 +135,69 @@ def test_features_of_features_are_refused(settings_of: Callable[..., Settings]) 
 def test_what_knows_only_scores_stands_beside_features(other: str, tiny: Make, ids: Ids) -> None:
     model = tiny(f"encoding=[sine_spe,{other}]")
     assert model.encoder_encodings.relative and shifted(model, ids) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("pair", "useless"),
+    [
+        ("rotary,gaussian", "rotary"),
+        ("gaussian,rotary", "rotary"),
+        ("gaussian,position_infused", "position_infused"),
+        ("sliding_window,gaussian", "sliding_window"),
+        ("gaussian,t5", "t5"),
+        ("synthesizer_random,gaussian", "synthesizer_random"),
+        ("xpos,synthesizer_random", "xpos"),
+        ("synthesizer_factorised,fope", "fope"),
+        ("huang_1,synthesizer", "huang_1"),
+    ],
+)
+def test_what_changes_nothing_is_refused(
+    pair: str, useless: str, settings_of: Callable[..., Settings]
+) -> None:
+    replacing = next(name for name in pair.split(",") if name != useless)
+    what = f"encoding.{useless}: changes nothing, because encoding.{replacing} "
+    with pytest.raises(UserError, match=what):
+        preflight.check(settings_of(f"encoding=[{pair}]"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["encoding=[floater,gaussian]"],  # also changes values
+        ["encoding=[relative_value,gaussian]"],
+        ["encoding=[rotary,gaussian]", "encoding.gaussian.layers=[0]"],
+        ["encoding=[synthesizer,huang_1]"],  # multiplies what the other made
+        ["encoding=[alibi,synthesizer_random]"],
+        ["encoding=[rotary,synthesizer]"],  # reads queries
+    ],
+    ids=" ".join,
+)
+def test_what_changes_something_beside_a_fixed_attention_is_not(
+    arguments: list[str], settings_of: Callable[..., Settings]
+) -> None:
+    preflight.check(settings_of(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "projections"),
+    [
+        (["encoding=gaussian"], 0),
+        (["encoding=synthesizer"], 1),
+        (["encoding=synthesizer_random"], 0),
+        (["encoding=[synthesizer_random,relative_key]"], 2),  # reads queries
+        (["encoding=[absolute,gaussian]", "encoding.gaussian.where=encoder"], 0),
+        (["encoding=gaussian", "encoding.gaussian.layers=[0]"], 2),
+    ],
+    ids=str,
+)
+def test_projections_that_nothing_reads_are_left_out(
+    arguments: list[str], projections: int, tiny: Make
+) -> None:
+    model = tiny(*arguments)
+    for layer in model.encoder.layers:
+        attention = cast(EncoderLayer, layer).attention
+        both = attention.query, attention.key
+        assert sum(isinstance(p, torch.nn.Linear) for p in both) == projections
+    for layer in model.decoder.layers:
+        cross = cast(DecoderLayer, layer).cross
+        assert all(isinstance(p, torch.nn.Linear) for p in (cross.query, cross.key))

@@ -38,6 +38,17 @@ def test_equals_the_formula_in_loops(site: str, bias: Any) -> None:
             torch.testing.assert_close(found[:, :, i, j], wanted)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("bias", BIASES)
+def test_a_model_in_few_bits_computes_the_same(bias: Any, dtype: torch.dtype) -> None:
+    """Scores and biases are float32, the MLP's weights are not."""
+    e, (q, k, v) = made("encoder", bias), qkv(6, dims())
+    wanted = attend(e, q, k, v, pass_over(6))[0]
+    q, k, v = (t.to(dtype) for t in (q, k, v))
+    found = attend(e.to(dtype), q, k, v, pass_over(6))[0]
+    assert (found - wanted).abs().max() < 4 * torch.finfo(dtype).eps * wanted.abs().max()
+
+
 def test_it_composes_with_what_leaves_the_scale_and_products() -> None:
     assert Encodings([Rotary(dims()), made("encoder")]).relative
     with pytest.raises(ValueError, match="more than one entry sets the scale"):

@@ -54,6 +54,7 @@ ASKED: dict[tuple[str, str], Flip] = {
     # steps of 0.01 are so short that a second one between them changes nothing in float32
     ("floater", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
     ("floater_cross", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
+    ("gaussian", "encoding.{}.ratio"): (0.5, {"encoding.{}.where": "cross"}),
     ("relative_key", "encoding.{}.key"): (False, {"encoding.{}.value": True}),
     ("relative_tied", "encoding.{}.key"): (False, {"encoding.{}.tied": False}),
     ("relative_tied", "encoding.{}.value"): (False, {"encoding.{}.tied": False}),

@@ -33,7 +33,8 @@ REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
     "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
     "|encoding[.]"
-    r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which)"
+    r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which"
+    "|changes nothing, because)"
 )
 
 USELESS = re.compile(r"encoding[.]\w+: [\w.]+ \(\w+\): gets no gradient")

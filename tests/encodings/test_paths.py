@@ -132,7 +132,9 @@ def compare(
             torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("path, longest", [("average", 5), ("sum", 2), ("feature", 2)])
+@pytest.mark.parametrize(
+    "path, longest", [("average", 5), ("sum", 2), ("feature", 2), ("cnn", 3), ("attention", 5)]
+)
 def test_structural_transformer_in_plain_loops(path: str, longest: int) -> None:
     options = {"kinds": KINDS, "longest": longest, "path": path}
     e = drawn(create({"structural": options}, dims())[0])
@@ -142,10 +144,33 @@ def test_structural_transformer_in_plain_loops(path: str, longest: int) -> None:
     def relation(way: Walk) -> Tensor:
         if path == "feature":
             return vectors[number_of(way, longest)]
+        if path == "cnn":
+            return convolved(e, [vectors[step] for step in way])
+        if path == "attention":
+            return attended(e, [vectors[step] for step in way])
         total = sum((vectors[step] for step in way), start=torch.zeros(4, dtype=torch.float64))
         return total / len(way) if path == "average" else total
 
     compare(e, relation, lambda layer, _: [zero, e.key[layer, 0], e.value[layer, 0]])
+
+
+def convolved(e: Structural, steps: list[Tensor]) -> Tensor:
+    """r of the second layer: one place of a convolution over all steps, zeros behind them."""
+    kernel = e.kernel[1, 0].view(-1, 4, 4)  # [step, in, out]
+    parts = [h @ matrix for h, matrix in zip(steps, kernel, strict=False)]
+    return sum(parts, start=e.kernel_bias[1]).clamp(min=0)
+
+
+def attended(e: Structural, steps: list[Tensor]) -> Tensor:
+    """r of the second layer: steps attend to each other, and their mean has learned weights."""
+    q, k, v = ([h @ matrix for h in steps] for matrix in e.among_steps[1, 0].split(4, dim=1))
+    results = []
+    for one in q:
+        p = torch.stack([one @ other / 2 for other in k]).softmax(0)
+        results.append(sum(share * value for share, value in zip(p, v, strict=True)))
+    hidden = [(one @ e.weigh_in[1, 0]).tanh() @ e.weigh_out[1, 0, :, 0] for one in results]
+    weights = torch.stack(hidden).softmax(0)
+    return torch.stack([w * one for w, one in zip(weights, results, strict=True)]).sum(0)
 
 
 def number_of(way: Walk, longest: int) -> int:
@@ -185,6 +210,26 @@ def test_graph_transformer_in_plain_loops(longest: int) -> None:
     compare(e, relation, lambda layer, h: [e.query[layer, h], e.key[layer, h], zero])
 
 
+def test_graph_transformer_of_a_long_text_is_the_same_in_parts() -> None:
+    """Pairs of 400 tokens have more numbers than are held at a time."""
+    n = 400
+    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=2))
+    q, k, v = (t.requires_grad_() for t in qkv(n, dims(), rows=1))
+    context = pass_over(n, rows=1)
+    at = torch.arange(n)[None]
+    context.columns = {"heads": at // 2, "words": at, "labels": at % KINDS}
+    found = attend(e, q, k, v, context)[0]
+    states, index = e._states(context)
+    r = states[index]
+    to_query, to_key = (torch.einsum("hdw,bijw->bhijd", m[0], r) for m in (e.query, e.key))
+    queries, keys = q[:, :, :, None] + to_query, k[:, :, None] + to_key
+    wanted = (queries * keys).sum(-1) / 2
+    torch.testing.assert_close(found, wanted)
+    leaves = [q, k, *e.parameters()]
+    one, other = (torch.autograd.grad(t.square().mean(), leaves) for t in (found, wanted))
+    torch.testing.assert_close(one, other)
+
+
 @pytest.mark.parametrize("option", ["structural", "graph_transformer"])
 def test_labels_of_edges_show_and_those_of_roots_do_not(
     option: str, tiny: Callable[..., Transformer], ids: Callable[..., Tensor]
@@ -205,7 +250,7 @@ def test_labels_of_edges_show_and_those_of_roots_do_not(
     "option, options, said",
     [
         ("structural", {"path": "feature"}, "longest=5: with 20 labels there are "),
-        ("structural", {"path": "product"}, "path=product: choose one of average, sum, feature"),
+        ("structural", {"path": "product"}, "path=product: choose one of average, sum, "),
         (
             "graph_transformer",
             {"longest": 12},

@@ -112,7 +112,6 @@ def test_what_works_on_embeddings_is_not_for_cross_attention() -> None:
     [
         ("cope", "cross", "one can only count between words of one sentence"),
         ("disan", "cross", "directions exist within one sentence only"),
-        ("gaussian", "cross", "the centre is a place in the same text"),
         ("path_attention", "cross", "a path leads through the words of one text"),
         ("selective_rope", "cross", "turns add up along the words of one text"),
         ("sliding_window", "cross", "a window lies around a token of the same text"),

@@ -26,7 +26,13 @@ def gradients(found: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
 
 
 @pytest.mark.parametrize(
-    ("p", "w"), [(1.0, [1, 0.1, 0.01, 1e-3]), (0.75, [1, 0.1, 0.01, 0]), (0.25, [1, 0, 0, 0])]
+    ("p", "w"),
+    [
+        (1.0, [1, 0.1, 0.01, 1e-3]),
+        (0.75, [1, 0.1, 0.01, 0]),
+        (0.7, [1, 0.1, 0, 0]),
+        (0.25, [1, 0, 0, 0]),
+    ],
 )
 def test_slow_pairs_do_not_turn(p: float, w: list[float]) -> None:
     e = PRope(dims("decoder", head_dim=8), p=p).double()
@@ -52,49 +58,81 @@ def in_pairs(x: Tensor, layout: str) -> Pairs:
     return [(x[..., b], x[..., b + half]) for b in range(half)]
 
 
-def series(e: Fope, head: int, b: int, t: int, w: list[float]) -> tuple[float, float]:
-    """c_b(t) and s_b(t) of a pair that turns."""
-    c, s = math.cos(w[b] * t), math.sin(w[b] * t)
-    for a in range(len(w)):
-        c += (float(e.coefficients[0, head, a, b]) - (a == b)) * math.cos(w[a] * t)
-        s += (float(e.coefficients[1, head, a, b]) - (a == b)) * math.sin(w[a] * t)
-    return c, s
+def fourier(e: Fope, layer: int, head: int, b: int, t: int, w: list[float]) -> tuple[float, float]:
+    """c_b(t) and s_b(t); pairs without series are at the end."""
+    cosines, sines = e.coefficients[layer, :, head]
+    if b >= cosines.shape[1]:
+        return 1.0, {"authors": 1.0, "vllm": 0.0}[e.form]
+    c = sum(float(cosines[a, b]) * math.cos(w[a] * t) for a in range(len(w)))
+    return c, sum(float(sines[a, b]) * math.sin(w[a] * t) for a in range(len(w)))
 
 
-def fourier_scores(e: Fope, q: Tensor, k: Tensor, w: list[float], layout: str) -> Tensor:
-    """q'_i . k'_j / sqrt(head_dim); pairs after those of w do not turn."""
+def fourier_scores(e: Fope, q: Tensor, k: Tensor, layer: int, w: list[float]) -> Tensor:
+    """q'_i . k'_j / sqrt(head_dim)."""
     scores = torch.zeros(q.shape[0], 2, N, N, dtype=torch.float64)
     for head, i, j in product(range(2), range(N), range(N)):
-        pairs = zip(in_pairs(q[:, head, i], layout), in_pairs(k[:, head, j], layout), strict=True)
-        for b, ((x, y), (u, v)) in enumerate(pairs):
-            (c, s), (d, r) = (
-                series(e, head, b, t, w) if b < len(w) else (1.0, 0.0) for t in (i, j)
-            )
+        both = (in_pairs(x, e.layout) for x in (q[:, head, i], k[:, head, j]))
+        for b, ((x, y), (u, v)) in enumerate(zip(*both, strict=True)):
+            (c, s), (d, r) = (fourier(e, layer, head, b, t, w) for t in (i, j))
             product_of_pair = (x * c - y * s) * (u * d - v * r) + (x * s + y * c) * (u * r + v * d)
             scores[:, head, i, j] += product_of_pair / math.sqrt(q.shape[-1])
     return scores
 
 
+@pytest.mark.parametrize("form", ["authors", "vllm"])
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize(
     ("original", "w"), [(64, [1, 0.1]), (7, [1]), (7000, [1, 0.1, 0.01, 1e-3])]
 )
-def test_pairs_turn_at_series_of_frequencies(layout: Any, original: int, w: list[float]) -> None:
+def test_pairs_turn_at_series_of_frequencies(
+    form: Any, layout: Any, original: int, w: list[float]
+) -> None:
     torch.manual_seed(1)
-    e = Fope(dims(head_dim=8), layout=layout, original=original, gain=0.8).double()
+    e = Fope(dims(head_dim=8), layout=layout, original=original, gain=2.0, form=form).double()
     q, k, v = (t.requires_grad_() for t in qkv(N, e.dims))
-    found, _, _ = attend(e, q, k, v, pass_over(N), layer=1)
-    wanted = fourier_scores(e, q, k, w, layout)
-    torch.testing.assert_close(found, wanted)
-    torch.testing.assert_close(gradients(found, q, k), gradients(wanted, q, k))
+    for layer in range(2):
+        found, _, _ = attend(e, q, k, v, pass_over(N), layer=layer)
+        wanted = fourier_scores(e, q, k, layer, w)
+        torch.testing.assert_close(found, wanted)
+        torch.testing.assert_close(gradients(found, q, k), gradients(wanted, q, k))
     assert [*e.state_dict()] == ["coefficients"] and not [*e.parameters()]
+
+
+@pytest.mark.parametrize(
+    ("head_dim", "original", "form", "shape", "ones"),
+    [
+        (16, 64, "authors", (3, 3), [(0, 0), (1, 1), (2, 2)]),  # w_b = 10^(-b / 2)
+        (16, 210, "authors", (4, 4), [(0, 0), (1, 1), (2, 2), (3, 3)]),
+        (16, 700, "authors", (5, 4), [(0, 0), (2, 1), (4, 2)]),
+        (16, 700, "vllm", (5, 5), [(b, b) for b in range(5)]),
+        (8, 7000, "authors", (4, 2), [(0, 0), (2, 1)]),
+    ],
+)
+def test_every_pair_has_the_frequency_of_a_step(
+    head_dim: int, original: int, form: Any, shape: tuple[int, int], ones: list[tuple[int, int]]
+) -> None:
+    """Their get_step_eye: of n frequencies for m pairs, each ceil(n / m)th."""
+    e = Fope(dims(head_dim=head_dim), original=original, gain=0.0, form=form)
+    wanted = torch.zeros(shape)
+    for a, b in ones:
+        wanted[a, b] = 1
+    assert torch.equal(e.coefficients, wanted.expand(2, 2, 2, *shape))
+
+
+def test_amounts_are_those_of_a_tensor_of_three_axes() -> None:
+    """Xavier's fans of [heads, frequencies, pairs]: frequencies and heads, times pairs each."""
+    e = Fope(dims(head_dim=64, heads=8, layers=20), original=512)
+    noise = e.coefficients - torch.eye(16)
+    assert noise.shape == (20, 2, 8, 16, 16)
+    assert float(noise.std()) == pytest.approx(0.3 * math.sqrt(2 / (16 * 16 + 8 * 16)), rel=0.02)
+    assert len({float(x) for x in noise.flatten()}) > 80_000  # layers, heads, C and S are not equal
 
 
 def test_of_no_gain_comes_rotary_without_slow_pairs() -> None:
     q, k, v = qkv(N, dims(head_dim=8))
     still, slow = (
         attend(e, q, k, v, pass_over(N))[0]
-        for e in (Fope(dims(head_dim=8), gain=0.0), PRope(dims(head_dim=8), p=0.5))
+        for e in (Fope(dims(head_dim=8), gain=0.0, form="vllm"), PRope(dims(head_dim=8), p=0.5))
     )
     torch.testing.assert_close(still, slow)
 

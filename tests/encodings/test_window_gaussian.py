@@ -15,7 +15,7 @@ Numbers = list[list[float]]
 
 
 def rows_of(site: str, i: int) -> range:
-    return range(N if site == "encoder" else i + 1)
+    return range(i + 1 if site == "decoder" else N)
 
 
 def windowed(q: Tensor, k: Tensor, v: Tensor, site: str, size: int) -> Tensor:
@@ -29,12 +29,12 @@ def windowed(q: Tensor, k: Tensor, v: Tensor, site: str, size: int) -> Tensor:
     return torch.stack(outputs, 2)
 
 
-def densities(site: str, head: int, offset: float, std: float) -> Numbers:
-    centre = -offset if head == 0 else {"encoder": offset, "decoder": 0.0}[site]
+def densities(site: str, head: int, offset: float, std: float, ratio: float = 1.0) -> Numbers:
+    centre = -offset if head == 0 else {"encoder": offset, "decoder": 0.0, "cross": offset}[site]
     p = [[0.0] * N for _ in range(N)]
     for i in range(N):
         for j in rows_of(site, i):
-            z = (j - (i + centre)) / std
+            z = (j - (ratio * i + centre)) / std
             p[i][j] = math.exp(-0.5 * z * z) / (std * math.sqrt(2 * math.pi))
     return p
 
@@ -62,3 +62,14 @@ def test_weights_are_densities_whatever_the_words(site: str, offset: float, std:
     o.sum().backward()
     assert q.grad is None and v.grad is not None
     torch.testing.assert_close(v.grad, p.sum(2)[..., None].expand_as(v))
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.25])
+def test_across_the_centre_follows_the_source(ratio: float) -> None:
+    e, (q, k, v) = Gaussian(dims("cross"), 1.5, 0.8, ratio).double(), qkv(N, dims())
+    wanted = [densities("cross", head, 1.5, 0.8, ratio) for head in range(2)]
+    _, p, _ = attend(e, q, k, v, pass_over(N, "cross"))
+    torch.testing.assert_close(p, torch.tensor([wanted] * 2, dtype=torch.float64))
+    assert e.relative == (ratio == 1)
+    within = Gaussian(dims("encoder"), 1.5, 0.8, ratio)
+    assert within.relative and within.ratio == 1  # one text has one count

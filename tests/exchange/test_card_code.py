@@ -18,7 +18,7 @@ from nmt.build import set_languages
 from nmt.cli import export_model, import_model, translate
 from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
-from nmt.decode import parts
+from nmt.decode import split
 from nmt.decode.translator import Translator
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
@@ -272,7 +272,7 @@ def test_a_model_that_splits_lines_is_exported_without_what_splits_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whole lines are counted then; the export has its settings all the same."""
-    monkeypatch.setattr(parts, "find_spec", lambda name: None)
+    monkeypatch.setattr(split, "find_spec", lambda name: None)
     found = export(of_bpe("decode.split=sentences"), tmp_path / "made", LINES)
     assert found == export(of_bpe(), tmp_path / "whole", LINES)
     assert found["as_nmt_translate"]["equal"] > 0

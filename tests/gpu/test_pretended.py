@@ -150,7 +150,7 @@ def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Tr
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_updates_do_not_wait(precision: str, tmp_path: Path, pretend: Callable[..., None]) -> None:
-    pretend(bfloat16=3.0)
+    pretend(trains_in_bfloat16=True)
     with (
         pretended() as gpu,
         training_on(GPU, tmp_path / "run", trainer__precision=precision, trainer__ema=0.9) as made,

@@ -13,10 +13,9 @@ import torch
 from torch import Tensor
 
 from nmt.checks import example
-from nmt.decode.beam import Beam
-from nmt.decode.hypothesis import Hypothesis, length_penalty
+from nmt.decode.engine import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling, probabilities
-from nmt.decode.search import CHECK_EVERY, NEVER, search
+from nmt.decode.search import CHECK_EVERY, NEVER, Beam, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError

@@ -4,20 +4,21 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.machine.int8 import FORMATS, Int8, Integers, _product, is_exact
+from nmt.machine.int8 import Int8
+from nmt.machine.machine import this_machine
 
-EXACT = [integers for integers in FORMATS.values() if is_exact(integers)]  # on this processor
+if not this_machine().int8:
+    pytest.skip("this processor adds products in 16 bits", allow_module_level=True)
 
 
-@pytest.mark.parametrize("integers", EXACT)
-def test_a_layer_in_8_bits_is_as_near_as_rounding_allows(integers: Integers) -> None:
+def test_a_layer_in_8_bits_is_as_near_as_rounding_allows() -> None:
     torch.manual_seed(0)
     linear, x = nn.Linear(64, 48), torch.randn(5, 3, 64) * torch.logspace(-3, 3, 5)[:, None, None]
     x[1, 1] = 0
-    rounded = Int8(linear, integers)
+    rounded = Int8(linear)
     y, exact = rounded(x), linear(x)
     assert y.shape == exact.shape
-    weight = linear.weight.abs().amax(1) / integers.largest
+    weight = linear.weight.abs().amax(1) / 127
     scale = x.abs().amax(-1, keepdim=True) / 127
     off = x.abs().sum(-1, keepdim=True) * weight / 2  # half a unit of each weight
     off = off + scale / 2 * (linear.weight.abs().sum(1) + 64 * weight / 2)  # and of each input
@@ -27,19 +28,13 @@ def test_a_layer_in_8_bits_is_as_near_as_rounding_allows(integers: Integers) -> 
     assert rounded(x[:0]).shape == (0, 3, 48)
 
 
-def test_some_format_is_right_on_every_processor() -> None:
-    """Weights of 7 bits leave no sum of two products beyond 16 bits."""
-    assert Integers(zero=128, largest=63) in EXACT or Integers(zero=0, largest=127) in EXACT
-
-
-@pytest.mark.parametrize("integers", FORMATS.values())
-def test_a_format_is_right_if_random_products_are(integers: Integers) -> None:
-    """What `is_exact` finds with its extreme numbers holds for others, of another size."""
-    torch.manual_seed(0)
-    x = torch.randint(-127, 128, (9, 512), dtype=torch.int)
-    weight = torch.randint(-integers.largest, integers.largest + 1, (33, 512), dtype=torch.int8)
-    weight[0], x[0] = integers.largest, 127
-    scale, zero = torch.ones(33), torch.zeros(33, dtype=torch.long)
-    packed = torch.ops.onednn.qlinear_prepack(weight, None)
-    products = _product(x + integers.zero, integers, packed, scale, zero)
-    assert torch.equal(products, (x @ weight.int().T).float()) == is_exact(integers)
+def test_sums_of_the_largest_numbers_are_exact() -> None:
+    """Of two products of 127 x 127, which exceed 16 bits."""
+    x = torch.full((4, 64), 127.0)
+    x[1::2] *= -1
+    linear = nn.Linear(64, 16)
+    with torch.no_grad():
+        linear.weight.fill_(127.0)
+        linear.weight[1::2] *= -1
+        linear.bias.zero_()
+    assert torch.equal(Int8(linear)(x), linear(x))

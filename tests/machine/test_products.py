@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture
 def onednn(pretend: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> None:
-    pretend(float32="onednn")
+    pretend(onednn=True)
     monkeypatch.setattr(products, "ONEDNN_FROM", 1)
 
 
@@ -157,8 +157,8 @@ def test_all_layers_of_a_model_learn_by_it(
 ) -> None:
     ways = []
     monkeypatch.setattr(products, "ONEDNN_FROM", 1)
-    for library in ("onednn", "torch"):
-        pretend(float32=library)
+    for by_onednn in (True, False):
+        pretend(onednn=by_onednn)
         torch.manual_seed(0)
         ways.append(learned(tiny("encoding=absolute").train()))
     (ours, mine), (theirs, gradients) = ways

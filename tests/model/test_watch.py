@@ -99,10 +99,10 @@ def by_hand(
 ) -> Tensor:
     """Softmax of q . k / sqrt(head_dim) in loops and float64: [batch, heads, query, key]."""
     width = x.shape[2] // module.heads
-    key = cast(torch.nn.Linear, module.key)
+    query, key = cast(torch.nn.Linear, module.query), cast(torch.nn.Linear, module.key)
     q, k = (
         (t.double() @ m.weight.double().T + m.bias.double()).unflatten(-1, (-1, width))
-        for t, m in ((x, module.query), (memory, key))
+        for t, m in ((x, query), (memory, key))
     )
     found = torch.zeros(len(x), module.heads, x.shape[1], memory.shape[1], dtype=torch.float64)
     for b, h, i in product(*map(range, found.shape[:3])):

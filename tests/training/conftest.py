@@ -1,21 +1,11 @@
 """The tiny corpus and one run on it that nobody stopped."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nmt.corpus.prepare import Prepared
-from nmt.machine import machine
 from tests.training import tiny
-
-
-@pytest.fixture(scope="module", autouse=True)
-def one_machine() -> Iterator[None]:
-    """Let processes that a test starts multiply as this one does, whatever they would measure."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv(machine.VARIABLE, str(machine.this_machine()))
-        yield
 
 
 @pytest.fixture(scope="session")

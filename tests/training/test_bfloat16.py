@@ -18,7 +18,7 @@ RATE = 0.002  # at 0.01, float32 itself strays by 3 % when weights begin a ten-t
 def test_bfloat16_has_the_losses_of_float32(
     encoding: str, data: Prepared, tmp_path: Path, pretend: Callable[..., None]
 ) -> None:
-    pretend(bfloat16=3.0)  # here as anywhere
+    pretend(trains_in_bfloat16=True)  # here as anywhere
     chosen = {"absolute": {}, "relative": {"tau": 4}}[encoding]
     found = {}
     for precision in ("float32", "bfloat16"):

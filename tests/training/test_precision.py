@@ -2,9 +2,8 @@
 
 import json
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,7 +11,6 @@ import torch
 
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.machine.machine import this_machine
 from nmt.training import environment
 from nmt.training.distributed import World
 from nmt.training.precision import number_format
@@ -141,13 +139,3 @@ def test_resuming_on_a_gpu_promises_no_more_than_it_can(
         caplog.clear()
         environment.warn_of_changes({**exact, "driver": "550.1"}, exact)
         assert "not bit-identical" in caplog.text and "driver 550.1 -> 560.35.03" in caplog.text
-
-
-def test_a_run_goes_on_with_the_choices_of_its_machine(pretend: Callable[..., None]) -> None:
-    pretend(bfloat16=3.0)
-    machine = str(this_machine())
-    before = {"processor": this_machine().processor, "torch": torch.__version__, "machine": machine}
-    pretend(bfloat16=2.0)
-    run: Any = SimpleNamespace(saved=SimpleNamespace(state={"environment": before}), world=World())
-    environment.share_machine(run)
-    assert str(this_machine()) == machine

@@ -7,8 +7,9 @@
 i and j are positions, so tables have a longest text. Each head of a layer has its own, and dense's
 inner map from the input to q is the projection of queries, biases included: together the two have
 dim^2 + longest dim parameters per layer, as in the paper. Keys are not read, nor queries but by
-dense; these projections stay, and learn nothing. The paper's tables that stay as they were drawn,
-its factorised dense form and its mixtures are not here; how tables start is our choice (Glorot's).
+dense, so these projections are left out, unless the entry serves some layers or heads, or others
+read them. The paper's tables that stay as they were drawn, its factorised dense form and its
+mixtures are not here; how tables start is our choice (Glorot's).
 """
 
 from typing import Literal
@@ -39,6 +40,7 @@ class Synthesizer(Encoding):
         super().__init__(dims)
         self.num_positions = longest
         self.scale = dims.head_dim**-0.5
+        self.reads_queries_or_keys = form == "dense"
         self.form = form
         width = {"dense": dims.head_dim, "random": longest, "factorised": rank}[form]
         self.weight = self.table(longest, width, per_head=True)  # W, R or A

@@ -10,7 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32
 
 HIDDEN = torch.finfo(torch.bfloat16).min / 2
 """Hides a key from a head, finitely: a row that may see nothing must not become NaN."""
@@ -40,8 +40,9 @@ class Alibi(Encoding):
         """-m_h |key - query|: [batch | 1, heads, query, key], the same in every layer."""
 
         def make() -> Tensor:
-            delta = context.delta.to(self.slopes.dtype)[:, None]
-            bias = -self.slopes[:, None, None] * delta.abs()
+            slopes = at_least_float32(self.slopes)  # float16 cannot hold what hides a key
+            delta = context.delta.to(slopes.dtype)[:, None]
+            bias = -slopes[:, None, None] * delta.abs()
             if not self.directional:
                 return bias
             back, ahead = bias.chunk(2, dim=1)

@@ -58,4 +58,6 @@ class Dape(Encoding):
         bias = self.inner.bias(layer, context)
         assert bias is not None  # each of BIASES has one
         both = torch.cat([e, bias.to(e.dtype).expand_as(e)], dim=1).movedim(1, -1)
-        return s + self.mixers[layer](both).movedim(-1, 1) / scale
+        mixer = self.mixers[layer]
+        f = mixer(both.to(next(mixer.parameters()).dtype)).movedim(-1, 1)
+        return s + (f / scale).to(s.dtype)

@@ -27,7 +27,7 @@ class PRope(Rotary):
     ) -> None:
         super().__init__(dims, base, layout)
         pairs = dims.head_dim // 2
-        self.rotating = round(p * pairs)
+        self.rotating = int(p * dims.head_dim // 2)  # rounded down, as the paper's code has it
         if p > 1 or self.rotating == 0:
             raise ValueError(f"p={p}: must let 1 to {pairs} pairs rotate, not {p * pairs:g}")
 

@@ -6,7 +6,9 @@
 Each word between key and query takes a part of the key away, or reflects it, in a direction of its
 own; so distance is what the words make of it. c * is a causal convolution of each component over
 three words, V U a product of low rank. With beta = 0 this is attention without positions. Follows
-the authors' code (fla-org/flash-linear-attention) without its optional forget gate, which is `fox`.
+the authors' code (fla-org/flash-linear-attention) without its optional forget gate. That is not
+[path_attention,fox], which adds sums of log gates to scaled scores: theirs are divided by
+sqrt(head_dim) as well.
 
 Defined for a decoder. In the encoder (ours) keys ahead have H_i H_(i+1) .. H_(j-1) in between, the
 mirror image. Products of H are never formed. With A_ts = beta_t w_t . w_s below the diagonal, and

@@ -75,8 +75,8 @@ class Rotary(Encoding):
         """Rotate q and k after their projection; v stays as it is."""
         q, k, v = project(xq, xk, xv)
         dtype = torch.promote_types(q.dtype, torch.float32)  # whatever the model's type
-        at_queries = self.cosines_and_sines("queries", dtype, context)
-        at_keys = self.cosines_and_sines("new_keys", dtype, context)
+        at_queries = self.cosines_and_sines("queries", dtype, layer, context)
+        at_keys = self.cosines_and_sines("new_keys", dtype, layer, context)
         return self.rotated(q, *at_queries), self.rotated(k, *at_keys), v
 
     def rotated(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Rotary(Encoding):
         return torch.cat((a, b), dim=-1)
 
     def cosines_and_sines(
-        self, which: str, dtype: torch.dtype, context: Context
+        self, which: str, dtype: torch.dtype, layer: int, context: Context
     ) -> tuple[Tensor, Tensor]:
         """Cosines and sines of positions x w: [batch | 1, heads | 1, n, rotary_dim / 2] each."""
 

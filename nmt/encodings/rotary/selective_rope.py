@@ -5,8 +5,9 @@
 R(a_t) rotates pair b by a_t w_b, w_b = base^(-2b / head_dim), where RoPE rotates it by t w_b. So a
 score depends on the words after the key, up to the query. x is the layer's input, each head's part
 made a unit vector; c * is a causal convolution of each component over four words, V U a product of
-low rank. This is the authors' code with its defaults: without the gate on f and the constant added
-to it, which it offers. The paper's text was not at hand.
+low rank (32 in the authors' configs). This is their code (timurcarstensen/selective-rope) as these
+have it: without the gate on f and the constant added to it, which it offers. The paper's text was
+not at hand.
 
 Defined for a decoder. In the encoder (ours) a score depends on the words between query and key, in
 either direction.
@@ -36,7 +37,7 @@ class SelectiveRope(Rotary):
         dims: Dims,
         base: Base = 500000.0,
         layout: Layout = "halves",
-        rank: PositiveInt = 16,
+        rank: PositiveInt = 32,
     ) -> None:
         super().__init__(dims, base, layout)
         if dims.site == "cross":

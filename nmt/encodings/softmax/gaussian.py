@@ -1,13 +1,14 @@
 """You, Sun, Iyyer (2020), Hard-Coded Gaussian Attention for Neural Machine Translation.
 
-    p_ij = exp(-(j - i - o_h)^2 / (2 std^2)) / (std sqrt(2 pi))
+    p_ij = exp(-(j - r i - o_h)^2 / (2 std^2)) / (std sqrt(2 pi))
 
-Attention without learning: each head looks at the words around its centre o_h, which is -offset or
-+offset in the encoder and -offset or 0 in the decoder, by turns. Queries and keys are not read.
+Attention without learning: each head looks at the words around its centre r i + o_h. o_h is -offset
+or +offset by turns, but -offset or 0 in the decoder. In the cross-attention r is `ratio`, the
+source words for each word of the target, and elsewhere 1. Queries and keys are not read.
+
 As in the authors' code (fallcat/stupidNMT), weights are densities: those of a row add up to about
-1, and to less at the ends of a sentence. Its models have std = offset = 1, learned attention to the
-source, and no projections of queries and keys; here these stay, and learn nothing. Nor does any
-other entry in the same heads that changes queries, keys or scores, or adds a bias.
+1, and to less at the ends of a sentence. Its models have std = offset = 1 and no projections of
+queries and keys. Their translations were worse without learned attention to the source.
 """
 
 import math
@@ -25,16 +26,21 @@ class Gaussian(Encoding):
     relative = True
     distances_only = True
     may_lack_gradients = True
+    reads_queries_or_keys = False
     centres: Tensor  # [heads, 1, 1]
 
     def __init__(
-        self, dims: Dims, offset: NonNegativeFloat = 1.0, std: PositiveFloat = 1.0
+        self,
+        dims: Dims,
+        offset: NonNegativeFloat = 1.0,
+        std: PositiveFloat = 1.0,
+        ratio: PositiveFloat = 1.0,
     ) -> None:
+        ratio = ratio if dims.site == "cross" else 1.0
         super().__init__(dims)
-        if dims.site == "cross":
-            raise ValueError("where=cross: the centre is a place in the same text")
-        self.std = std
-        centres = [-offset, offset if dims.site == "encoder" else 0.0]
+        self.relative = ratio == 1
+        self.std, self.ratio = std, ratio
+        centres = [-offset, 0.0 if dims.site == "decoder" else offset]
         of_heads = torch.tensor([centres[head % 2] for head in range(dims.heads)])
         self.register_buffer("centres", of_heads[:, None, None], persistent=False)
 
@@ -42,7 +48,10 @@ class Gaussian(Encoding):
         """The density of each distance, the same in every layer; as e, [.., query, key]."""
 
         def make() -> Tensor:
-            z = (context.delta[:, None] - self.centres.double()) / self.std
+            delta = context.delta
+            if self.ratio != 1:
+                delta = context.keys[:, None, :] - self.ratio * context.queries[..., None].double()
+            z = (delta[:, None] - self.centres.double()) / self.std
             return (-z.square() / 2).exp() / (self.std * math.sqrt(2 * math.pi))
 
         p: Tensor = context.once(("gaussian", id(self)), make)

@@ -17,7 +17,7 @@ from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
-from nmt.encodings.trees.paths import LabelledTree
+from nmt.encodings.trees.paths import LabelledTree, in_parts
 
 
 class GraphTransformer(Encoding):
@@ -57,12 +57,15 @@ class GraphTransformer(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three products with W_a r_ij or W_b r_ij to s [batch, heads, query, key]."""
         states, index = self._states(context)
-        r = F.embedding(index, states).to(q.dtype)
         to_query, to_key = self.pick(self.query, layer), self.pick(self.key, layer)
         both = ((states @ to_query.mT) * (states @ to_key.mT)).sum(-1)  # [heads, path]
-        s = s + scalars(both, index)
-        s = s + torch.einsum("bhiw,bijw->bhij", q @ to_key.to(q.dtype), r)
-        return s + torch.einsum("bhjw,bijw->bhij", k @ to_query.to(k.dtype), r)
+        q, k = q @ to_key.to(q.dtype), k @ to_query.to(k.dtype)
+
+        def products(q: Tensor, r: Tensor) -> Tensor:
+            to_queries = torch.einsum("bhiw,bijw->bhij", q, r)
+            return to_queries + torch.einsum("bhjw,bijw->bhij", k, r)
+
+        return s + scalars(both, index) + in_parts(products, q, states, index)
 
     def _states(self, context: Context) -> tuple[Tensor, Tensor]:
         """Of all paths [path, 2 width], and the number of each pair's [batch, query, key].

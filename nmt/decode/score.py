@@ -8,10 +8,10 @@ import torch
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
+from nmt.decode.lines import windows
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import ungrouped
 from nmt.decode.sources import ForcedPair, SourceReader, fits
-from nmt.decode.streams import windows
 from nmt.decode.tensors import as_inputs
 from nmt.errors import Exit, UserError
 from nmt.machine.device import to_device, to_host
@@ -37,7 +37,7 @@ class GivenTranslation(NamedTuple):
         return len(self.log_probs)
 
 
-def score(
+def score_translations(
     trained: Trained,
     sources: Iterable[str],
     targets: Iterable[str],
@@ -52,24 +52,23 @@ def score(
 
     Reads `window` lines, yields as many, reads on. `columns` are the integers that the model reads
     in addition to the sources, and `first` is the number of the first line. Encodings that read
-    the length of the output get the true one. A batch holds about `batch_tokens` tokens of the
+    the length of the output get the true one. A batch holds at most `batch_tokens` tokens of the
     longer side. Unusual lines are counted in `notes`, and logged after the last one. A pair that
-    the encoding's table cannot hold is one of `notes.refused`, and None is yielded for it; without
-    `notes` it is an error before any pair of its window is scored.
+    neither a batch nor the encoding's table can hold is counted there as refused, and None is
+    yielded for it; without `notes` it is an error before any pair of its window is scored.
     Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
     fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     language = bool(trained.settings.decode.source_language)
     reader = SourceReader(trained, trained.model, has_language=language)
-    refused = None if notes is None else notes.refused
-    notes = notes or Notes()
-    columns, limits = columns or {}, trained.model.limits(training=False)
-    lines = reader.lines(sources, columns, targets, "translations", first)
+    refused, notes = notes, notes or Notes()
+    tables = trained.model.limits(training=False)
+    lines = reader.lines(sources, columns or {}, targets, first=first)
     for window_lines in windows(lines, window):
         read = [reader.pair(line) for line in window_lines]
         for pair in read:
             reader.note(pair.source.line, pair.source.ids, notes)
-        pairs = [pair if fits(pair, *limits, refused) else None for pair in read]
+        pairs = [pair if fits(pair, tables, batch_tokens, refused) else None for pair in read]
         scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
         yield from [None if pair is None else next(scored) for pair in pairs]
     notes.report(None, 0, list(reader.codes))

@@ -66,7 +66,7 @@ class SentenceSplitter:
             return "".join(group).strip()
 
         groups: list[list[str]] = []
-        for sentence in joined_fragments(self._split(rest)):
+        for sentence in join_fragments(self._split(rest)):
             if most and groups and self.count(text([*groups[-1], sentence])) <= most:
                 groups[-1].append(sentence)
             else:
@@ -92,8 +92,8 @@ class SentenceSplitter:
                 start = end
 
 
-def joined_fragments(sentences: Iterable[str]) -> list[str]:
-    """The same text, each sentence with the list markers before it and the signs around it.
+def join_fragments(sentences: Iterable[str]) -> list[str]:
+    """Join each sentence with the list markers before it and the signs around it.
 
     Signs at the end of a sentence join the one before them, all other fragments the one behind.
     """
@@ -118,17 +118,17 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
     return line[: len(line) - len(rest)].strip(), rest
 
 
-def tagged_parts(
+def split_behind_tags(
     line: str, tags: Set[str], most: int, count: Callable[[str], int], spans: Spans
 ) -> list[str]:
-    """The parts of a line, each behind the tags of the line."""
+    """Cut a line into parts, each behind the tags of the line; see `split_at_spaces`."""
     tag, rest = tag_and_rest(line, tags)
     before = f"{tag} " if tag else ""
-    parts = parts_of(rest, most, lambda part: count(before + part), spans)
+    parts = split_at_spaces(rest, most, lambda part: count(before + part), spans)
     return [before + part for part in parts]
 
 
-def parts_of(
+def split_at_spaces(
     text: str, most: int, count: Callable[[str], int], spans: Spans = lambda text: ()
 ) -> list[str]:
     """Cut text into parts of at most `most` pieces each, at spaces where there are some.
@@ -147,7 +147,7 @@ def parts_of(
         for first, stop in whole:
             if first < end < stop:
                 end = first if first > start else stop
-        parts += parts_of(text[start:end].strip(" "), most, count, spans)
+        parts += split_at_spaces(text[start:end].strip(" "), most, count, spans)
         start = end
     return [part for part in parts if part]
 
