@@ -1,6 +1,6 @@
 """From settings to a model."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import replace
 from functools import partial
@@ -32,6 +32,12 @@ FILLING = (  # with random numbers; torch hands over the first three whole, not 
     *(Tensor.normal_, Tensor.uniform_),
 )
 DIM, INNER, HEADS, LAYERS = 16, 24, 2, 2  # of a small model in place of a large one
+
+PARTS = {
+    "encoder": ("encoder", "encoder_encodings"),
+    "decoder": ("decoder", "decoder_encodings", "cross_encodings"),
+    "embeddings": ("source_embedding", "target_embedding"),
+}  # names of parts -> modules; any other name is the beginning of the names of parameters
 
 
 def transformer(settings: Settings, source_size: int, target_size: int) -> Transformer:
@@ -118,6 +124,25 @@ def check_languages(model: Transformer, decode: Decode) -> None:
             )
 
 
+def freeze(model: Transformer, names: Sequence[str]) -> None:
+    """Let parameters have no gradient: of named parts, or below a name such as decoder.layers.0.
+
+    An output layer that is tied to embeddings is frozen with them. Raises ValueError for a name
+    that no parameter has, and where nothing is left to train.
+    """
+    parameters = list(model.named_parameters(remove_duplicate=False))  # tied ones have two names
+    for name in names:
+        starts = tuple(f"{start}." for start in PARTS.get(name, (name,)))
+        frozen = [p for key, p in parameters if f"{key}.".startswith(starts)]
+        if not frozen:
+            known = [*PARTS, *sorted({key.split(".")[0] for key, _ in parameters} - {*PARTS})]
+            raise ValueError(f"no parameter is named {name}; known are {', '.join(known)}")
+        for parameter in frozen:
+            parameter.requires_grad_(False)
+    if names and not any(p.requires_grad for _, p in parameters):
+        raise ValueError("nothing is left to train; name fewer parts")
+
+
 def shallow(model: Transformer) -> Transformer:
     """A copy of a model with the same tensors, whose modules can be changed."""
     tensors = [*model.parameters(), *model.buffers()]
@@ -142,7 +167,7 @@ def shrunken(settings: Settings) -> Settings:
     It has two layers, or more where model.drop_residual or an entry of the encoding names them.
     """
     model = settings.model
-    deepest = max([LAYERS, *model.drop_residual, count_named(settings.encoding, "layers")])
+    deepest = max([LAYERS, *model.drop_residual, count_layers(settings.encoding)])
     shallow = replace(
         model,
         encoder_layers=min(model.encoder_layers, deepest),
@@ -157,9 +182,9 @@ def shrunken(settings: Settings) -> Settings:
     return small
 
 
-def count_named(encoding: Mapping[str, Mapping[str, Any]], key: str) -> int:
-    """How many layers or heads (`key`) a model needs for those that its encodings list."""
-    lists = [options.get(key) for options in encoding.values()]
+def count_layers(encoding: Mapping[str, Mapping[str, Any]]) -> int:
+    """How many layers a model needs for those that its encodings list."""
+    lists = [options.get("layers") for options in encoding.values()]
     numbers = [n for each in lists if isinstance(each, list) for n in each if type(n) is int]
     return 1 + max(numbers, default=-1)
 

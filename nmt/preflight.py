@@ -4,14 +4,13 @@ import logging
 
 import torch
 
-from nmt.build import check_languages, meta_model, shrunken, transformer
+from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
+from nmt.checks import example, invariance, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import refusal
 from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import UserError, is_out_of_memory, where_raised
-from nmt.model import example, invariance, trial
-from nmt.model.freezing import freeze
 from nmt.model.transformer import Transformer
 
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
@@ -43,7 +42,7 @@ def _check_columns(settings: Settings, model: Transformer) -> None:
     offered = columns_of(settings.data)
     for site, encodings in model.sites.items():
         for e in encodings:
-            for name in sorted(e.facts.columns):
+            for name in sorted(e.columns):
                 if name not in offered:
                     has = ", ".join(sorted(offered)) or "none"
                     raise UserError(

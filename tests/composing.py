@@ -21,7 +21,7 @@ from nmt.config import check as schema
 from nmt.config.catalog import FAMILIES, entries_of, family_of, options_of, values_of
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Model, Settings
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 
 BY_COLUMNS = FAMILIES[-2]
 SHARED: list[Path] = []  # the directory, once conftest.py knows it

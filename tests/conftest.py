@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from nmt import build
+from nmt.checks import example
 from nmt.config.settings import Settings
 from nmt.machine import machine
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests import composing
 

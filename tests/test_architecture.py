@@ -24,7 +24,7 @@ WALKS = [
 
 
 def named(text: str) -> list[str]:
-    """What a text names of the package, as `model.stack.Stack.forward`."""
+    """What a text names of the package, as `model.layers.Stack.forward`."""
     found = re.findall(r"`((?:\w+\.)+\w+)`", text)
     return [name for name in found if name.split(".")[0] in TOPS and name.split(".")[-1] != "py"]
 

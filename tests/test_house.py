@@ -103,13 +103,12 @@ def test_no_circles() -> None:
 
 
 def test_files_can_be_read_in_one_sitting() -> None:
-    seam = ("base", "context", "composition")  # what all encodings are written against
     for path in FILES:
-        short = "encodings" in path.parts[:-1] and path.stem not in seam
+        short = path.parent.parent.name == "encodings"  # one encoding
         assert text_of(path).count("\n") <= (150 if short else 400), module_of(path)
 
 
-LINES = 37092  # of Python in nmt/: a change may lower this number, never raise it
+LINES = 36800  # of Python in nmt/: a change may lower this number, never raise it
 
 
 def test_the_package_does_not_grow() -> None:

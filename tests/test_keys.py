@@ -26,7 +26,7 @@ from nmt.corpus.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluation.testsets import corpus_test_files
-from nmt.model.state import State
+from nmt.model.cache import State
 from nmt.text.lines import read_text
 from nmt.training.run import open_run
 from nmt.training.trainer import fit

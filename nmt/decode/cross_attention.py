@@ -11,9 +11,8 @@ from nmt.decode.engine import Weights
 from nmt.decode.search import Step
 from nmt.decode.sources import ForcedPair
 from nmt.decode.tensors import as_inputs
-from nmt.model.attention import AttentionRecord
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 
 LEAST = 1e-4  # attention that counts for a source token without any, which would cost infinitely
 

@@ -12,8 +12,7 @@ from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.machine.int8 import Int8
 from nmt.machine.machine import this_machine
-from nmt.model.attention import Attention
-from nmt.model.layers import FeedForward
+from nmt.model.layers import Attention, FeedForward
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 

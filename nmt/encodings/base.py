@@ -1,41 +1,86 @@
 """The interface of positional encodings to attention: eight hooks, each of which does nothing.
 
 An encoding overrides one or two hooks. Which ones it overrides decides the fast path: without
-`scores`, `normalise` and `outputs`, the fused attention kernel serves it.
+`scores`, `normalise` and `outputs`, the fused attention kernel serves it. Class attributes state
+what other code must know of it.
 
 Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the layer's number
 because one object serves all layers of its site.
 """
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from nmt.encodings.context import Context as Context
-from nmt.encodings.facts import Dims as Dims
-from nmt.encodings.facts import Facts as Facts
-from nmt.encodings.weights import softmax
+from nmt.encodings.context import Positions
+from nmt.encodings.positions import START
 
 HOOKS = ("embed", "layer", "project", "scores", "bias", "normalise", "outputs", "readout")
 
 Projection = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
 
 
-class Encoding(nn.Module):
-    """A positional encoding of one attention site, which serves all its layers."""
+@dataclass(frozen=True)
+class Dims:
+    """The attention site that an encoding serves, its sizes, and the positions of tokens."""
 
-    facts: Facts = Facts()
+    site: str  # "encoder" | "decoder" (its self-attention) | "cross"
+    layers: int  # that the encoding serves; hooks get their number among these
+    heads: int
+    dim: int  # of the model
+    head_dim: int
+    vocab: int = 0  # word types of the side, for encodings that learn something per word
+    positions: Positions = START
+    served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
+
+
+class Encoding(nn.Module):
+    """A positional encoding of one attention site, which serves all its layers.
+
+    A class sets the attributes below that differ, `relative = True`. What depends on options is set
+    in its constructor, after `super().__init__(dims)`: `self.num_positions = size`.
+    """
+
+    # Positions
+    relative: bool = False  # a common shift of all positions changes nothing (tested)
+    position_type: str = "real"  # that it reads: "real" numbers, "integer" only, or "none"
+    distances_only: bool = False  # it reads nothing else, so trees and graphs can give them
+
+    # Length
+    num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
+    longest_distance: int | None = None  # in its table; None: any, or farther counts as nearer
+    sized_by: str = "longest"  # the option that decides about these two
+
+    # Attention
+    scale: float | None = None  # of the scores; None: 1 / sqrt(head_dim)
+    projects_keys: bool = True  # False: keys are slices of the input, without a projection
+    changes_width: bool = False  # `project` makes queries and keys of another width
+    # Components of queries and keys that `project` rotates together, by position unless its type
+    # is "none". Only products of the two then know the distance alone.
+    rotation_planes: frozenset[frozenset[int]] = frozenset()
+    reads_queries_or_keys: bool = True  # False: `scores` reads only their products
+    reads_probabilities: bool = True  # False: `outputs` does without p
+    streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`
+
+    # Inputs and training
+    columns: frozenset[str] = frozenset()  # parallel to the source; its positions add theirs
+    sentence_columns: frozenset[str] = frozenset()  # those of them with one integer a sentence
+    column_ranges: Mapping[str, range] = {}  # integers that columns may hold; none: any
+    needs_lengths: bool = False  # a decoder needs the desired length of its output
+    may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient
+
     hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
 
-    def __init__(self, dims: Dims, **facts: Any) -> None:
-        """`facts`: those of `Facts` that depend on the options of this object."""
+    def __init__(self, dims: Dims) -> None:
         super().__init__()
         self.dims = dims
         self.positions = dims.positions
-        self.facts = replace(self.facts, **facts).including(self.positions)
+        self.columns = self.columns | self.positions.columns
+        self.needs_lengths = self.needs_lengths or self.positions.needs_lengths
         self.name = type(self).__name__  # of its entry in the config; set by the builder
 
     def __init_subclass__(cls, **arguments: Any) -> None:
@@ -86,7 +131,7 @@ class Encoding(nn.Module):
         """Change the heads' outputs o = p v [batch, heads, query, head_dim].
 
         Queries are projected from x [batch, query, dim]; probabilities p [batch, heads, query, key]
-        after dropout are None only for Facts(reads_probabilities=False), which kernels serve.
+        after dropout are None only where `reads_probabilities` is False, which kernels serve.
         """
         return o
 
@@ -130,3 +175,18 @@ def zeroed(*parameters: Tensor) -> bool:
         for p in parameters:
             p.zero_()
     return True
+
+
+def softmax(e: Tensor, allowed: Tensor | None) -> Tensor:
+    """Weights of e [batch, heads, query, key] over the keys where `allowed` is true; None: all."""
+    return masked(e, allowed).softmax(-1)
+
+
+def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
+    """Give forbidden keys a finite minimum: a row that may see nothing must not become NaN."""
+    return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)
+
+
+def at_least_float32(x: Tensor) -> Tensor:
+    """x in float32, or in float64 where it is: bfloat16 is too coarse for sums of many numbers."""
+    return x.to(torch.promote_types(x.dtype, torch.float32))

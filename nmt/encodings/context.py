@@ -88,9 +88,6 @@ class Extent(NamedTuple):
     beams: int = 1  # queries with the same position, as the hypotheses of one source
 
 
-INDICES = Positions()  # the position of each token is its index
-
-
 @dataclass(eq=False)
 class Context:
     """Positions, mask and memory of one forward pass (or one decoding step) at one site.
@@ -105,25 +102,20 @@ class Context:
     new_keys: Tensor  # [batch | 1, new] positions of the keys that `project` sees
     _: KW_ONLY
     rows: int = 1  # batch
+    streams: int = 1  # adjacent rows of one sentence; see `draw`
     allowed: Tensor | None = None  # [batch | 1, 1, query, key], true where one may look; None: all
     lengths: Tensor | None = None  # [batch] tokens, eos included; in a decoder the desired ones
     tokens: Tensor | None = None  # [batch, query] ids, where they are known
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # [row, ...] of hypotheses; None: not decoding
     training: bool = False
-    positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
+    positions: Positions = field(default_factory=Positions)
     # for the model, and what it spares a GPU (see passes.py)
     extent: Extent | None = None
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
-    _without_streams: "Context | None" = None  # the pass before its rows were repeated; None: is it
     _memo: dict[Hashable, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Set the default: an object as the field's own would break the graphs of torch.compile."""
-        if self.positions is None:
-            self.positions = INDICES
 
     @property
     def delta(self) -> Tensor:
@@ -160,16 +152,12 @@ class Context:
 
     def recall(self, name: str, layer: int) -> Tensor:
         """The result of `remember` in this pass; raises ValueError where it was not called."""
-        if not self.remembers(name, layer):
+        if ("remembered", name, layer) not in self._memo:
             raise ValueError(
                 f"recall({name!r}, layer={layer}): nothing is remembered under this name in this "
                 "pass; call context.remember in `project`, which comes first, at every step"
             )
         return cast(Tensor, self._memo["remembered", name, layer])
-
-    def remembers(self, name: str, layer: int) -> bool:
-        """Whether `remember` was called in this pass."""
-        return ("remembered", name, layer) in self._memo
 
     def attended_before(self, name: str, layer: int, weights: Tensor) -> Tensor:
         """Sum weights [batch, any, query, key] over the queries before each, of all steps so far.
@@ -177,16 +165,15 @@ class Context:
         For cross-attention, whose keys stay; the sums follow their hypothesis through a search.
         """
         beams = 1 if self.extent is None else self.extent.beams
-        streams = 1 if self._without_streams is None else self.rows // self._without_streams.rows
         by_beam = weights.unflatten(2, (beams, -1)).transpose(1, 2)  # [batch, beam, any, new, key]
         sums = by_beam.cumsum(3)
         before = sums - by_beam
         if self.state is not None:
             key, total = f"{self.site}.{name}.{layer}", sums[:, :, :, -1]
-            if key in self.state:  # [row, stream, any, key], rows as the search orders them
+            if key in self.state:  # [row, any, key], rows as the search orders them
                 earlier = self.state[key].view_as(total)
                 before, total = before + earlier[:, :, :, None], total + earlier
-            self.state[key] = total.flatten(0, 1).unflatten(0, (-1, streams))
+            self.state[key] = total.flatten(0, 1)
         return before.transpose(1, 2).flatten(2, 3)
 
     def once(self, name: Hashable, make: Callable[[], Any]) -> Any:
@@ -197,6 +184,14 @@ class Context:
         if name not in self._memo:
             self._memo[name] = make()
         return self._memo[name]
+
+    def draw(self, make: Callable[[int], Tensor]) -> Tensor:
+        """Random numbers [batch, ...]: `make(rows)` draws them for so many rows.
+
+        With complex embeddings, the adjacent rows of a sentence share them.
+        """
+        numbers = make(self.rows // self.streams)
+        return numbers if self.streams == 1 else numbers.repeat_interleave(self.streams, 0)
 
     def bounds(self, which: str) -> tuple[int, int]:
         """The least and the greatest position that "queries" or "keys" may have.

@@ -13,6 +13,12 @@ def least(limits: Iterable[int | None]) -> int | None:
     return min((limit for limit in limits if limit is not None), default=None)
 
 
+def column_ranges(e: Encoding) -> dict[str, range]:
+    """The integers that columns may hold for an encoding, where not any will do."""
+    of_table = {} if e.num_positions is None else e.positions.column_ranges(e.num_positions)
+    return of_table | dict(e.column_ranges)
+
+
 def common_ranges(several: Iterable[Mapping[str, range]]) -> dict[str, range]:
     """The integers that are within all ranges of a name."""
     common: dict[str, range] = {}
@@ -45,7 +51,7 @@ def why_too_short(e: Encoding, length: int) -> str | None:
             return f"there are no positions for {length} tokens in {when}; give other ones by at="
         if (excess := _excess(e, length, training)) is not None:
             why, size = excess
-            remedy = f"{e.facts.sized_by}={size}" if size else "other positions by at="
+            remedy = f"{e.sized_by}={size}" if size else "other positions by at="
             return f"{why} in {when}; give {remedy}"
     return None
 
@@ -56,7 +62,7 @@ def _excess(e: Encoding, length: int, training: bool) -> tuple[str, int] | None:
     The size is that of positions, or one more than the greatest distance; 0: none helps. None: the
     table holds all.
     """
-    count, farthest = e.facts.num_positions, e.facts.max_distance
+    count, farthest = e.num_positions, e.longest_distance
     tokens = "the first token" if length == 1 else f"{length} tokens"
     if count is not None and (reached := e.positions.position_range(length, training)) is not None:
         if reached.start < 0:

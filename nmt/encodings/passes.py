@@ -53,10 +53,6 @@ def with_positions(context: Context, positions: Positions) -> Context:
     """The same pass with positions in place of token indices; one object per assignment."""
 
     def assign() -> Context:
-        if context._without_streams is not None:  # streams of a row have its positions
-            single = with_positions(context._without_streams, positions)
-            return with_streams(single, context.rows // context._without_streams.rows)
-
         def at(index: Tensor, *assigned: tuple[Tensor, Tensor]) -> Tensor:
             # equal tensors stay one object, and get one random draw; found by `is`, because a graph
             # of torch.compile cannot hold id() of a tensor in torch 2.11
@@ -81,44 +77,17 @@ def with_positions(context: Context, positions: Positions) -> Context:
     return context.once(positions, assign)
 
 
-def with_streams(context: Context, streams: int) -> Context:
-    """The same pass for so many streams of each row, adjacent: one draw serves them all."""
-
-    def repeat(t: Tensor | None) -> Any:
-        return None if t is None else t.repeat_interleave(streams, 0)
-
-    def shared(t: Tensor | None) -> Any:
-        return t if t is not None and len(t) == 1 else repeat(t)  # one row holds for every row
-
-    queries, keys = context.indices
-    return replace(
-        context,
-        queries=shared(context.queries),
-        keys=shared(context.keys),
-        new_keys=shared(context.new_keys),
-        _indices=(shared(queries), shared(keys)),
-        rows=context.rows * streams,
-        allowed=shared(context.allowed),
-        lengths=repeat(context.lengths),
-        tokens=repeat(context.tokens),
-        columns={name: repeat(column) for name, column in context.columns.items()},
-        _without_streams=context,
-        _memo={},
-    )
-
-
-def copied(context: Context) -> Context:
+def copy_pass(context: Context) -> Context:
     """A copy of a pass at this moment: values computed later are in one of the two only.
 
-    For gradient checkpointing: see `nmt.model.recompute`.
+    For gradient checkpointing: see `nmt.model.layers`.
     """
-    memo = {k: copied(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
-    single = None if context._without_streams is None else copied(context._without_streams)
-    return replace(context, _without_streams=single, _memo=memo)
+    memo = {k: copy_pass(v) if isinstance(v, Context) else v for k, v in context._memo.items()}
+    return replace(context, _memo=memo)
 
 
-def computed(context: Context) -> set[str]:
+def list_computed(context: Context) -> set[str]:
     """Names of everything computed for a pass so far: "delta" (distances), "remembered", ..."""
     names = {str(name[0] if isinstance(name, tuple) else name) for name in context._memo}
     inner = [value for value in context._memo.values() if isinstance(value, Context)]
-    return names.union(*map(computed, inner))
+    return names.union(*map(list_computed, inner))

@@ -31,7 +31,6 @@ class ColumnPositions(Positions):
 
     @property
     def columns(self) -> frozenset[str]:
-        """The one that is named."""
         return frozenset({self.name})
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
@@ -39,10 +38,9 @@ class ColumnPositions(Positions):
         return per_token(self.name, index, context)
 
     def position_range(self, length: int, training: bool) -> None:
-        """Unknown before the column is read."""
+        """None: unknown before the column is read."""
 
     def column_ranges(self, num_positions: int) -> dict[str, range]:
-        """Its integers are the positions."""
         return {self.name: range(num_positions)}
 
 
@@ -61,11 +59,9 @@ class Segment(Positions):
 
     @property
     def columns(self) -> frozenset[str]:
-        """That of the segments."""
         return frozenset({self.name})
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Places [batch, length]."""
         numbers = per_token(self.name, index, context)
         begins = F.pad(numbers[:, 1:] != numbers[:, :-1], (1, 0))  # but the first, at 0
         places = torch.arange(numbers.shape[1], device=numbers.device)
@@ -81,11 +77,9 @@ class Depth(Positions):
 
     @property
     def columns(self) -> frozenset[str]:
-        """That of the heads."""
         return frozenset({self.heads})
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        """Depths [batch, length] from the column of heads."""
         return depths(per_token(self.heads, index, context))
 
 

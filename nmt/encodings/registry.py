@@ -1,35 +1,52 @@
-"""From the entries of a config to encodings: their options, sites and positions are checked."""
+"""From names in a config to encodings: modules in the folders here, and installed plug-ins."""
 
+import inspect
+import pkgutil
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from inspect import signature
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
-from typing import Any
+from typing import Any, NamedTuple
 
+import nmt.encodings as package
 from nmt.config import check
-from nmt.encodings import parts
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.facts import START
-from nmt.encodings.lookup import find
-from nmt.encodings.plug_ins import POSITION, offered, plug_in
-from nmt.errors import UserError
+from nmt.encodings.positions import START
+from nmt.encodings.site import check_layers, restrict
+from nmt.errors import UserError, where_raised
 
 SITES = ("encoder", "decoder", "cross")
-COMMON = ("use", "where", "at", "layers", "heads")  # options of every entry
+COMMON = ("use", "where", "at", "layers")  # options of every entry
 POSITIONS = {
     "index": "positions:Index",
-    "shift": "positions_random:Shift",
-    "augment": "positions_random:Augment",
-    "sample": "positions_sampled:Sample",
-    "pose": "positions_random:PoSE",
-    "remaining": "positions_remaining:Remaining",
+    "shift": "positions:Shift",
+    "augment": "positions:Augment",
+    "sample": "positions:Sample",
+    "pose": "positions:PoSE",
+    "remaining": "positions:Remaining",
     "column": "positions_columns:ColumnPositions",
     "segment": "positions_columns:Segment",
     "depth": "positions_columns:Depth",
     "tree": "positions_columns:Tree",
     "graph": "positions_columns:Graph",
 }  # name in `at:` -> module in this folder, and class
+
+
+class Kind(NamedTuple):
+    """What a plug-in may offer, by an entry point name = "package.module:Class" of a group."""
+
+    group: str
+    noun: str
+    base: type
+    frozen: bool = False  # a class must be a frozen dataclass: its fields are the options
+
+
+ENCODING = Kind("nmt.encodings", "an encoding", Encoding)
+POSITION = Kind("nmt.positions", "positions", Positions, frozen=True)
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -52,6 +69,62 @@ def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
     return encodings
 
 
+def find(name: str) -> type[Encoding]:
+    """The class of an encoding.
+
+    Raises ValueError for a name that nothing has (it says what is near), that several offer, or
+    whose plug-in cannot be loaded.
+    """
+    classes = _classes(name)
+    if (cls := _plug_in(ENCODING, name, bool(classes))) is not None:
+        return cls
+    if not classes:
+        raise ValueError(f"no encoding is called {name!r}{check.near(name, names())}")
+    if len(classes) > 1:
+        several = ", ".join(c.__name__ for c in classes)
+        raise ValueError(
+            f"{_modules()[name]} has several classes of encodings: {several}; give each a file"
+        )
+    return classes[0]
+
+
+def names() -> list[str]:
+    """All encodings that `use:` may name, sorted."""
+    return sorted({*filter(_classes, _modules()), *(p.name for p in _plug_ins(ENCODING))})
+
+
+def position_class(name: str) -> type[Positions]:
+    """The class of a name in POSITIONS, or the one that an installed plug-in offers.
+
+    Its module is imported only where a config has the name. Raises ValueError as `find` does.
+    """
+    if (cls := _plug_in(POSITION, name, name in POSITIONS)) is not None:
+        return cls
+    if name not in POSITIONS:
+        known = check.near(name, [*POSITIONS, *(p.name for p in _plug_ins(POSITION))])
+        raise ValueError(f"no positions are called {name!r}{known}")
+    return resolve_name(f"nmt.encodings.{POSITIONS[name]}")
+
+
+def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
+    """The options of a constructor, and their types with bounds."""
+    return {name: key.kind for name, key in check.keys_of(cls).items() if name != "dims"}
+
+
+def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
+    if taken := options_of(cls).keys() & {*COMMON}:
+        raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
+    constructor_options = {k: v for k, v in options.items() if k not in COMMON}
+    arguments = _checked(cls, constructor_options, f"encoding.{name}")
+    at, positions = _positions(options.get("at", "index"), f"encoding.{name}.at")
+    _check_positions(cls, at, positions, dims.site)
+    served = restrict(dims, options.get("layers"))
+    encoding = cls(replace(served, positions=positions), **arguments)
+    check_layers(encoding)
+    encoding.name = name
+    return encoding
+
+
 def _sites(where: Any) -> list[str]:
     sites = [where] if isinstance(where, str) else where
     if not isinstance(sites, Sequence):
@@ -61,58 +134,23 @@ def _sites(where: Any) -> list[str]:
     return list(sites)
 
 
-def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -> Encoding:
-    if taken := options_of(cls).keys() & {*COMMON}:
-        raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
-    own_options = {k: v for k, v in options.items() if k not in COMMON}
-    arguments = _checked(cls, own_options, f"encoding.{name}")
-    at, positions = _positions(options.get("at", "index"), f"encoding.{name}.at")
-    _check_positions(cls, at, positions, dims.site)
-    own = parts.restricted(dims, options.get("layers"), options.get("heads"))
-    encoding = cls(replace(own, positions=positions), **arguments)
-    parts.check(encoding)
-    encoding.name = name
-    return encoding
-
-
-def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
-    """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.facts.position_type == "none" and positions != START:
-        raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.facts.position_type == "integer" and not positions.integer:
-        raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if positions.distances_only and not cls.facts.distances_only:
-        raise ValueError(f"at={name}: this encoding needs a position for every single token")
-    if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
-        raise ValueError("where=cross: this encoding works on embeddings, not on attention")
-    if site not in positions.sites:
-        only = ",".join(positions.sites)
-        raise ValueError(f"at={name}: not for where={site}; give where=[{only}]")
-
-
-def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
-    """The options of a constructor, and their types with bounds."""
-    keys = check.keys_of(cls)
-    return {name: key.kind for name, key in keys.items() if name not in ("dims", "facts")}
-
-
 def _checked(
     cls: type[Encoding] | type[Positions], options: dict[str, Any], where: str
 ) -> dict[str, Any]:
     """The options as `check.arguments` returns them; ValueError for one without a type."""
-    known = options_of(cls)
-    for name in signature(cls).parameters.keys() & options.keys() - known.keys() - {"dims"}:
+    typed = options_of(cls).keys() | {"dims"}
+    for name in inspect.signature(cls).parameters.keys() & options.keys() - typed:
         raise ValueError(f"{name}: has no type in __init__; write {name}: float, or int, bool, str")
     also = COMMON if issubclass(cls, Encoding) else ()
-    return check.arguments(cls, options, where, ("dims", "facts"), also)
+    return check.arguments(cls, options, where, ("dims",), also)
 
 
 def _positions(at: Any, where: str) -> tuple[str, Positions]:
     """The name of positions in `at`, and the positions with their options."""
-    names = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
-    name, options = next(iter(names.items()), (None, None))
+    chosen = at if isinstance(at, dict) else {at: {}} if isinstance(at, str) else {}
+    name, options = next(iter(chosen.items()), (None, None))
     options = {} if options is None else options
-    if len(names) != 1 or not isinstance(name, str) or not isinstance(options, dict):
+    if len(chosen) != 1 or not isinstance(name, str) or not isinstance(options, dict):
         raise ValueError(f"at={at}: expected one name with its options, as {{index: {{start: 1}}}}")
     try:
         cls = position_class(name)
@@ -121,14 +159,93 @@ def _positions(at: Any, where: str) -> tuple[str, Positions]:
     return name, cls(**_checked(cls, options, f"{where}.{name}"))
 
 
-def position_class(name: str) -> type[Positions]:
-    """The class of a name in POSITIONS, or the one that an installed plug-in offers.
+def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
+    """Refuse positions of that name which the encoding cannot read, or the site does not have."""
+    if cls.position_type == "none" and positions != START:
+        raise ValueError(f"at={name}: this encoding never looks at positions")
+    if cls.position_type == "integer" and not positions.integer:
+        raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
+    if positions.distances_only and not cls.distances_only:
+        raise ValueError(f"at={name}: this encoding needs a position for every single token")
+    if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
+        raise ValueError("where=cross: this encoding works on embeddings, not on attention")
+    if site not in positions.sites:
+        only = ",".join(positions.sites)
+        raise ValueError(f"at={name}: not for where={site}; give where=[{only}]")
 
-    Its module is imported only where a config has the name. Raises ValueError as `lookup.find`.
+
+def _modules() -> dict[str, str]:
+    """The full names of the modules in the folders of this package, by their own."""
+    modules: dict[str, str] = {}
+    for folder in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        if folder.ispkg:
+            inside = pkgutil.iter_modules(import_module(folder.name).__path__)
+            modules |= {module.name: f"{folder.name}.{module.name}" for module in inside}
+    return modules
+
+
+def _classes(name: str) -> list[type[Encoding]]:
+    """The encodings that the module of this name itself defines, each once."""
+    full = _modules().get(name)
+    if full is None:
+        return []
+    members = vars(import_module(full)).values()
+    classes = {c for c in members if _fits(ENCODING, c) and c.__module__ == full}
+    return sorted(classes, key=lambda c: c.__name__)
+
+
+def _plug_in(kind: Kind, name: str, built_in: bool) -> Any:
+    """The class derived from kind.base that a distribution offers under a name; None if none does.
+
+    Raises ValueError where the name is `built_in` as well, where several distributions offer it,
+    and where the class cannot be loaded.
     """
-    if (cls := plug_in(POSITION, name, name in POSITIONS)) is not None:
-        return cls
-    if name not in POSITIONS:
-        known = check.near(name, [*POSITIONS, *offered(POSITION)])
-        raise ValueError(f"no positions are called {name!r}{known}")
-    return resolve_name(f"nmt.encodings.{POSITIONS[name]}")
+    points = [point for point in _plug_ins(kind) if point.name == name]
+    if built_in and points:
+        raise ValueError(
+            f"{_distribution(points[0])} offers {kind.noun} of this name, which is built in; "
+            "let its entry point have another name, or uninstall it"
+        )
+    if len(points) > 1:
+        both = " and ".join(sorted(map(_distribution, points)))
+        raise ValueError(f"{both} offer {kind.noun} of this name; uninstall one")
+    return _load(kind, points[0]) if points else None
+
+
+def _fits(kind: Kind, loaded: object) -> bool:
+    """Whether it is a class of that kind, and not the base itself."""
+    if not inspect.isclass(loaded) or not issubclass(loaded, kind.base) or loaded is kind.base:
+        return False
+    own = vars(loaded).get("__dataclass_params__")  # by the decorator, not inherited
+    return not kind.frozen or bool(getattr(own, "frozen", False))
+
+
+def _plug_ins(kind: Kind) -> list[EntryPoint]:
+    return list(_installed(tuple(sys.path)).select(group=kind.group))
+
+
+@cache
+def _installed(path: tuple[str, ...]) -> Any:
+    """All entry points along a path; to read all metadata takes a twentieth of a second."""
+    return entry_points()
+
+
+def _load(kind: Kind, point: EntryPoint) -> Any:
+    """The class that an installed distribution offers; raises ValueError that names it."""
+    where = f"{_distribution(point)} ({point.value})"
+    try:
+        loaded = point.load()
+    except Exception as e:  # anything that the module raises while it is imported
+        why = where_raised(e)
+        raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
+    if not _fits(kind, loaded):
+        raise ValueError(
+            f"{where} is no {'frozen data' if kind.frozen else ''}class derived from "
+            f"{kind.base.__module__}.{kind.base.__name__}; "
+            "its entry point must be package.module:Class"
+        )
+    return loaded
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"the distribution {point.dist.name}" if point.dist else point.value

@@ -24,8 +24,7 @@ from torch import Tensor
 from nmt.corpus.grouping import by_length
 from nmt.decode.sources import ForcedPair, SourceReader
 from nmt.decode.tensors import as_inputs
-from nmt.model.attention import AttentionRecord
-from nmt.model.watch import watching
+from nmt.model.layers import AttentionRecord, watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 

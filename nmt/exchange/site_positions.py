@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import computed, with_positions
+from nmt.encodings.passes import list_computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 from nmt.text.vocab import SPECIALS
@@ -155,18 +155,17 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 def _refuse_needs(probe: _Probe) -> None:
     """Raise UserError for requirements that no other engine meets."""
     for e in probe.site:
-        column = min(e.facts.columns, default="")
+        column = min(e.columns, default="")
         why_remembers = "it keeps something else of each word than key and value"
         for needed, why, hook in (  # and the hook that could do without
             (e.dims.served_layers, "it serves some layers only", (*e.hooks, "embed")[0]),
-            (e.dims.served_heads, "it serves some heads only", (*e.hooks, "embed")[0]),
             (column, f"it reads the column {column}", "scores"),
-            (e.facts.needs_lengths, "it is told how long the output is to be", "embed"),
-            (e.facts.streams > 1, "its states are complex", "embed"),
+            (e.needs_lengths, "it is told how long the output is to be", "embed"),
+            (e.streams > 1, "its states are complex", "embed"),
             ("layer" in e.hooks, "it changes the input of every layer", "layer"),
             ("readout" in e.hooks, "it changes the top of the stack", "readout"),
-            (e.facts.changes_width, "it makes queries and keys wider", "project"),
-            (not e.facts.reads_probabilities, "it gates what attention gives", "outputs"),
+            (e.changes_width, "it makes queries and keys wider", "project"),
+            (not e.reads_probabilities, "it gates what attention gives", "outputs"),
             ("normalise" in e.hooks, "it takes the place of softmax", "normalise"),
             (_remembers(probe, e), why_remembers, "bias"),
             (e.positions.distances_only, "its distances are counted along edges", "scores"),
@@ -182,7 +181,7 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
     context = with_positions(probe.context(torch.arange(1), 1), e.positions)
     x, split = torch.zeros(1, 1, probe.dims.dim), (1, probe.dims.heads, 1, probe.dims.head_dim)
     e.project(lambda *_: (x.view(split),) * 3, x, x, x, 0, context)
-    return "remembered" in computed(context)
+    return "remembered" in list_computed(context)
 
 
 def _table(probe: _Probe) -> Tensor:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nmt import build
 from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
 from nmt.config.settings import Settings
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
 from nmt.inspect import checks, facts
@@ -57,13 +57,11 @@ def _docstrings(settings: Settings) -> Iterator[str]:
 
 def _survey(specimen: Specimen, option: str) -> Rows:
     columns = facts.facts_of(specimen, option)
-    tables = "a longest sequence, a table, or clipped distances"
     layers = "every layer" if columns.recurring else "at the input or top alone"
     yield "reference point", REFERENCES[columns.reference]
     yield "injection", INJECTIONS[columns.injection]
     yield "learnable", _yes_or_no(columns.learnable)
     yield "recurring", _yes_or_no(columns.recurring, layers)
-    yield "unbound", _yes_or_no(columns.unbound, "" if columns.unbound else tables)
 
 
 def _sites(specimen: Specimen) -> Rows:

@@ -5,10 +5,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.checks.invariance import relative_difference, shifted
 from nmt.inspect import parity
 from nmt.inspect.parity import Deviation
 from nmt.inspect.specimen import Specimen, full_pass
-from nmt.model.invariance import relative_difference, shifted
 from nmt.model.transformer import Transformer
 
 TOKENS = 20  # of the target that is decoded

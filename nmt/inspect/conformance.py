@@ -13,7 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from nmt.build import count_named, meta_model
+from nmt.build import count_layers, meta_model
+from nmt.checks import trial
+from nmt.checks.example import Sentences, within
+from nmt.checks.invariance import fault, relative_difference, shifted
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.encodings.positions import Index
@@ -21,9 +24,6 @@ from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.inspect.specimen import VOCAB, Specimen, full_pass, perturbed, sentences
-from nmt.model import trial
-from nmt.model.example import Sentences, within
-from nmt.model.invariance import fault, relative_difference, shifted
 from nmt.model.transformer import Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
@@ -31,7 +31,7 @@ REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
 ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 LONG = 200  # tokens
-MOST = 32  # layers and heads of the model that is checked
+MOST = 32  # layers of the model that is checked
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
@@ -101,7 +101,7 @@ def training_step(model: Transformer) -> str:
     """Hooks return the documented shapes, and every parameter gets a gradient."""
     trial.step(model, _text(model))
     for e in model.entries:
-        for name, p in e.named_parameters() if not e.facts.may_lack_gradients else ():
+        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
             if p.grad is not None and not p.grad.any():
                 raise CheckError(f"encoding.{e.name}: {name} ({e.dims.site}): its gradient is zero")
     return "every parameter gets a gradient"
@@ -158,7 +158,7 @@ def order_in_decoder(model: Transformer) -> str:
 
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
-    kinds = {e.facts.position_type for e in model.entries}
+    kinds = {e.position_type for e in model.entries}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
         for e in model.entries:
@@ -261,15 +261,14 @@ def small_settings(
 ) -> Settings:
     """Settings of an option of encoding=, in a model as small as can be unless model= is chosen.
 
-    It has more layers and heads where the encodings list more. `entries` replace the option's.
+    It has more layers where the encodings list more. `entries` replace the option's.
     """
     keys = {override.partition("=")[0] for override in overrides}
     settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
     entries = settings.encoding if entries is None else entries
     if "model" not in keys:
-        heads = next((n for n in (2, 4, 8, 16) if n >= count_named(entries, "heads")), MOST)
-        layers = min(MOST, max(2, count_named(entries, "layers")))
-        small = {"heads": heads, "dim": 16 * heads, "feedforward_dim": 24 * heads}
+        layers = min(MOST, max(2, count_layers(entries)))
+        small = {"heads": 2, "dim": 32, "feedforward_dim": 48}
         small |= {"encoder_layers": layers, "decoder_layers": layers}
         chosen: dict[str, Any] = {k: n for k, n in small.items() if f"model.{k}" not in keys}
         settings = replace(settings, model=replace(settings.model, **chosen))

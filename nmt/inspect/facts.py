@@ -11,8 +11,8 @@ import torch
 
 from nmt import build
 from nmt.config.settings import Settings
-from nmt.encodings.base import Encoding, Facts
-from nmt.encodings.passes import computed
+from nmt.encodings.base import Encoding
+from nmt.encodings.passes import list_computed
 from nmt.inspect.single import apply_hooks, changes_by_part, pass_over
 from nmt.inspect.specimen import Specimen
 from nmt.model.transformer import Transformer
@@ -29,7 +29,6 @@ class SurveyFacts(NamedTuple):
     injection: str  # ape, mam, both or -
     learnable: bool  # it has parameters
     recurring: bool  # it acts in every layer, not at the bottom or the top of the stack alone
-    unbound: bool  # no longest sequence, no table that positions or clipped distances index
 
 
 def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
@@ -44,7 +43,6 @@ def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
         _merged({probe.injection for probe in probes}, "both"),
         any(True for e in encodings for _ in e.parameters()),
         any(IN_EVERY_LAYER & probe.hooks for probe in probes),
-        all(_unbound(e.facts) for e in encodings),
     )
 
 
@@ -60,7 +58,7 @@ class Probe:
         self.encoding, self.hooks = encoding, set(encoding.hooks)
         site = encoding.dims.site
         ids = specimen.text.target if site == "decoder" else specimen.text.source
-        self._context = pass_over(ids, site, specimen.text.columns)
+        self._context = pass_over(encoding, ids, specimen.text.columns)
         draw = torch.Generator().manual_seed(0)
         contents = torch.randn(2, *ids.shape, encoding.dims.dim, generator=draw)
         with torch.inference_mode():
@@ -77,9 +75,9 @@ class Probe:
         """
         if self.injection == "ape":
             return "A"
-        if self.encoding.facts.relative or type(self.encoding).facts.relative:
+        if self.encoding.relative or type(self.encoding).relative:
             return "R"
-        return "B" if "delta" in computed(self._context) else "A"
+        return "B" if "delta" in list_computed(self._context) else "A"
 
     @cached_property
     def injection(self) -> str:
@@ -90,7 +88,7 @@ class Probe:
         depending on their content. Neither (-) if it replaces embeddings by something else.
         """
         kinds = {part: kind for part, (kind, _) in changes_by_part(*self._answers).items()}
-        if self.encoding.facts.streams > 1:
+        if self.encoding.streams > 1:
             kinds = {"embed": "more"}
         replaces = "more" in (kinds["embed"], kinds.get("layer"))
         modifies = IN_ATTENTION & self.hooks or "more" in (kinds.get("query"), kinds.get("key"))
@@ -98,14 +96,6 @@ class Probe:
             return "-"
         adds = "vectors" in kinds.values()
         return "both" if adds and modifies else "ape" if adds else "mam" if modifies else "-"
-
-
-def _unbound(stated: Facts) -> bool:
-    """The stated fact, or else what follows from the positions."""
-    if stated.unbound is not None:
-        return stated.unbound
-    finite = (stated.num_positions, stated.max_distance) != (None, None)
-    return not finite and stated.position_type != "integer"
 
 
 def _merged(kinds: set[str], several: str) -> str:

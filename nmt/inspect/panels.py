@@ -6,15 +6,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.encodings import parts
-from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings
+from nmt.checks import example
+from nmt.encodings.base import Encoding, softmax
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
-from nmt.encodings.weights import softmax
+from nmt.encodings.site import Encodings
 from nmt.inspect.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
-from nmt.model import example
 
 Array = np.ndarray
 LENGTH = 60  # tokens; less than SIGNS
@@ -110,11 +108,11 @@ class _EncodingPanels:
         ids = self.ids[:, :length]
         ids = (ids[:, :1] if same else ids).expand(rows, ids.shape[1])
         columns = {name: c.expand(rows, -1) for name, c in self.columns.items()}
-        return pass_over(ids, self.e.dims.site, columns)
+        return pass_over(self.e, ids, columns)
 
     def vectors(self) -> Tensor | None:
         """The vectors added at each position of the sentence [position, any]; None: not vectors."""
-        if self.e.facts.streams > 1:
+        if self.e.streams > 1:
             return None
         x, context = self.x[:2], self.context(2)
         with torch.inference_mode():
@@ -124,13 +122,13 @@ class _EncodingPanels:
             kind, change = changes[part]
             if kind == "vectors":
                 if part == "query":
-                    change = parts.of_heads(self.e, change).transpose(1, 2).flatten(2)
+                    change = change.transpose(1, 2).flatten(2)
                 return change[0]
         return None
 
     def embeddings(self) -> Panel:
         """The same word at two positions, where all is changed."""
-        same = self.x[:1, :1].expand(-1, min(REACH, self.n), -1)
+        same = self.x[:1, :1].expand(self.e.streams, min(REACH, self.n), -1)
         with torch.inference_mode():
             context = with_positions(self.context(1, REACH, same=True), self.e.positions)
             y = self.e.embed(same, context)  # [streams, position, dim]
@@ -143,9 +141,9 @@ class _EncodingPanels:
         with torch.inference_mode():
             unrelated = apply_hooks(e, x, self.context(len(x)))
             equal = apply_hooks(e, x[:, :1].expand(*x.shape), self.context(len(x), same=True))
-        logits, logits_of_equal = (parts.of_heads(e, a.logits) for a in (unrelated, equal))
-        if e.facts.streams == 1:
-            words = parts.of_heads(e, unrelated.plain)
+        logits, logits_of_equal = unrelated.logits, equal.logits
+        if e.streams == 1:
+            words = unrelated.plain
             plain = words @ words.mT * scale_of(e)
             blocked = (logits < BLOCKED).any(0)  # by a bias that masks
             if blocked.any():
@@ -163,7 +161,7 @@ class _EncodingPanels:
                 panels.append(self.panel(title, "standard deviation", variance, root=True))
             elif panels:
                 return panels
-        values = logits_of_equal[:: e.facts.streams].mean(0)  # [heads, query, key]
+        values = logits_of_equal[:: e.streams].mean(0)  # [heads, query, key]
         varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
         if varies or not panels:
             title = "Logit of a query and an equal key"
@@ -177,7 +175,6 @@ class _EncodingPanels:
             e = apply_hooks(self.e, self.x, context).logits  # keys may be remembered in context
             weights = Encodings([self.e]).normalise(e, first_layer(self.e), context)
             both = [("softmax", softmax(e, context.allowed)), (self.e.name, weights)]
-            both = [(name, parts.of_heads(self.e, w)) for name, w in both]
         ranks = np.arange(1, self.n + 1)
         curves = [
             (n, w[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()) for n, w in both
@@ -188,16 +185,15 @@ class _EncodingPanels:
 
     def values(self) -> list[Panel]:
         """The length of the vector that a fully attended key adds to the output, by distance."""
-        if not self.e.facts.reads_probabilities:
+        if not self.e.reads_probabilities:
             return []
         n, e, context = self.n, self.e, self.context(self.n)  # row j attends to key j alone
-        x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.all_heads
+        x, heads = self.x[:1].expand(n, *self.x.shape[1:]), e.dims.heads
         p = torch.eye(n)[:, None, None].expand(n, heads, n, n)
         with torch.inference_mode():
             apply_hooks(e, x, context)  # keys may be remembered in context
             nothing = torch.zeros(n, heads, n, e.dims.head_dim)
             added = Encodings([e]).outputs(nothing, x, p, first_layer(e), context)
-            added = parts.of_heads(e, added)
         if not added.any():
             return []
         norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
@@ -211,7 +207,7 @@ class _EncodingPanels:
         context, values = self.context(1), values.float()
         if self.e.dims.site == "decoder" and context.allowed is not None:
             values = values.masked_fill(~context.allowed[0], float("nan"))
-        if not type(self.e).facts.relative:
+        if not type(self.e).relative:
             clean = values.nan_to_num()
             most = float((clean - clean[:1]).abs().max())
             alike = most <= 1e-6 * (1 + float(clean.abs().max()))
@@ -224,7 +220,7 @@ class _EncodingPanels:
         curves = [np.sqrt(c) for c in curves] if root else curves
         edges = self.e.positions.distances_only
         across = "distance (edges)" if edges else "key minus query (tokens)"
-        return CurvesPanel(title, across, meaning, distances, _named(curves, self.e))
+        return CurvesPanel(title, across, meaning, distances, _named(curves))
 
     def _by_distance(self, values: Tensor, context: Context) -> tuple[Array, list[Array]]:
         """Mean of [heads, query, key] over all pairs of one distance, if there are enough."""
@@ -252,13 +248,13 @@ def _unrelated_words(n: int, e: Encoding) -> Tensor:
     draw = torch.Generator().manual_seed(0)
     words = torch.randn(WORDS, 1, n, e.dims.head_dim, generator=draw)
     words = words * e.dims.head_dim**0.5 / words.norm(dim=-1, keepdim=True)
-    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.all_heads)
+    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.heads)
 
 
-def _named(curves: list[Array], e: Encoding) -> list[tuple[str, Array]]:
-    """Curves of the heads that an encoding serves, with names; equal ones share one."""
+def _named(curves: list[Array]) -> list[tuple[str, Array]]:
+    """Curves of the heads, with names; equal ones share one."""
     groups: list[tuple[list[int], Array]] = []
-    for head, curve in zip(e.dims.served_heads or range(len(curves)), curves, strict=True):
+    for head, curve in enumerate(curves):
         near = 1e-6 * (1 + float(np.nanmax(np.abs(curve))))
         for heads, other in groups:
             if np.allclose(curve, other, rtol=0, atol=near, equal_nan=True):
@@ -266,7 +262,7 @@ def _named(curves: list[Array], e: Encoding) -> list[tuple[str, Array]]:
                 break
         else:
             groups.append(([head + 1], curve))
-    if len(groups) == 1 and e.dims.served_heads is None:
+    if len(groups) == 1:
         return [("all heads", curves[0])]
     return [
         (f"head{'s' * (len(heads) > 1)} {', '.join(map(str, heads))}", curve)

@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from nmt.checks.example import Sentences
 from nmt.errors import where_raised
 from nmt.inspect.specimen import Decoding, device_of, full_pass, random_ids, sentences
-from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35

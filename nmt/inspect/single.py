@@ -5,22 +5,25 @@ from typing import NamedTuple
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.passes import whole, with_streams
+from nmt.encodings.passes import whole
+from nmt.encodings.site import Encodings
 from nmt.model.transformer import PAD
 
 CLOSE = 1e-4  # what two contents get is equal, or nothing
 
 
-def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
+def pass_over(e: Encoding, ids: Tensor, columns: dict[str, Tensor]) -> Context:
     """The context of one pass over whole sentences ids [batch, length]; a decoder's is causal."""
+    ids = ids.repeat_interleave(e.streams, 0)
+    columns = {name: column.repeat_interleave(e.streams, 0) for name, column in columns.items()}
     n, real = ids.shape[1], ids != PAD
     return whole(
-        site,
+        e.dims.site,
         n,
         rows=len(ids),
-        allowed=causal(n, n, ids.device) if site == "decoder" else real[:, None, None, :],
+        streams=e.streams,
+        allowed=causal(n, n, ids.device) if e.dims.site == "decoder" else real[:, None, None, :],
         lengths=real.sum(1),
         tokens=ids,
         columns=columns,
@@ -30,7 +33,7 @@ def pass_over(ids: Tensor, site: str, columns: dict[str, Tensor]) -> Context:
 class HookOutputs(NamedTuple):
     """Outputs of the hooks of one encoding for contents x [batch, length, dim].
 
-    In the first layer that it serves, and for all heads of the model.
+    In the first layer that it serves.
     """
 
     contents: Tensor  # [batch, length, dim]: x
@@ -53,13 +56,13 @@ def apply_hooks(e: Encoding, x: Tensor, context: Context) -> HookOutputs:
     site = Encodings([e])
     layer = first_layer(e)
     across = context.site == "cross"
-    embedded = x.repeat_interleave(e.facts.streams, 0) if across else site.embed(x, context)
-    inside = with_streams(context, e.facts.streams) if e.facts.streams > 1 else context
-    inputs = x if e.facts.streams == 1 else embedded
-    layered = inputs if across else site.layer(inputs, layer, inside)
-    q, k, v = site.project(split, inputs, inputs, inputs, layer, inside)  # type: ignore[arg-type]
-    logits = site.scores(q, k, layer, inside).float() * scale_of(e)
-    if (bias := site.bias(layer, inside)) is not None:
+    rows = x.repeat_interleave(e.streams, 0)
+    embedded = rows if across else site.embed(rows, context)
+    inputs = x if e.streams == 1 else embedded
+    layered = inputs if across else site.layer(inputs, layer, context)
+    q, k, v = site.project(split, inputs, inputs, inputs, layer, context)  # type: ignore[arg-type]
+    logits = site.scores(q, k, layer, context).float() * scale_of(e)
+    if (bias := site.bias(layer, context)) is not None:
         logits = logits + bias
     return HookOutputs(x, embedded, layered, (q, k, v), split(inputs)[0], logits)
 
@@ -71,7 +74,7 @@ def first_layer(e: Encoding) -> int:
 
 def scale_of(e: Encoding) -> float:
     """The factor on an encoding's scores."""
-    return e.dims.head_dim**-0.5 if e.facts.scale is None else e.facts.scale
+    return e.dims.head_dim**-0.5 if e.scale is None else e.scale
 
 
 def changes_by_part(first: HookOutputs, second: HookOutputs) -> dict[str, tuple[str, Tensor]]:

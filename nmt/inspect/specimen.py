@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from nmt import build
+from nmt.checks import example
+from nmt.checks.example import Sentences
+from nmt.checks.invariance import shifted
 from nmt.config.settings import Settings
-from nmt.encodings.weights import at_least_float32
-from nmt.model import example
-from nmt.model.example import Sentences
-from nmt.model.invariance import shifted
+from nmt.encodings.base import at_least_float32
 from nmt.model.transformer import PAD, Transformer
 
 VOCAB = 40  # word types of the made-up text, at most

@@ -1,17 +1,146 @@
-"""The two kinds of layers, each a chain of sublayers with residual, norm and dropout."""
+"""Layers of the Transformer: attention with its encodings, residuals, and the stacks of both.
 
-from collections.abc import Callable
+A stack may compute its layers a second time in the backward pass, to save memory (Chen, Xu, Zhang,
+Guestrin 2016, Training Deep Nets with Sublinear Memory Cost, with one segment per layer).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from nmt.config.settings import Model
-from nmt.encodings.composition import Encodings
+from nmt.encodings.base import at_least_float32, masked
 from nmt.encodings.context import Context
+from nmt.encodings.passes import copy_pass
+from nmt.encodings.site import Encodings
+from nmt.machine.machine import FUSED_FROM
 from nmt.machine.products import Linear, rounded
-from nmt.model.attention import Attention
-from nmt.model.dropout import dropout
+from nmt.model.cache import Cache
+
+STEPS = 2**16  # a probability of dropout is a whole number of these parts
+
+Site = tuple[Encodings, Context]
+
+
+def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
+    """Set each element to zero with probability p, and scale the others to keep the mean.
+
+    Srivastava et al. 2014. On a CPU one draw of 64 bits decides four elements, where torch's
+    kernel draws anew for each and takes 1.7 (without AVX) to 2.6 times as long; p is rounded to
+    1/65,536. The numbers come from torch's generator, so that its seed decides them.
+    """
+    if not training or p == 0:
+        return x
+    if x.device.type != "cpu" or torch.compiler.is_compiling():  # torch cannot compile what follows
+        return F.dropout(x, p)
+    dropped = round(p * STEPS)
+    draws = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None)
+    parts = draws.view(torch.int16)[: x.numel()].view(x.shape)  # uniform from -STEPS / 2
+    kept = parts >= dropped - STEPS // 2
+    return x * kept.to(x.dtype).mul_(STEPS / (STEPS - dropped))
+
+
+class AttentionRecord(NamedTuple):
+    """Attention probabilities of one layer in one pass."""
+
+    site: str  # "encoder", "decoder" or "cross"
+    layer: int  # from 0; layers that are shared count anew in each pass
+    probabilities: Tensor  # [batch, heads, query, key] before dropout; float32 at least
+    allowed: Tensor | None  # [batch | 1, 1, query | 1, key] as in the context; None: all
+
+
+Watcher = Callable[[AttentionRecord], None]
+
+
+class Attention(nn.Module):
+    """Multi-head attention (Vaswani et al. 2017) with positional encodings."""
+
+    query: nn.Module  # a linear map; nn.Identity() where queries are not read
+    key: nn.Module  # as queries; or keys are slices of the input
+
+    def __init__(self, dim: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.scale = (dim // heads) ** -0.5
+        self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))
+        self.out = Linear(dim, dim)
+        self.dropout = dropout
+        self.watcher: Watcher | None = None  # set by `watching` alone
+
+    def forward(
+        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
+    ) -> Tensor:
+        """Attend from x [batch, query, dim] to memory [batch, key, dim] where context.allowed.
+
+        Adjacent rows of x may share a row of the memory; they are then queries of one row.
+        """
+        queries = x.reshape(len(memory), -1, x.shape[-1])
+        q, k, v = self._project(queries, memory, layer, encodings, context)
+        o, p = self._attend(q, k, v, layer, encodings, context)
+        o = encodings.outputs(o, queries, p, layer, context)
+        return self.out(o.transpose(1, 2).flatten(2)).view_as(x)
+
+    def _project(
+        self, x: Tensor, memory: Tensor, layer: int, encodings: Encodings, context: Context
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries of x; keys and values of the memory, cached as the encodings return them.
+
+        The source is cached in its first step, and later steps have no new keys of it.
+        """
+        if context.key_caches is None:
+            return encodings.project(self._split, x, memory, memory, layer, context)
+        cache = cast(Cache, context.key_caches[layer])
+        if cache.fixed and cache.length:
+            no_keys = memory[:, :0]
+            q, _, _ = encodings.project(self._split, x, no_keys, no_keys, layer, context)
+            return q, *cache.all()
+        q, k, v = encodings.project(self._split, x, memory, memory, layer, context)
+        return q, *cache.append(k, v)
+
+    def _split(self, xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Project and split into heads: [batch, heads, n, head_dim] each.
+
+        A GPU's kernels read heads where the projection put them; a CPU's products are faster with
+        each head's rows side by side.
+        """
+
+        def heads(linear: nn.Module, x: Tensor) -> Tensor:
+            split = linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            return split.contiguous() if x.device.type == "cpu" else split
+
+        return heads(self.query, xq), heads(self.key, xk), heads(self.value, xv)
+
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
+    ) -> tuple[Tensor, Tensor | None]:
+        """p v [batch, heads, query, head_dim], and p after dropout; None if attention is fused."""
+        rate = self.dropout if self.training else 0.0
+        scale = encodings.scale(layer) or self.scale
+        bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
+        if self.watcher is None and encodings.fusible(layer) and _fusing_pays(k):
+            causal = context.causal and bias is None  # for which a GPU has a faster kernel
+            mask = None if causal else context.allowed
+            mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)
+            o = F.scaled_dot_product_attention(
+                q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
+            )
+            return o, None
+        s = encodings.scores(q, k, layer, context)  # [batch, heads, query, key], raw
+        e = at_least_float32(s) * scale
+        p = encodings.normalise(e if bias is None else e + bias, layer, context)
+        if self.watcher is not None:
+            self.watcher(AttentionRecord(context.site, layer, p, context.allowed))
+        p = dropout(p, rate).to(v.dtype)
+        return p @ v, p
+
+
+def _fusing_pays(k: Tensor) -> bool:
+    return k.is_cuda or k.shape[2] >= FUSED_FROM
 
 
 class Residual(nn.Module):
@@ -97,15 +226,16 @@ class EncoderLayer(nn.Module):
         self.around_feedforward = Residual(config)
         self.without_residual = frozenset(config.drop_residual)
 
-    def forward(self, x: Tensor, layer: int, encodings: Encodings, context: Context) -> Tensor:
+    def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
         """[batch, source, dim] -> the same shape.
 
-        `layer` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
+        `number` counts passes from 0, model.drop_residual from 1: a shared layer makes several.
         """
+        (site,) = sites
         x = self.around_attention(
             x,
-            lambda y: self.attention(y, y, layer, encodings, context),
-            keep=layer + 1 not in self.without_residual,
+            lambda y: self.attention(y, y, number, *site),
+            keep=number + 1 not in self.without_residual,
         )
         return self.around_feedforward(x, self.feedforward)
 
@@ -122,15 +252,90 @@ class DecoderLayer(nn.Module):
         self.feedforward = _feedforward(config)
         self.around_feedforward = Residual(config)
 
-    def forward(
-        self,
-        x: Tensor,
-        source: Tensor,
-        layer: int,
-        self_site: tuple[Encodings, Context],
-        cross_site: tuple[Encodings, Context],
-    ) -> Tensor:
-        """x [batch, target, dim], source [batch, source, dim] -> [batch, target, dim]."""
-        x = self.around_attention(x, lambda y: self.attention(y, y, layer, *self_site))
-        x = self.around_cross(x, lambda y: self.cross(y, source, layer, *cross_site))
+    def forward(self, x: Tensor, number: int, sites: Sequence[Site], memory: Tensor) -> Tensor:
+        """x [batch, target, dim], memory [batch, source, dim] -> [batch, target, dim]."""
+        self_site, cross_site = sites
+        x = self.around_attention(x, lambda y: self.attention(y, y, number, *self_site))
+        x = self.around_cross(x, lambda y: self.cross(y, memory, number, *cross_site))
         return self.around_feedforward(x, self.feedforward)
+
+
+class Stack(nn.Module):
+    """`layers` passes through layers, and the norm after the last one."""
+
+    def __init__(self, config: Model, layers: int, make_layer: Callable[[], nn.Module]) -> None:
+        super().__init__()
+        self.count = layers
+        self.layers = nn.ModuleList(
+            make_layer() for _ in range(1 if config.share_layers else layers)
+        )
+        final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
+        self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
+        self.recompute = False  # layers in the backward pass, to save memory in training
+
+    def forward(self, x: Tensor, sites: Sequence[Site], *memory: Tensor) -> Tensor:
+        """x [batch x streams, length, dim] -> the same; a decoder's readout merges the streams.
+
+        `sites`: all that the layers attend at, their self-attention first; a decoder's also get the
+        memory [batch x streams, source, dim].
+        """
+        encodings, context = sites[0]
+        twice = self.recompute and context.training and torch.is_grad_enabled()
+        for number in range(self.count):
+            layer = self.layers[number % len(self.layers)]
+            x = encodings.layer(x, number, context)
+            if twice:
+                x = compute_twice(layer, x, number, sites, *memory)
+            else:
+                x = layer(x, number, sites, *memory)
+        return encodings.readout(self.norm(x), context)
+
+
+def compute_twice(
+    layer: nn.Module, x: Tensor, number: int, sites: Sequence[Site], *memory: Tensor
+) -> Tensor:
+    """The output of a layer, of which the graph of gradients holds the input x and little else.
+
+    In the backward pass the layer is computed again, to the same bits: torch restores the random
+    state from before it, and the contexts are copies from before it. So values that a layer is the
+    first to compute or to draw (`Context.once`) are computed again, in the same order, and no
+    encoding has to care.
+    """
+
+    def copy_sites(sites: Sequence[Site]) -> list[Site]:
+        return [(encodings, copy_pass(context)) for encodings, context in sites]
+
+    saved = copy_sites(sites)
+    # The first call fills the contexts that later layers read, and then drops them: they hold
+    # tensors of this layer's graph, and the graph must not hold them in turn.
+    originals = [sites]
+
+    def call(x: Tensor) -> Tensor:
+        return layer(x, number, originals.pop() if originals else copy_sites(saved), *memory)
+
+    return checkpoint(call, x, use_reentrant=False)
+
+
+@contextmanager
+def watching(model: nn.Module, watcher: Watcher) -> Iterator[None]:
+    """Call `watcher` with an `AttentionRecord` after each softmax within the block.
+
+    Each layer comes once per pass, or once per step while decoding, in the order of computing;
+    attention then uses the plain formulas, as the fused kernel does not return probabilities.
+    Probabilities of a row without allowed keys are equal for all keys, and rows of padding attend
+    like others: `allowed` and the ids tell which rows are valid.
+    Models with complex embeddings have `model.streams` rows for each sentence, side by side.
+    Keep sums rather than the tensors. Nothing is computed a second time in the backward pass: it
+    would be seen twice. Raises RuntimeError where the model is being watched already.
+    """
+    modules = [module for module in model.modules() if isinstance(module, Attention)]
+    if any(attention.watcher is not None for attention in modules):
+        raise RuntimeError("this model is being watched already")
+    with ExitStack() as cleanup:
+        for stack in (module for module in model.modules() if isinstance(module, Stack)):
+            cleanup.callback(setattr, stack, "recompute", stack.recompute)
+            stack.recompute = False
+        for attention in modules:
+            attention.watcher = watcher
+            cleanup.callback(setattr, attention, "watcher", None)
+        yield

@@ -1,23 +1,20 @@
 """The encoder-decoder Transformer (Vaswani et al. 2017), with positions left to its encodings."""
 
-from collections.abc import Callable, Sequence
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from nmt.config.settings import Model
-from nmt.encodings import compatibility, passes
+from nmt.encodings import passes
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, causal
-from nmt.encodings.limits import common_ranges, least
+from nmt.encodings.limits import column_ranges, common_ranges, least
+from nmt.encodings.site import Encodings, unread_projections
 from nmt.machine.products import Linear, rounded
-from nmt.model.dropout import dropout
-from nmt.model.layers import DecoderLayer, EncoderLayer
-from nmt.model.stack import Stack
-from nmt.model.state import State
+from nmt.model.cache import State
+from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
 
 PAD = 0  # the id that fills rows up on the right
 BOS = 1  # the id that starts each row of a target
@@ -85,8 +82,8 @@ class Transformer(nn.Module):
                  (self.decoder, "attention", self.decoder_encodings),
                  (self.decoder, "cross", self.cross_encodings))  # fmt: skip
         for stack, name, encodings in parts:
-            unread = compatibility.unread_projections([*encodings])
-            for projection in unread if encodings.projects_keys else {"key"}:
+            unread = unread_projections([*encodings])
+            for projection in unread if all(e.projects_keys for e in encodings) else {"key"}:
                 for layer in stack.layers:
                     setattr(getattr(layer, name), projection, nn.Identity())
 
@@ -101,8 +98,7 @@ class Transformer(nn.Module):
 
     def _streams(self, config: Model) -> int:
         """Rows for each sentence; ValueError unless all parts agree."""
-        sites = (self.encoder_encodings, self.decoder_encodings, self.cross_encodings)
-        streams = {e.streams for e in sites}
+        streams = {max((e.streams for e in site), default=1) for site in self.sites.values()}
         if len(streams) > 1:
             raise ValueError("encoding: complex embeddings need where=[encoder,decoder,cross]")
         if config.feedforward == "complex" and streams == {1}:
@@ -132,12 +128,12 @@ class Transformer(nn.Module):
     @property
     def columns(self) -> set[str]:
         """Names of the columns parallel to the source that the encodings read."""
-        return {name for e in self.entries for name in e.facts.columns}
+        return {name for e in self.entries for name in e.columns}
 
     @property
     def needs_lengths(self) -> bool:
         """Whether `start` needs the desired length of each output."""
-        return self.decoder_encodings.needs_lengths or self.cross_encodings.needs_lengths
+        return any(e.needs_lengths for e in (*self.decoder_encodings, *self.cross_encodings))
 
     @property
     def source_limit(self) -> int | None:
@@ -164,7 +160,7 @@ class Transformer(nn.Module):
     @property
     def column_ranges(self) -> dict[str, range]:
         """The integers that columns may hold, where not all will do."""
-        return common_ranges(e.facts.column_ranges for e in self.entries)
+        return common_ranges(map(column_ranges, self.entries))
 
     def forward(
         self, source: Tensor, target: Tensor, columns: dict[str, Tensor] | None = None
@@ -186,23 +182,34 @@ class Transformer(nn.Module):
         """
         memory, allowed = self.encode(source, columns)
         predicted = target.shape[1]
-        target = _with_language(target, self.target_language, 1)
-        n, device = target.shape[1], target.device
+        target = self._in_streams(_with_language(target, self.target_language, 1))
+        n = target.shape[1]
         lengths = (target != PAD).sum(1)  # of what is to be predicted, eos included
-        full_pass = partial(
-            passes.whole,
-            queries=n,
-            device=device,
-            rows=len(target),
+        decoder = self._pass(
+            "decoder",
+            target,
+            allowed=causal(n, n, target.device),
+            causal=True,
             lengths=lengths,
-            training=self.training,
+            tokens=target,
+            columns=self._columns_in_streams(columns),
         )
-        mask = causal(n, n, device)
-        decoder = full_pass(
-            "decoder", allowed=mask, causal=True, tokens=target, columns=columns or {}
+        cross = self._pass(
+            "cross", target, keys=allowed.shape[-1], allowed=allowed, lengths=lengths
         )
-        cross = full_pass("cross", keys=allowed.shape[-1], allowed=allowed)
         return self._decode(target, rounded(memory), decoder, cross)[:, n - predicted :]
+
+    def _pass(self, site: str, queries: Tensor, **known: Any) -> Context:
+        """The pass over a whole batch of ids [batch x streams, query]."""
+        return passes.whole(
+            site,
+            queries.shape[1],
+            device=queries.device,
+            rows=len(queries),
+            streams=self.streams,
+            training=self.training,
+            **known,
+        )
 
     def _source_mask(self, source: Tensor) -> Tensor:
         """Which tokens of a source the model reads [batch, source].
@@ -217,32 +224,24 @@ class Transformer(nn.Module):
     def encode(
         self, source: Tensor, columns: dict[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
-        """States [batch x streams, source, dim] and mask [batch, 1, 1, source].
+        """States [batch x streams, source, dim] and mask [batch x streams, 1, 1, source].
 
         Where the model has a source language, its piece comes first.
         """
-        source = _with_language(source, self.source_language, 0)
+        source = self._in_streams(_with_language(source, self.source_language, 0))
         real = self._source_mask(source)
         allowed = real[:, None, None, :]
-        context = passes.whole(
+        context = self._pass(
             "encoder",
-            source.shape[1],
-            device=source.device,
-            rows=len(source),
+            source,
             allowed=allowed,
             lengths=real.sum(1),
             tokens=source,
-            columns=columns or {},
-            training=self.training,
+            columns=self._columns_in_streams(columns),
         )
         encodings = self.encoder_encodings
-        x, context = self._embed(self.source_embedding, source, encodings, context)
-        x = self.encoder(
-            x,
-            encodings,
-            [context],
-            lambda layer, y, number, contexts: layer(y, number, encodings, *contexts),
-        )
+        x = self._embed(self.source_embedding, source, encodings, context)
+        x = self.encoder(x, [(encodings, context)])
         return x, allowed
 
     def start(
@@ -261,6 +260,8 @@ class Transformer(nn.Module):
             lengths = lengths + 1  # its piece counts, as in training
         if lengths is None and self.needs_lengths:
             raise ValueError("the decoder's encoding needs the desired length of each output")
+        lengths = None if lengths is None else self._in_streams(lengths)
+        columns = self._columns_in_streams(columns)
         state = State(rounded(memory), allowed, self.decoder.count, self.streams, columns, lengths)
         if self.target_language is not None:  # bos predicts nothing then
             self.advance(source.new_full((len(source), 1), BOS), state)
@@ -277,13 +278,14 @@ class Transformer(nn.Module):
 
     def advance(self, tokens: Tensor, state: State) -> Tensor:
         """States [rows, n, dim] of the next n tokens [rows, n]; advances the state."""
-        n, device = tokens.shape[1], tokens.device
+        tokens, n, device = self._in_streams(tokens), tokens.shape[1], tokens.device
         decoder = passes.step(
             "decoder",
             state.length,
             n,
             device,
             rows=len(tokens),
+            streams=self.streams,
             allowed=causal(n, state.length + n, device) if n > 1 else None,
             lengths=None if state.lengths is None else state.per_row(state.lengths),
             tokens=tokens,
@@ -297,6 +299,7 @@ class Transformer(nn.Module):
             state.beams,
             cached=bool(state.cross_caches[0].length),
             rows=len(state.allowed),
+            streams=self.streams,
             allowed=state.allowed,
             lengths=state.lengths,
             state=state.recurrent,
@@ -305,31 +308,27 @@ class Transformer(nn.Module):
         state.length += n
         return self._decode(tokens, state.memory, decoder, cross)
 
+    def _in_streams(self, rows: Tensor) -> Tensor:
+        """Rows [batch, ...], each repeated for its streams, which a stack's `readout` merges."""
+        return rows if self.streams == 1 else rows.repeat_interleave(self.streams, 0)
+
+    def _columns_in_streams(self, columns: dict[str, Tensor] | None) -> dict[str, Tensor]:
+        return {name: self._in_streams(column) for name, column in (columns or {}).items()}
+
     def _embed(
         self, table: nn.Module, ids: Tensor, encodings: Encodings, context: Context
-    ) -> tuple[Tensor, Context]:
-        """The bottom of a stack, and the context of its layers."""
+    ) -> Tensor:
+        """The input of the first layer."""
         x = table(ids) * self.scale
         if table is self.target_embedding and not self.target_bos:
             x = x.masked_fill((ids == BOS)[..., None], 0)
-        x = encodings.embed(x, context)
-        if self.streams > 1:
-            context = passes.with_streams(context, self.streams)
-        return dropout(x, self.dropout, self.training), context
+        return dropout(encodings.embed(x, context), self.dropout, self.training)
 
     def _decode(self, target: Tensor, memory: Tensor, decoder: Context, cross: Context) -> Tensor:
         """States of target ids that attend to memory [batch, source, dim]."""
-        encodings, cross_encodings = self.decoder_encodings, self.cross_encodings
-        x, decoder = self._embed(self.target_embedding, target, encodings, decoder)
-        if self.streams > 1:
-            cross = passes.with_streams(cross, self.streams)
-
-        def run(layer: nn.Module, y: Tensor, number: int, contexts: Sequence[Context]) -> Tensor:
-            return layer(
-                y, memory, number, (encodings, contexts[0]), (cross_encodings, contexts[1])
-            )
-
-        return self.decoder(x, encodings, [decoder, cross], run)
+        x = self._embed(self.target_embedding, target, self.decoder_encodings, decoder)
+        sites = [(self.decoder_encodings, decoder), (self.cross_encodings, cross)]
+        return self.decoder(x, sites, memory)
 
 
 def _with_language(ids: Tensor, language: int | None, at: int) -> Tensor:

@@ -13,11 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from nmt import build, modeldir
+from nmt.checks import example
+from nmt.checks.example import Sentences
 from nmt.config.settings import Settings, freeze
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.model import example
-from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
 from nmt.training.distributed import World
@@ -160,9 +160,9 @@ def difference(model: Transformer, parent: Transformer) -> float:
 
 def _effect(model: Transformer, name: str) -> str:
     """How much the logits change if only the entries of this name are left out."""
-    facts = [e.facts for e in model.entries if e.name == name]
-    own = (f.streams > 1 or f.changes_width or not f.projects_keys for f in facts)
-    if any(own) or any(f.may_lack_gradients for f in facts):
+    entries = [e for e in model.entries if e.name == name]
+    own = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
+    if any(own) or any(e.may_lack_gradients for e in entries):
         return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
     for encodings in without.sites.values():

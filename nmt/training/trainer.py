@@ -14,13 +14,13 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir
+from nmt.build import freeze
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
-from nmt.model.freezing import freeze
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss

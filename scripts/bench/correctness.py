@@ -11,13 +11,13 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import build
+from nmt.checks.example import Sentences
 from nmt.config.catalog import folders_in, options_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
 from nmt.errors import UserError, where_raised
 from nmt.inspect import parity, specimen
 from nmt.machine.device import set_up
-from nmt.model.example import Sentences
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import PAD
 from scripts.bench.resuming import resumed

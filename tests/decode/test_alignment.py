@@ -21,8 +21,7 @@ from nmt.decode.sources import ForcedPair, Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.model.attention import AttentionRecord
-from nmt.model.watch import watching
+from nmt.model.layers import AttentionRecord, watching
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.protection import ProtectedLine

@@ -14,9 +14,8 @@ from torch import Tensor
 from nmt.decode.cross_attention import LEAST
 from nmt.decode.engine import length_penalty
 from nmt.decode.translator import Translation, Translator
-from nmt.model.attention import AttentionRecord
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS as BOS_ID
 from nmt.text.vocab import EOS as EOS_ID

@@ -33,7 +33,7 @@ class Sides(NamedTuple):
         Once all positions twice as far apart; then each parameter on its own half as large again
         (a constant added to a bias would vanish in the softmax).
         """
-        if any(e.facts.position_type != "none" for e in self.entries):
+        if any(e.position_type != "none" for e in self.entries):
             before = [e.positions for e in self.entries]
             for e in self.entries:
                 e.positions = Scaled(e.positions, 2)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions, causal
-from nmt.encodings.facts import START
+from nmt.encodings.positions import START
+from nmt.encodings.site import Encodings
 
 Logit = Callable[[Tensor, Tensor, int, int, int, int], Tensor]
 """`(q_i, k_j, layer, head, i, j) -> e_ij` of one pair, by the formula of a paper."""

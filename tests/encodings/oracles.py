@@ -16,13 +16,13 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.biases.fox import Fox
 from nmt.encodings.biases.t5 import T5
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import causal
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.axial import Axial
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.rotary.xpos import Xpos
 from nmt.encodings.rotary.yarn import Yarn
+from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.cope import Cope
 from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.relative import Relative

@@ -13,12 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from nmt.checks.example import ids
 from nmt.encodings.base import Encoding
 from nmt.encodings.biases.t5 import T5
 from nmt.encodings.input.learned import Learned
 from nmt.encodings.vectors.relative import Relative
-from nmt.model.attention import Attention
-from nmt.model.example import ids
+from nmt.model.layers import Attention
 from nmt.model.transformer import Transformer
 from tests.composing import settings_of
 from tests.conftest import TINY, moved

@@ -6,7 +6,6 @@ from torch import Tensor
 
 from nmt.encodings.attention.position_infused import PositionInfused
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.input.axial import Axial
 from nmt.encodings.input.learned import Learned
@@ -16,7 +15,8 @@ from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
-from nmt.model.attention import Attention
+from nmt.encodings.site import Encodings
+from nmt.model.layers import Attention
 from tests.encodings.attending import dims, pass_over, pe
 
 

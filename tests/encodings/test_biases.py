@@ -81,7 +81,7 @@ def test_t5_buckets() -> None:
 
 
 def test_t5_without_scaling() -> None:
-    assert T5(dims()).facts.scale is None and T5(dims(), scaled=False).facts.scale == 1
+    assert T5(dims()).scale is None and T5(dims(), scaled=False).scale == 1
     assert T5(dims()).zero_initialise() and not T5(dims(), scaled=False).zero_initialise()
 
 
@@ -101,7 +101,7 @@ def test_tables_in_loops(site: str, per_layer: bool, per_head: bool) -> None:
     assert_adds(relative, lambda t, h, i, j: number(relative, t, h, max(-2, min(2, j - i)) + 2))
     assert_adds(absolute, lambda t, h, i, j: number(absolute, t, h, 9 * i + j))
     assert (max_length(relative, False), max_length(absolute, False)) == (None, 9)
-    assert relative.facts.relative and not absolute.facts.relative
+    assert relative.relative and not absolute.relative
 
 
 def test_tables_of_pairs_refuse_positions_that_are_only_distances() -> None:

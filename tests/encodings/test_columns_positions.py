@@ -10,7 +10,6 @@ from torch import Tensor
 
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.learned import Learned
@@ -18,6 +17,7 @@ from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.site import Encodings
 from nmt.encodings.trees.graformer import Graformer
 from nmt.encodings.trees.per_language import PerLanguage
 from nmt.encodings.trees.spr_absolute import SprAbsolute

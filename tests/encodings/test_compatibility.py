@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
+from nmt.checks import example
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.inspect.card import card
-from nmt.model import example
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.transformer import Transformer
 from tests.fast import fast_first
@@ -166,7 +166,6 @@ def test_what_changes_nothing_is_refused(
         ["encoding=[floater,gaussian]"],  # also changes values
         ["encoding=[relative_value,gaussian]"],
         ["encoding=[rotary,gaussian]", "encoding.gaussian.layers=[0]"],
-        ["encoding=[rotary,gaussian]", "encoding.gaussian.heads=[0]"],
         ["encoding=[synthesizer,huang_1]"],  # multiplies what the other made
         ["encoding=[alibi,synthesizer_random]"],
         ["encoding=[rotary,synthesizer]"],  # reads queries
@@ -188,7 +187,6 @@ def test_what_changes_something_beside_a_fixed_attention_is_not(
         (["encoding=[synthesizer_random,relative_key]"], 2),  # reads queries
         (["encoding=[absolute,gaussian]", "encoding.gaussian.where=encoder"], 0),
         (["encoding=gaussian", "encoding.gaussian.layers=[0]"], 2),
-        (["encoding=gaussian", "encoding.gaussian.heads=[0]"], 2),
     ],
     ids=str,
 )

@@ -17,9 +17,11 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
 from nmt.inspect import parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.specimen import perturbed, sentences
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
+from tests.outside.bilevel import Bilevel
 
 Make = Callable[..., Transformer]
 
@@ -31,9 +33,9 @@ def joined(x: Tensor) -> Tensor:
 
 def embedded(e: ComplexOrder, ids: Tensor, x: Tensor, start: int = 0) -> Tensor:
     """Complex embeddings [rows, n, dim]."""
-    c = pass_over(ids.shape[1], rows=len(ids))
-    c.tokens = ids
-    return joined(e.embed(x, with_positions(c, Index(start))))
+    c = pass_over(ids.shape[1], rows=2 * len(ids))
+    c.tokens = ids.repeat_interleave(2, 0)
+    return joined(e.embed(x.repeat_interleave(2, 0), with_positions(c, Index(start))))
 
 
 @pytest.mark.parametrize("frequency, phase", list(pairs(["word", "shared"], [True, False])))
@@ -135,3 +137,25 @@ def test_variants_decode_as_they_train(
 ) -> None:
     model = perturbed(settings_of("encoding=complex_order", *words))
     assert all(d.passed for d in parity.measure(model, 9, ["float32"]))
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_positions_that_read_tokens_read_those_of_each_row(
+    training: bool, settings_of: Callable[..., Settings]
+) -> None:
+    """Found from tokens, remembered for hypotheses: both streams of a hypothesis have the same."""
+    model = perturbed(settings_of("encoding=[complex_order,t5]", "model.dropout=0")).double()
+    for e in model.entries:
+        if e.name == "t5":
+            e.positions = Bilevel(end=7, level="outer")
+    if training:
+        looks: list[AttentionRecord] = []
+        text = sentences(model, [9, 4], [8, 5])
+        with watching(model.train(), looks.append), torch.no_grad():
+            model(text.source, text.target)
+        assert all(torch.equal(p[0::2], p[1::2]) for p in (look.probabilities for look in looks))
+        return
+    beams = next(c for c in parity.CONDITIONS if c.name == "beams")
+    with torch.inference_mode():
+        for steps, full in beams.decode(parity.Subject(model, 20)):
+            assert float((steps - full).abs().max()) < 1e-12

@@ -1,20 +1,27 @@
 """Coverage of the source as a term of the scores, and gates on what attention gives."""
 
 import math
+import re
+from textwrap import dedent
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
 
+from nmt.encodings import base
+from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.biases.fox import Fox
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Extent
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.encodings.softmax.coverage import Coverage
 from nmt.encodings.softmax.gated_attention import GatedAttention
 from nmt.encodings.vectors.relative import Relative
+from nmt.inspect.conformance import small_settings
+from nmt.testing import check_encoding
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
+from tests.pages import text_of
 
 N = 6
 
@@ -65,7 +72,6 @@ def test_what_relies_on_the_scale_meets_no_other(reader: str) -> None:
     entries["t5"]["scaled"] = False
     with pytest.raises(ValueError, match=f"sets the scale of the scores, {reader} and t5; leave"):
         Encodings(create(entries, sizes))
-    assert create({reader: {"where": sizes.site, "heads": [1]}}, sizes)
 
 
 def test_each_hypothesis_has_its_own_memory_which_a_search_reorders() -> None:
@@ -116,3 +122,26 @@ def test_a_kernel_serves_gates_with_what_else_it_serves() -> None:
     gate = drawn(GatedAttention(dims()))
     assert Encodings([Fox(dims()), gate]).fusible(0)
     assert not Encodings([Relative(dims()), gate]).fusible(0)
+
+
+def test_the_example_of_the_page_passes_all_checks() -> None:
+    """Beams, steps and padding, for who counts attention as docs/adding-an-encoding.md shows."""
+    method = re.search(
+        r"```py\n(    def scores.*?)```", text_of("docs/adding-an-encoding.md"), re.S
+    )
+    assert method is not None
+    names: dict[str, Any] = dict(vars(base))
+    exec(dedent(method[1]), names)
+
+    class Tired(Encoding):
+        relative, position_type = True, "none"
+
+        def __init__(self, dims: Dims, strength: float = 2.0) -> None:
+            super().__init__(dims)
+            self.strength = torch.nn.Parameter(torch.tensor(strength))
+
+        def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
+            return names["scores"](self, s, q, k, layer, context)
+
+    entries: dict[str, dict[str, Any]] = {"absolute": {}, "tired": {"use": Tired, "where": "cross"}}
+    check_encoding(small_settings("none", entries=entries), tokens=8)

@@ -6,8 +6,8 @@ import pytest
 import torch
 
 from nmt.encodings.biases.dape import BIASES, Dape
-from nmt.encodings.composition import Encodings
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.deberta import Deberta
 from tests.encodings.attending import attend, dims, pass_over, qkv
 

@@ -13,7 +13,7 @@ from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.deberta import Deberta
 from nmt.encodings.vectors.tener import Tener
 from nmt.encodings.vectors.transformer_xl import TransformerXl
-from nmt.model.attention import Attention
+from nmt.model.layers import Attention
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, equals_loops, pass_over, qkv
 
@@ -124,7 +124,7 @@ def test_positions_between_whole_numbers_fit_in(name: str) -> None:
     assert torch.allclose(attend(e, q, k, v, c)[0], whole, atol=1e-9)
     for one in (at, at.long()):  # a step of decoding
         c = Context("decoder", one[:, -1:], one, one[:, -1:], rows=2)
-        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.facts.scale or 0.5)
+        step = e.scores(q[:, :, -1:] @ k.mT, q[:, :, -1:], k, 0, c) * (e.scale or 0.5)
         assert torch.allclose(step, whole[:, :, -1:], atol=1e-11)
     half = attend(e, q, k, v, Context("encoder", at / 2, at / 2, at / 2))[0]
     assert (half - whole).abs().max() > 0.01
@@ -145,7 +145,7 @@ class Edges(Positions):
 @pytest.mark.parametrize("make", [lambda: Deberta(dims(), 2), *REAL.values()])
 def test_distances_are_enough(make: Callable[[], Any]) -> None:
     e = drawn(make())
-    assert e.facts.distances_only
+    assert e.distances_only
     q, k, v = qkv(9, e.dims)
     e.positions = Edges()
     at = torch.arange(9).flip(0)[None].expand(2, -1) * 7

@@ -9,12 +9,11 @@ from torch import Tensor
 from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
-from nmt.encodings.lookup import find, names
 from nmt.encodings.positions import Index
-from nmt.encodings.registry import SITES, create
+from nmt.encodings.registry import SITES, create, find, names
 from nmt.encodings.registry import options_of as arguments_of
+from nmt.encodings.site import Encodings
 from nmt.inspect import conformance, parity
 from nmt.inspect.specimen import perturbed
 from nmt.testing import check_encoding
@@ -111,12 +110,14 @@ def test_which_can_be_made_to_change_nothing(settings_of: Make) -> None:
 def test_neighbours_far_away_differ_in_bfloat16(option: str, settings_of: Make) -> None:
     """Words 300 and 301, which bfloat16 cannot tell apart: they differ where float32 differs."""
     torch.manual_seed(0)
-    at, x = torch.tensor([[0, 300, 301]]), torch.ones(1, 3, 32, dtype=torch.bfloat16)
+    at = torch.tensor([[0, 300, 301]])
     columns = dict.fromkeys(("heads", "words", "order"), 0 * at) | {"language": at[:, :1]}
     for e in encodings_of(option, settings_of, "encoder", "decoder"):
-        context = Context(e.dims.site, at, at, at, tokens=0 * at, columns=columns)
+        x = torch.ones(e.streams, 3, 32, dtype=torch.bfloat16)
+        tokens = (0 * at).expand(e.streams, -1)
+        context = Context(e.dims.site, at, at, at, rows=e.streams, tokens=tokens, columns=columns)
         context.lengths = torch.tensor([1000])
-        reads = e.facts.position_type == "real" or (e.facts.num_positions or 0) > 301
+        reads = e.position_type == "real" or (e.num_positions or 0) > 301
         if reads and type(e).__name__ not in UNTRIED:
             e.positions = Index()
             full = [differ(t) for t in answers(Encodings([e]), x.float(), context)]

@@ -11,10 +11,10 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.config.catalog import commented, conf_dir, entries_of, options_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests.composing import settings_of
 from tests.conftest import TINY, moved

@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from nmt import preflight
+from nmt.checks import trial
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
-from nmt.encodings.lookup import find
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.inspect import checks, parity
 from nmt.inspect.specimen import Specimen, perturbed
-from nmt.model import trial
 from nmt.model.transformer import Transformer
 from tests.composing import merged, representatives
 
@@ -69,9 +69,7 @@ def test_every_pair_is_exact_or_refused(
 def justified(refusal: str, settings: Settings) -> bool:
     """Whether a refusal has one of the reasons that there are."""
     entries = settings.encoding.items()
-    deaf = any(
-        find(str(options.get("use", name))).facts.may_lack_gradients for name, options in entries
-    )
+    deaf = any(find(str(options.get("use", name))).may_lack_gradients for name, options in entries)
     return bool(REFUSALS.match(refusal) or (deaf and USELESS.match(refusal)))
 
 
@@ -86,7 +84,7 @@ def mistakes(settings: Settings) -> list[str]:
     found += decoded(made)
     shift = checks.shift(Specimen(model, text))
     relative = all(site.relative for site in model.sites.values())
-    deaf = any(e.facts.may_lack_gradients for e in model.entries)  # to what the others change
+    deaf = any(e.may_lack_gradients for e in model.entries)  # to what the others change
     if shift is not None and shift.holds != relative and not (deaf and shift.holds):
         found.append(f"relative is {relative}, but a shift shows {shift.finding}")
     return found

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.attention.floater import Dynamics, Floater
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
+from nmt.encodings.site import Encodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims, pass_over
 

@@ -8,13 +8,13 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.biases.alibi import Alibi
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Scaled
 from nmt.encodings.positions_columns import ColumnPositions, Tree
 from nmt.encodings.registry import create
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
@@ -62,7 +62,7 @@ def plain(x: Tensor, factor: float) -> Tensor:
 def test_columns_are_read_as_before() -> None:
     e = Encodings([Absolute(dims(positions=ColumnPositions("order")))])
     e.scale_positions(0.5)
-    assert next(iter(e)).facts.columns == {"order"}
+    assert next(iter(e)).columns == {"order"}
     context = pass_over(3, rows=1)
     context.columns = {"order": torch.tensor([[2, 4, 0]])}
     at = torch.tensor([[1.0, 2.0, 0.0]])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
+from nmt.encodings.site import Encodings
 from nmt.encodings.trees.laplacian import Laplacian, eigenvectors
 from tests.encodings.attending import dims, pass_over
 from tests.encodings.test_trees import Heads, batch, some

@@ -13,7 +13,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.input.lrpe import LengthRatio
 from nmt.encodings.passes import with_positions
-from nmt.encodings.positions_remaining import Remaining
+from nmt.encodings.positions import Remaining
 from nmt.model.transformer import Transformer
 
 DIMS = Dims("decoder", 1, 2, 8, 4)

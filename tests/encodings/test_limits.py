@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from nmt import build, preflight
+from nmt.checks import example
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.registry import create
+from nmt.encodings.site import Encodings
 from nmt.errors import UserError
-from nmt.model import example
 
 TABLES: dict[
     str, dict[str, Any]

@@ -14,8 +14,7 @@ import pytest
 from nmt.encodings import biases
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
-from nmt.encodings.lookup import names
-from nmt.encodings.registry import create
+from nmt.encodings.registry import create, names
 from tests.plug_ins import install
 
 DIMS = Dims("encoder", 1, 2, 8, 4)
@@ -141,7 +140,7 @@ def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
         ("mine_encodings:Mine", "", "cannot be imported: ModuleNotFoundError at"),
         ("mine_encodings:Yours", MINE, "cannot be imported: AttributeError at"),
         ("mine_encodings:Mine", "\n1 / 0", "ZeroDivisionError at mine_encodings.py:2: division"),
-        ("mine_encodings:Mine", "raise OSError('two\\nlines')", "mine_encodings.py:1: two lines;"),
+        ("mine_encodings:Mine", "raise OSError('two\\nlines')", "mine_encodings.py:1: two;"),
         ("mine_encodings", MINE, "is no class derived from nmt.encodings.base.Encoding"),
         ("mine_encodings:Mine", "Mine = 3", "is no class derived from"),
         ("mine_encodings:Mine", "class Mine: pass", "is no class derived from"),

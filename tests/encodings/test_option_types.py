@@ -5,8 +5,7 @@ from typing import Any, get_args
 import pytest
 import torch
 
-from nmt.encodings.lookup import find, names
-from nmt.encodings.registry import create, options_of
+from nmt.encodings.registry import create, find, names, options_of
 from tests.encodings.attending import dims
 
 

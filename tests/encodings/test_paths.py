@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmt.checks import example
 from nmt.encodings.context import Context
 from nmt.encodings.registry import create
 from nmt.encodings.trees.graph_transformer import GraphTransformer
 from nmt.encodings.trees.paths import LabelledTree
 from nmt.encodings.trees.structural import Structural
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.test_trees import batch, of_pieces, some, way_up

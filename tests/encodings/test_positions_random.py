@@ -10,9 +10,7 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.passes import with_positions
-from nmt.encodings.positions import Index
-from nmt.encodings.positions_random import Augment, PoSE, Shift
-from nmt.encodings.positions_sampled import Sample
+from nmt.encodings.positions import Augment, Index, PoSE, Sample, Shift
 from nmt.encodings.registry import create
 from tests.encodings.attending import dims, pass_over
 

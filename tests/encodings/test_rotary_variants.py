@@ -8,11 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.composition import Encodings
 from nmt.encodings.rotary.fope import Fope
 from nmt.encodings.rotary.p_rope import PRope
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.rotary.selective_rope import SelectiveRope
+from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.relative import Relative
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.test_rotary import scores_in_loops

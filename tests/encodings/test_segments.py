@@ -10,13 +10,13 @@ import torch
 from omegaconf import OmegaConf
 from torch import Tensor
 
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context
 from nmt.encodings.input.learned import Learned
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions_columns import Segment
 from nmt.encodings.registry import create
 from nmt.encodings.rotary.rotary import Rotary
+from nmt.encodings.site import Encodings
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 SEGMENTS = [[0, 0, 0, 1, 1, 2, 0, 0, 3], [4, 4, 4, 4, 4, 4, 4, 4, 5]]

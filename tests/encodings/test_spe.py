@@ -56,7 +56,7 @@ def wave(e: SineSpe, h: int, d: int, x: int) -> Tensor:
 @pytest.mark.parametrize("gated", [True, False])
 def test_sine_spe_in_loops(site: str, gated: bool) -> None:
     e = shaken(SineSpe(dims(site), waves=3, gated=gated))
-    assert isinstance(e, SineSpe) and e.facts.relative
+    assert isinstance(e, SineSpe) and e.relative
     q, k, _ = qkv(6, e.dims)
     for layer in range(2):
         got = products(e, q, k, layer, pass_over(6, site))
@@ -75,7 +75,7 @@ def test_the_estimate_is_right_on_average() -> None:
     for columns in (400, 40_000):
         e = SineSpe(dims(), mode="stochastic", waves=3, realizations=columns).double()
         e.load_state_dict(exact.state_dict())
-        assert not e.facts.relative
+        assert not e.relative
         errors[columns] = (products(e, q, k, 0, pass_over(6)) - wanted).square().mean().sqrt()
     assert errors[40_000] < 0.03 * wanted.square().mean().sqrt() + 0.03
     assert 5 < errors[400] / errors[40_000] < 20  # sqrt(100) = 10

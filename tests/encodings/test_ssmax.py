@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from nmt.encodings.biases.alibi import Alibi
-from nmt.encodings.composition import Encodings
+from nmt.encodings.site import Encodings
 from nmt.encodings.softmax.sigmoid_attention import SigmoidAttention
 from nmt.encodings.softmax.ssmax import Ssmax
 from nmt.encodings.vectors.relative import Relative

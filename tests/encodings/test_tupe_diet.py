@@ -12,12 +12,10 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.biases.bias_table import BiasTable
 from nmt.encodings.biases.diet import Diet
 from nmt.encodings.biases.t5 import bucket
-from nmt.encodings.composition import Encodings
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.positions import Index
+from nmt.encodings.positions import Index, Sample, Shift
 from nmt.encodings.positions_columns import ColumnPositions, Tree
-from nmt.encodings.positions_random import Shift
-from nmt.encodings.positions_sampled import Sample
+from nmt.encodings.site import Encodings
 from tests.encodings.attending import attend, dims, pass_over, qkv, shaken
 
 SITES = pytest.mark.parametrize("site", ["encoder", "decoder"])

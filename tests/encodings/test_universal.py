@@ -9,10 +9,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.composition import Encodings
 from nmt.encodings.passes import whole
 from nmt.encodings.registry import create
 from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.site import Encodings
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import dims
 

@@ -70,6 +70,6 @@ def test_across_the_centre_follows_the_source(ratio: float) -> None:
     wanted = [densities("cross", head, 1.5, 0.8, ratio) for head in range(2)]
     _, p, _ = attend(e, q, k, v, pass_over(N, "cross"))
     torch.testing.assert_close(p, torch.tensor([wanted] * 2, dtype=torch.float64))
-    assert e.facts.relative == (ratio == 1)
+    assert e.relative == (ratio == 1)
     within = Gaussian(dims("encoder"), 1.5, 0.8, ratio)
-    assert within.facts.relative and within.ratio == 1  # one text has one count
+    assert within.relative and within.ratio == 1  # one text has one count

@@ -8,9 +8,8 @@ import torch
 from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
-from nmt.model.attention import AttentionRecord
+from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.columns import ColumnLine, expand

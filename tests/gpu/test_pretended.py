@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
+from nmt.checks import example
 from nmt.corpus.batches import Batch
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import BOS, EOS, PAD
 from nmt.training import loss
@@ -115,9 +115,10 @@ def decode(model: Transformer) -> None:
     there = {name: t.to(GPU) for name, t in columns.items()}
     lengths = torch.tensor([5, 6]).to(GPU) if model.needs_lengths else None
     state = model.start(source.to(GPU), there, lengths)
+    hypotheses = [0, 1]  # the sentence of each
     for step, rows in enumerate(([0, 0, 1, 1], [1, 0, 2, 2], [2, 3])):
-        tokens = target[[row // 2 for row in range(state.rows)], step].to(GPU)
-        logits = model.step(tokens if state.rows > 2 else target[:, step].to(GPU), state)
+        logits = model.step(target[hypotheses, step].to(GPU), state)
+        hypotheses = [hypotheses[row] for row in rows]
         assert logits.device == GPU
         state.reorder(torch.tensor(rows).to(GPU))
 

@@ -12,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.decode.engine import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling, probabilities
 from nmt.decode.search import CHECK_EVERY, NEVER, Beam, search
@@ -19,7 +20,6 @@ from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
 from nmt.machine.device import to_host
-from nmt.model import example
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.side import Side

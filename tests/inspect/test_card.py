@@ -18,7 +18,6 @@ def test_every_option_has_a_card(option: str) -> None:
         "injection",
         "learnable",
         "recurring",
-        "unbound",
         "interpolation",
     )
     assert all(f"\n  {row} " in shown for row in rows)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.errors import UserError
 from nmt.inspect.conformance import CHECKS, NOISE, small_settings
 from nmt.inspect.parity import CONDITIONS
@@ -18,7 +18,7 @@ from tests.fast import fast_first
 class Right(Encoding):
     """Subtracts a learned multiple of the distance; what is wrong below is added to it."""
 
-    facts = Facts(relative=True)
+    relative = True
 
     def __init__(self, dims: Dims, strength: float = 0.5) -> None:
         super().__init__(dims)
@@ -60,7 +60,7 @@ class Absolute(Right):
 
 
 class Modest(Right):
-    facts = Facts()
+    relative = False
 
 
 class Orderless(Right):
@@ -69,7 +69,7 @@ class Orderless(Right):
 
 
 class Blind(Right):
-    facts = Facts(position_type="none")
+    position_type = "none"
 
 
 class Whole(Right):
@@ -272,17 +272,12 @@ def test_options_of_a_class_and_overrides() -> None:
     check_encoding(small_settings("learned", ["encoding.learned.size=20"]), **both)
 
 
-def test_the_model_has_the_layers_and_heads_that_are_named() -> None:
-    check_encoding(Right, layers=[0, 2], heads=[1, 4], tokens=4, precisions=[])
+def test_the_model_has_the_layers_that_are_named() -> None:
+    check_encoding(Right, layers=[0, 2], tokens=4, precisions=[])
     with pytest.raises(UserError, match=r"layers=\[0, 2\]: list different numbers from 0 to 1"):
         check_encoding(Right, "model.encoder_layers=2", layers=[0, 2])
-    many: dict[str, Any]
-    for key in ("layers", "heads"):
-        many = {key: [5000]}
-        with pytest.raises(
-            UserError, match=rf"{key}=\[5000\]: list different numbers from 0 to 31"
-        ):
-            check_encoding(Right, **many)
+    with pytest.raises(UserError, match=r"layers=\[5000\]: list different numbers from 0 to 31"):
+        check_encoding(Right, layers=[5000])
 
 
 def test_a_table_may_hold_few_positions() -> None:

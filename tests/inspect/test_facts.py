@@ -60,16 +60,16 @@ def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "option, expected",
     [
-        ("none", "- - False False True"),
-        ("absolute", "A ape False False True"),
-        ("learned", "A ape True False False"),
-        ("relative", "R mam True True False"),
-        ("relative_absolute", "B both True True False"),
-        ("rotary", "R mam False True True"),
-        ("lstm", "R - True False True"),
-        ("position_infused", "A ape False True True"),
-        ("complex_order", "A - True True True"),
-        ("tupe_relative", "B mam True True False"),
+        ("none", "- - False False"),
+        ("absolute", "A ape False False"),
+        ("learned", "A ape True False"),
+        ("relative", "R mam True True"),
+        ("relative_absolute", "B both True True"),
+        ("rotary", "R mam False True"),
+        ("lstm", "R - True False"),
+        ("position_infused", "A ape False True"),
+        ("complex_order", "A - True True"),
+        ("tupe_relative", "B mam True True"),
     ],
 )
 def test_the_columns_of_the_survey(option: str, expected: str) -> None:

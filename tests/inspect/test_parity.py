@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from nmt.config.settings import Settings
-from nmt.encodings.base import Facts
 from nmt.encodings.context import Context, Extent
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
@@ -19,8 +18,7 @@ from nmt.inspect import parity
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.inspect.specimen import Decoding, perturbed
 from nmt.model import cache
-from nmt.model.cache import Cache
-from nmt.model.state import State
+from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Settings]
@@ -241,7 +239,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
 
     if part == "lengths":  # a made-up encoding that reads the desired length
         overrides = ["encoding=absolute"]
-        monkeypatch.setattr(Absolute, "facts", Facts(needs_lengths=True))
+        monkeypatch.setattr(Absolute, "needs_lengths", True)
 
         def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
             assert context.lengths is not None
@@ -346,10 +344,8 @@ def test_what_is_not_finite_fails(
 
 
 def test_columns_are_made_and_follow_their_rows(settings_of: Make, monkeypatch: Patch) -> None:
-    reading = Facts(
-        columns=frozenset({"heads", "language"}), sentence_columns=frozenset({"language"})
-    )
-    monkeypatch.setattr(Absolute, "facts", reading)
+    monkeypatch.setattr(Absolute, "columns", frozenset({"heads", "language"}))
+    monkeypatch.setattr(Absolute, "sentence_columns", frozenset({"language"}))
 
     def embed(self: Absolute, x: Tensor, context: Context) -> Tensor:
         if context.site == "encoder":

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.lookup import find
 from nmt.encodings.positions import Index, Scaled
+from nmt.encodings.registry import find
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.relative import Relative
 from nmt.inspect.panels import MatrixPanel

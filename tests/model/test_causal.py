@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model import attention
+from nmt.model import layers
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -23,13 +23,13 @@ def test_a_causal_pass_without_a_bias_hands_no_mask_over(
     monkeypatch: pytest.MonkeyPatch,
     kernel_calls: list[dict[str, Any]],
 ) -> None:
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)
     model, source, target = tiny(f"encoding={option}"), ids(3, 9), ids(3, 7, seed=1)
     source[0, 5:] = 0
     found = model(source, target)
     seen = [(call["is_causal"], call["attn_mask"] is None) for call in kernel_calls]
     assert len(seen) == 6 and set(seen) == {(False, False), (told, told)}
-    monkeypatch.setattr(attention, "FUSED_FROM", 1000)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1000)
     kernel_calls.clear()
     torch.testing.assert_close(found, model(source, target))
     assert not kernel_calls

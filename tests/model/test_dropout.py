@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmt.model.dropout import dropout
+from nmt.model.layers import dropout
 
 
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])

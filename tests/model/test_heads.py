@@ -5,9 +5,9 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.composition import Encodings
+from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.relative import Relative
-from nmt.model.attention import Attention
+from nmt.model.layers import Attention
 from tests.encodings.attending import dims, pass_over
 
 

@@ -10,12 +10,15 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.profiler import profile
+from torch.utils.checkpoint import checkpoint
 
+from nmt.checks import example
 from nmt.encodings.context import Context
-from nmt.encodings.passes import copied, with_positions
+from nmt.encodings.passes import copy_pass, with_positions
 from nmt.encodings.positions import Index
-from nmt.model import attention, example, stack
-from nmt.model.recompute import RunLayer, recomputed
+from nmt.encodings.site import Encodings
+from nmt.model import layers
+from nmt.model.layers import Site, compute_twice
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -88,7 +91,7 @@ def test_losses_and_gradients_are_the_same_bits(words: list[str], tiny: Make, id
 def test_the_fused_kernel_draws_the_same_again(
     tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)
     check(noisy(tiny("encoding=t5")), ids)
 
 
@@ -99,22 +102,22 @@ def test_nothing_is_computed_twice_where_nothing_is_learnt(
     model = tiny()
     model.encoder.recompute = model.decoder.recompute = True
     source, target = ids(2, 6), ids(2, 5, seed=1)
-    wrapped: list[RunLayer] = []
+    calls: list[int] = []
 
-    def spy(run: RunLayer) -> RunLayer:
-        wrapped.append(run)
-        return recomputed(run)
+    def spy(*arguments: Any, **options: Any) -> Any:
+        calls.append(1)
+        return checkpoint(*arguments, **options)
 
-    monkeypatch.setattr(stack, "recomputed", spy)
+    monkeypatch.setattr(layers, "checkpoint", spy)
     model(source, target)
     with torch.no_grad():
         model.train()(source, target)
-    assert not wrapped
+    assert not calls
     state = model.start(source)
-    assert len(wrapped) == 1  # the encoder learns
+    assert len(calls) == 2  # the layers of the encoder learn
     for t in range(5):
         model.step(target[:, t], state)
-    assert len(wrapped) == 1 and state.self_caches[0].length == 5
+    assert len(calls) == 2 and state.self_caches[0].length == 5
 
 
 def peak(model: Transformer, recompute: bool, ids: Ids) -> int:
@@ -138,7 +141,7 @@ def test_six_layers_take_less_than_half_the_memory(option: str, tiny: Make, ids:
 
 def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
     """What a layer made for the others is held by the graph, which must not hold itself."""
-    weight, layer = torch.ones(3, requires_grad=True), nn.Identity()
+    weight = torch.ones(3, requires_grad=True)
     at = torch.arange(3)[None]
     context = Context("encoder", at, at, at, training=True)
     made: list[weakref.ref[Tensor]] = []
@@ -147,22 +150,23 @@ def test_a_pass_without_a_backward_one_frees_what_it_made() -> None:
         made.append(weakref.ref(result := (weight * 2).exp()))
         return result
 
-    def run(layer: nn.Module, x: Tensor, number: int, given: Sequence[Context]) -> Tensor:
-        own = with_positions(given[0], Index())
-        return x * own.once(("each", number), make) * own.once("all", make)
+    class Layer(nn.Module):
+        def forward(self, x: Tensor, number: int, sites: Sequence[Site]) -> Tensor:
+            own = with_positions(sites[0][1], Index())
+            return x * own.once(("each", number), make) * own.once("all", make)
 
     def forward(context: Context) -> Tensor:
-        x = torch.ones(3)
+        x, layer = torch.ones(3), Layer()
         for number in range(3):
-            x = recomputed(run)(layer, x, number, [context])
+            x = compute_twice(layer, x, number, [(Encodings([]), context)])
         return x
 
-    y = forward(copied(context))
+    y = forward(copy_pass(context))
     alive = [each() is not None for each in made]  # what one layer made alone is not kept
     assert alive == [True, True, True, False]  # of the first (two), the second and the third layer
     y.sum().backward()
     assert len(made) == 8 and weight.grad is not None
-    y = forward(copied(context))
+    y = forward(copy_pass(context))
     del y
     gc.collect()
     assert len(made) == 12 and all(each() is None for each in made)

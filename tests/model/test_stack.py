@@ -7,8 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward
-from nmt.model.stack import Stack
+from nmt.model.layers import ComplexFeedForward, EncoderLayer, FeedForward, Stack
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

@@ -8,8 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.cache import Cache
-from nmt.model.state import State
+from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -86,11 +85,11 @@ def test_steps_say_what_a_full_pass_says(
 def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
     model = tiny("encoding=absolute")
     _, _, state = decoded(model, ids, beams(0)[:2])
-    assert (state.rows, state.beams) == (SENTENCES * BEAM, BEAM)
+    assert state.beams == BEAM
     cross = state.cross_caches[0].all()[0]
     assert len(state.memory) == len(state.allowed) == len(cross) == SENTENCES
     state.reorder(torch.tensor([3, 4, 3, 6, 6, 7]))
-    assert (state.rows, len(state.memory), len(state.cross_caches[0].all()[0])) == (6, 2, 2)
+    assert (state.beams, len(state.memory), len(state.cross_caches[0].all()[0])) == (3, 2, 2)
     assert len(state.self_caches[0].all()[0]) == 6
 
 
@@ -107,4 +106,4 @@ def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
 def test_nothing_is_left_of_no_rows(tiny: Make, ids: Ids) -> None:
     state: Any = decoded(tiny("encoding=absolute"), ids, beams(0)[:3])[2]
     state.reorder(torch.empty(0, dtype=torch.long))
-    assert state.rows == 0
+    assert len(state.memory) == 0

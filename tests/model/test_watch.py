@@ -9,13 +9,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import example
 from nmt.encodings.context import causal
 from nmt.encodings.sinusoids import sinusoids
-from nmt.model import attention, example
-from nmt.model.attention import Attention, AttentionRecord
-from nmt.model.layers import EncoderLayer
+from nmt.model import layers
+from nmt.model.layers import Attention, AttentionRecord, EncoderLayer, watching
 from nmt.model.transformer import Transformer
-from nmt.model.watch import watching
 from tests.composing import every_encoding
 
 Make = Callable[..., Transformer]
@@ -60,7 +59,7 @@ def test_every_model_is_seen_and_says_the_same(
 
 
 def check(words: list[str], tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)  # unwatched, the kernel serves where it can
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)  # unwatched, the kernel serves where it can
     model = tiny(*words)
     source, target = pair(ids)
     columns = example.columns(model.entries, source)
@@ -167,7 +166,7 @@ def test_token_by_token_one_sees_the_same(option: str, tiny: Make, ids: Ids) -> 
 def test_the_kernel_is_kept_away_only_while_watching(
     tiny: Make, ids: Ids, monkeypatch: pytest.MonkeyPatch, kernel_calls: list[dict[str, Any]]
 ) -> None:
-    monkeypatch.setattr(attention, "FUSED_FROM", 1)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)
     model = tiny("encoding=absolute")
     source, target = pair(ids)
     seen(model, source, target)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
+from nmt.checks import example
 from nmt.config.catalog import options_of
-from nmt.model import example
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

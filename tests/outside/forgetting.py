@@ -3,13 +3,14 @@
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 
 
 class Forgetting(Encoding):
     """A key fades by the words between it and the query."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

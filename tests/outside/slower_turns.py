@@ -5,13 +5,13 @@ import math
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 
 
 class SlowerTurns(Encoding):
     """Turns queries and keys, in a text `factor` times as long as `original` no further."""
 
-    facts = Facts(relative=True)
+    relative = True
     turns: Tensor
 
     def __init__(

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveFloat, PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Projection, zeroed
 
 ROLES = 3  # queries, keys, values
 
@@ -49,14 +49,15 @@ class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
     # the path begins at 0 and has no end
-    facts = Facts(position_type="integer", num_positions=2**63 - 1, unbound=True)
+    position_type = "integer"
+    num_positions = 2**63 - 1
 
     def __init__(self, dims: Dims, step: PositiveFloat = 0.01, substeps: PositiveInt = 1) -> None:
         super().__init__(dims)
         self.step = step
         self.substeps = substeps
-        self.start = self.table(ROLES, dims.width)  # [layers, 1, role, width]
-        self.dynamics = Dynamics(dims.width)
+        self.start = self.table(ROLES, dims.dim)  # [layers, 1, role, width]
+        self.dynamics = Dynamics(dims.dim)
         self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
         self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
 

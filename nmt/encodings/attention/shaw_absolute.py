@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 
 class ShawAbsolute(Encoding):
@@ -20,14 +20,16 @@ class ShawAbsolute(Encoding):
     Heads share the vectors, layers do not: 2 longest^2 head_dim per layer.
     """
 
-    facts = Facts(position_type="integer")
+    position_type = "integer"
     key_table: Tensor | None  # [layers, 1, longest x longest, head_dim]; row i longest + j
     value_table: Tensor | None
 
     def __init__(
         self, dims: Dims, longest: PositiveInt = 101, key: bool = True, value: bool = True
     ) -> None:
-        super().__init__(dims, num_positions=longest, reads_queries_or_keys=key)
+        super().__init__(dims)
+        self.num_positions = longest
+        self.reads_queries_or_keys = key
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")
         self.longest = longest

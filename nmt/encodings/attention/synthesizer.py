@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Synthesizer(Encoding):
@@ -27,7 +27,8 @@ class Synthesizer(Encoding):
     Per layer and head longest (head_dim + 1), longest^2, or 2 longest rank numbers.
     """
 
-    facts = Facts(position_type="integer", may_lack_gradients=True)
+    position_type = "integer"
+    may_lack_gradients = True
 
     def __init__(
         self,
@@ -36,12 +37,10 @@ class Synthesizer(Encoding):
         longest: PositiveInt = 256,
         rank: PositiveInt = 8,
     ) -> None:
-        super().__init__(
-            dims,
-            num_positions=longest,
-            scale=dims.head_dim**-0.5,
-            reads_queries_or_keys=form == "dense",
-        )
+        super().__init__(dims)
+        self.num_positions = longest
+        self.scale = dims.head_dim**-0.5
+        self.reads_queries_or_keys = form == "dense"
         self.form = form
         width = {"dense": dims.head_dim, "random": longest, "factorised": rank}[form]
         self.weight = self.table(longest, width, per_head=True)  # W, R or A

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.biases.t5 import bucket, check_buckets, two_sided
 from nmt.encodings.positions import check_ascending
@@ -24,7 +24,7 @@ class Tupe(Encoding):
     2 heads more with reset. The authors' code gives U_Q and U_K biases and normalises p.
     """
 
-    facts = Facts(position_type="integer")
+    position_type = "integer"
 
     def __init__(
         self,
@@ -34,7 +34,9 @@ class Tupe(Encoding):
         max_distance: int | None = None,
         reset: bool = False,
     ) -> None:
-        super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5, num_positions=longest)
+        super().__init__(dims)
+        self.scale = (2 * dims.head_dim) ** -0.5
+        self.num_positions = longest
         if (buckets is None) != (max_distance is None):
             raise ValueError("buckets and max_distance: give both (TUPE-R), or none (TUPE-A)")
         if buckets is not None and max_distance is not None:
@@ -52,7 +54,7 @@ class Tupe(Encoding):
         self.first = nn.Parameter(torch.zeros(2, dims.heads)) if reset else None
 
     def _linear(self) -> nn.Linear:
-        linear = nn.Linear(self.dims.dim, self.dims.width)
+        linear = nn.Linear(self.dims.dim, self.dims.dim)
         nn.init.normal_(linear.weight, std=0.02)  # as BERT's
         nn.init.zeros_(linear.bias)
         return linear

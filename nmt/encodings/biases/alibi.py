@@ -10,8 +10,7 @@ import math
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.weights import at_least_float32
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32
 
 HIDDEN = torch.finfo(torch.bfloat16).min / 2
 """Hides a key from a head, finitely: a row that may see nothing must not become NaN."""
@@ -24,7 +23,8 @@ class Alibi(Encoding):
     themselves and what came before, once for heads that see themselves and what follows.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
     slopes: Tensor  # [heads]
 
     def __init__(self, dims: Dims, directional: bool = False) -> None:

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 Reference = Literal["absolute", "relative"]
 
@@ -24,9 +24,8 @@ class BiasTable(Encoding):
     zero, as attention without positions.
     """
 
-    facts = Facts(
-        position_type="integer", distances_only=True
-    )  # with reference=relative; absolute refuses such positions
+    position_type = "integer"  # with reference=relative; absolute refuses such positions
+    distances_only = True
     weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
 
     def __init__(
@@ -39,7 +38,9 @@ class BiasTable(Encoding):
     ) -> None:
         relative = reference == "relative"
         count = None if relative else longest  # distances are clipped instead
-        super().__init__(dims, relative=relative, num_positions=count)
+        super().__init__(dims)
+        self.relative = relative
+        self.num_positions = count
         if reference == "absolute" and self.positions.distances_only:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
@@ -53,7 +54,7 @@ class BiasTable(Encoding):
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b[j - i] or b[i, j]: [batch | 1, heads | 1, query, key]."""
-        index = context.clipped(self.longest - 1) if self.facts.relative else self._pairs(context)
+        index = context.clipped(self.longest - 1) if self.relative else self._pairs(context)
         return scalars(self.pick(self.weight, layer)[..., 0], index)
 
     def _pairs(self, context: Context) -> Tensor:

@@ -12,7 +12,7 @@ hand: a head starts as local or global at random.
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class DaTransformer(Encoding):
@@ -21,7 +21,9 @@ class DaTransformer(Encoding):
     Two numbers for every head of every layer.
     """
 
-    facts = Facts(relative=True, distances_only=True, reads_queries_or_keys=False)
+    relative = True
+    distances_only = True
+    reads_queries_or_keys = False
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

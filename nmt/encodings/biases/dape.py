@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32
 from nmt.encodings.biases.alibi import Alibi
 from nmt.encodings.biases.fire import Fire
 from nmt.encodings.biases.kerple import Kerple
-from nmt.encodings.weights import at_least_float32
 
 BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 
@@ -29,7 +28,8 @@ BIASES = {"alibi": Alibi, "kerple_log": Kerple, "fire": Fire}
 class Dape(Encoding):
     """Learns an MLP for every layer: (3 heads + 1) width + heads, in addition to those of B."""
 
-    facts = Facts(relative=True, reads_queries_or_keys=False)
+    relative = True
+    reads_queries_or_keys = False
 
     def __init__(
         self,
@@ -37,7 +37,8 @@ class Dape(Encoding):
         bias: Literal["alibi", "kerple_log", "fire"] = "kerple_log",
         width: PositiveInt = 32,
     ) -> None:
-        super().__init__(dims, scale=dims.head_dim**-0.5)  # which f relies on
+        super().__init__(dims)
+        self.scale = dims.head_dim**-0.5  # which f relies on
         self.inner: Encoding = BIASES[bias](dims)
         self.mixers = nn.ModuleList(
             nn.Sequential(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.biases.bias_table import Reference, scalars
 
 
@@ -22,9 +22,8 @@ class Diet(Encoding):
     all layers unless per_layer.
     """
 
-    facts = Facts(
-        position_type="integer", distances_only=True
-    )  # with reference=relative; absolute refuses such positions
+    position_type = "integer"  # with reference=relative; absolute refuses such positions
+    distances_only = True
     to_query: nn.Parameter  # P_Q [layers | 1, heads, longest, rank]; R with rank 1 (relative)
     to_key: nn.Parameter | None  # P_K, the same shape
 
@@ -38,7 +37,9 @@ class Diet(Encoding):
     ) -> None:
         relative = reference == "relative"
         count = None if relative else longest  # distances are clipped instead
-        super().__init__(dims, relative=relative, num_positions=count)
+        super().__init__(dims)
+        self.relative = relative
+        self.num_positions = count
         if relative and rank is not None:
             raise ValueError(f"rank={rank}: reference=relative learns one number per distance")
         if not relative and rank is None:

@@ -11,14 +11,15 @@ A decoder looks back already, so there nothing changes.
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.alibi import HIDDEN
 
 
 class Disan(Encoding):
     """Masks each head of the encoder to one direction, in the order of the tokens."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, diagonal: bool = True) -> None:
         super().__init__(dims)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 THRESHOLD = 512.0  # L0
 
@@ -25,7 +25,7 @@ class Fire(Encoding):
     Each function has 2 hidden + hidden x heads + heads + 2 parameters.
     """
 
-    facts = Facts(relative=True)  # while no query is beyond |m L0|
+    relative = True  # while no query is beyond |m L0|
 
     def __init__(
         self,

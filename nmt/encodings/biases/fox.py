@@ -19,17 +19,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.weights import at_least_float32
+from nmt.encodings.base import Context, Dims, Encoding, Projection, at_least_float32
 
 
 class Fox(Encoding):
     """Learns a vector w and a number b for every head and layer: heads (dim + 1) per layer."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, bias: float = 0.0, scaled: bool = True) -> None:
-        super().__init__(dims, scale=None if scaled else 1.0)
+        super().__init__(dims)
+        self.scale = None if scaled else 1.0
         self.weight = nn.Parameter(torch.empty(dims.layers, dims.heads, dims.dim))
         self.gate_bias = nn.Parameter(torch.full((dims.layers, dims.heads), bias))
         for one in self.weight.detach():

@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 LEAST = 0.01  # no parameter starts below; the authors' code keeps to this bound for good
 
@@ -23,7 +23,8 @@ class Kerple(Encoding):
     clamps the parameters themselves and so stops learning at the bound.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(self, dims: Dims, form: Literal["log", "power"] = "log") -> None:
         super().__init__(dims)

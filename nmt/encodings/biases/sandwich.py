@@ -10,14 +10,14 @@ Symmetric in the encoder (ours).
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import angles
 
 
 class Sandwich(Encoding):
     """Adds a fixed function of the distance, steeper in the first heads. Learns nothing."""
 
-    facts = Facts(relative=True)
+    relative = True
 
     def __init__(self, dims: Dims, width: int = 128) -> None:
         super().__init__(dims)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.alibi import HIDDEN
 
 
@@ -22,7 +22,8 @@ class SlidingWindow(Encoding):
     A token is within its own window, so no query has all its keys hidden.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(self, dims: Dims, size: PositiveInt = 4) -> None:
         super().__init__(dims)

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions import check_ascending
 
@@ -19,13 +19,16 @@ from nmt.encodings.positions import check_ascending
 class T5(Encoding):
     """Learns a number per bucket of distances and head, shared by all layers: buckets x heads."""
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
     weight: nn.Parameter  # [heads, buckets]
 
     def __init__(
         self, dims: Dims, buckets: int = 32, max_distance: int = 128, scaled: bool = True
     ) -> None:
-        super().__init__(dims, scale=None if scaled else 1.0)
+        super().__init__(dims)
+        self.scale = None if scaled else 1.0
         check_buckets(buckets, max_distance, dims.site)
         check_ascending(self.positions, dims.site)
         self.buckets = buckets
@@ -34,7 +37,7 @@ class T5(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
-        return zeroed(self.weight) and self.facts.scale is None
+        return zeroed(self.weight) and self.scale is None
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 
 class Axial(Encoding):
@@ -23,7 +23,8 @@ class Axial(Encoding):
     starts them all at one.
     """
 
-    facts = Facts(position_type="integer", sized_by="t1 x t2")
+    position_type = "integer"
+    sized_by = "t1 x t2"
 
     def __init__(
         self,
@@ -32,7 +33,8 @@ class Axial(Encoding):
         t2: PositiveInt = 32,
         first: PositiveInt | None = None,
     ) -> None:
-        super().__init__(dims, num_positions=t1 * t2)
+        super().__init__(dims)
+        self.num_positions = t1 * t2
         first = dims.dim // 2 if first is None else first
         if first >= dims.dim:
             raise ValueError(f"first={first}: must be below the width {dims.dim}")

@@ -27,7 +27,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import frequencies
 
 
@@ -39,7 +39,8 @@ class ComplexOrder(Encoding):
     where: [encoder, decoder, cross].
     """
 
-    facts = Facts(streams=2, reads_queries_or_keys=False)  # products of whole ones
+    streams = 2
+    reads_queries_or_keys = False  # products of whole ones
     frequency: Tensor  # [vocab, dim] or [dim]
     phase: Tensor  # [vocab, dim]
 
@@ -51,7 +52,8 @@ class ComplexOrder(Encoding):
         learn: bool = True,
         product: Literal["bilinear", "hermitian"] = "bilinear",
     ) -> None:
-        super().__init__(dims, scale=(2 * dims.head_dim) ** -0.5)
+        super().__init__(dims)
+        self.scale = (2 * dims.head_dim) ** -0.5
         self.product = product
         self.by_word = frequency == "word"
         self.has_phase = phase
@@ -73,15 +75,15 @@ class ComplexOrder(Encoding):
             self.register_buffer(name, t)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
-        """Turn amplitudes x [batch, query, dim] into parts [batch x 2, query, dim]."""
-        ids = context.tokens
-        if ids is None and (self.by_word or self.has_phase):
+        """Turn amplitudes x [batch x 2, query, dim], alike in both streams, into their parts."""
+        if context.tokens is None and (self.by_word or self.has_phase):
             raise ValueError("frequency=word and phase=true need the words of the text")
+        ids = None if context.tokens is None else context.tokens[0::2]
         w = self.frequency[ids] if self.by_word else self.frequency
-        angle = context.queries.to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
+        angle = context.queries[0::2].to(torch.float64)[..., None] * w  # [batch | 1, query, dim]
         if self.has_phase:
             angle = angle + self.phase[ids]
-        parts = [x * angle.cos().to(x.dtype), x * angle.sin().to(x.dtype)]
+        parts = [x[0::2] * angle.cos().to(x.dtype), x[1::2] * angle.sin().to(x.dtype)]
         return torch.stack(parts, dim=1).flatten(0, 1)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 
 class Learned(Encoding):
@@ -17,7 +17,8 @@ class Learned(Encoding):
     Information in Cross-lingual Sequence Labeling, freeze a pre-trained table).
     """
 
-    facts = Facts(position_type="integer", sized_by="size")
+    position_type = "integer"
+    sized_by = "size"
     weight: Tensor  # [size, dim]
 
     def __init__(
@@ -27,7 +28,8 @@ class Learned(Encoding):
         beyond: Literal["refuse", "clip"] = "refuse",
         trainable: bool = True,
     ) -> None:
-        super().__init__(dims, num_positions=None if beyond == "clip" else size)
+        super().__init__(dims)
+        self.num_positions = None if beyond == "clip" else size
         self.size = size
         self.beyond = beyond
         self.trainable = trainable

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
-from nmt.encodings.positions_remaining import noisy
+from nmt.encodings.base import Context, Dims, Encoding
+from nmt.encodings.positions import draw_lengths
 
 
 class LengthRatio(Encoding):
@@ -18,7 +18,7 @@ class LengthRatio(Encoding):
     noise: see `Remaining`. A length of 1 would make all frequencies one, so it counts as 2.
     """
 
-    facts = Facts(needs_lengths=True)
+    needs_lengths = True
 
     def __init__(self, dims: Dims, noise: NonNegativeInt = 0) -> None:
         super().__init__(dims)
@@ -28,7 +28,7 @@ class LengthRatio(Encoding):
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add LRPE(position) to x [batch, query, dim]."""
-        n = noisy(context, self.noise).clamp(min=2).to(torch.float64)  # [batch]
+        n = draw_lengths(context, self.noise).clamp(min=2).to(torch.float64)  # [batch]
         b = torch.arange(self.dims.dim // 2, device=x.device, dtype=torch.float64)
         w = torch.exp(-n.log()[:, None] * 2 * b / self.dims.dim)  # [batch, dim / 2]
         a = context.queries.to(torch.float64)[..., None] * w[:, None]  # [batch, query, dim / 2]

@@ -1,9 +1,10 @@
 """No positions at all: the decoder still sees order through its causal mask, the encoder none."""
 
-from nmt.encodings.base import Encoding, Facts
+from nmt.encodings.base import Encoding
 
 
 class NoPositions(Encoding):
     """Does nothing: the baseline (Shaw et al. 2018, table 2: k = 0)."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"

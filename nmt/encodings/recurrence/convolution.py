@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 
 class Convolution(Encoding):
@@ -23,7 +23,8 @@ class Convolution(Encoding):
     width dim^2 parameters per stack; depthwise, a filter per component, only width dim.
     """
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, width: int = 3, depthwise: bool = False) -> None:
         super().__init__(dims)

@@ -9,7 +9,7 @@ their RR-Transformer (option rr_transformer).
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
 
 
@@ -21,7 +21,8 @@ class Gru(Encoding):
     has five decoder layers and six encoder layers; model.decoder_layers=5 gives the latter.
     """
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(
         self, dims: Dims, hidden: PositiveInt | None = None, bidirectional: bool = False

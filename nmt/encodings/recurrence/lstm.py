@@ -3,7 +3,7 @@
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.recurrence.recurrent import hidden_states, output_projection
 
 
@@ -14,7 +14,8 @@ class Lstm(Encoding):
     width per direction (hidden=null), projected to that width, gives that at base size.
     """
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, hidden: PositiveInt | None = None) -> None:
         super().__init__(dims)

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class ConvSpe(Encoding):
@@ -24,7 +24,9 @@ class ConvSpe(Encoding):
     memory for batch x heads x length x (2 kernel - 1) x head_dim numbers.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(self, dims: Dims, kernel: PositiveInt = 16, gated: bool = True) -> None:
         super().__init__(dims)

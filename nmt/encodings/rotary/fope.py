@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import NonNegativeFloat
-from nmt.encodings.base import Context, Dims, Facts
+from nmt.encodings.base import Context, Dims
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout, angles
 
@@ -36,7 +36,7 @@ class Fope(Rotary):
     gain sqrt(2 / (pairs (frequencies + heads))). C and S are saved with the model.
     """
 
-    facts = Facts()
+    relative = False
     coefficients: Tensor  # C and S [layers, 2, heads, frequencies, pairs with series]
 
     def __init__(

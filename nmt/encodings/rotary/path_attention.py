@@ -20,9 +20,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection, at_least_float32
 from nmt.encodings.recurrence.convolution import causal_convolution
-from nmt.encodings.weights import at_least_float32
 
 TAPS = 3  # words of the convolution
 
@@ -30,7 +29,8 @@ TAPS = 3  # words of the convolution
 class PathAttention(Encoding):
     """Learns U, V, u and b for each layer: rank (dim + heads head_dim) + heads (dim + 1), and c."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, rank: PositiveInt = 32) -> None:
         super().__init__(dims)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import Between
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 from nmt.encodings.sinusoids import Layout, angles, frequencies
 
 Base = Annotated[float, Between(1, above=True)]
@@ -29,7 +29,7 @@ class Rotary(Encoding):
     layout: interleaved rotates neighbours (the paper), halves pairs b with b + r / 2 (GPT-NeoX).
     """
 
-    facts = Facts(relative=True)
+    relative = True
     magnitude: float = 1.0  # of the rotated components (YaRN)
 
     def __init__(
@@ -49,7 +49,8 @@ class Rotary(Encoding):
             )
         a, b = paired(torch.arange(rotary_dim, device="cpu"), layout)
         planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
-        super().__init__(dims, rotation_planes=planes)
+        super().__init__(dims)
+        self.rotation_planes = planes
         self.rotary_dim, self.layout = rotary_dim, layout
         self.base, self.scaling, self.factor = base, scaling, factor
         if (scaling == "none") != (factor == 1):

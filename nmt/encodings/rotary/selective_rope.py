@@ -18,7 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Facts, Projection
+from nmt.encodings.base import Context, Dims, Projection
 from nmt.encodings.recurrence.convolution import causal_convolution
 from nmt.encodings.rotary.rotary import Base, Rotary
 from nmt.encodings.sinusoids import Layout
@@ -29,7 +29,8 @@ TAPS = 4  # words of the convolution
 class SelectiveRope(Rotary):
     """Learns U and V for each layer: rank (dim + heads head_dim / 2), and the taps of c."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(
         self,

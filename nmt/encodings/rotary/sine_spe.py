@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 
 
 class SineSpe(Encoding):
@@ -30,9 +30,8 @@ class SineSpe(Encoding):
     Exact queries and keys, cached ones too, have (2K + 1) head_dim components, stochastic R.
     """
 
-    facts = Facts(
-        relative=True, changes_width=True
-    )  # the exact mode; an estimate holds for shifts on average
+    relative = True  # the exact mode; an estimate holds for shifts on average
+    changes_width = True
     noise: Tensor | None  # [heads, features, R]; the draw outside training
 
     def __init__(
@@ -44,7 +43,9 @@ class SineSpe(Encoding):
         realizations: PositiveInt | None = None,
     ) -> None:
         planes = frozenset([frozenset(range(dims.head_dim))])  # each component in its own way
-        super().__init__(dims, relative=mode == "exact", rotation_planes=planes)
+        super().__init__(dims)
+        self.relative = mode == "exact"
+        self.rotation_planes = planes
         if mode == "exact" and realizations is not None:
             raise ValueError(f"realizations={realizations}: mode=exact draws nothing")
         if mode == "stochastic" and realizations is None:

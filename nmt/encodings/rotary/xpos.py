@@ -9,8 +9,6 @@ The decay holds for keys in the past only: ahead it would grow. So the encoder g
 From a fixed centre, the factor of a key grows with its position: a decoder has 64 scale_base.
 """
 
-from dataclasses import replace
-
 import torch
 from torch import Tensor
 
@@ -37,9 +35,7 @@ class Xpos(Rotary):
         self.scale_base = scale_base
         if dims.site == "decoder":
             most = int(min(64 * scale_base, ENDLESS))  # at 70 float32 has no z^(-j / scale_base)
-            self.facts = replace(
-                self.facts, num_positions=most, sized_by="64 x scale_base", unbound=True
-            )
+            self.num_positions, self.sized_by = most, "64 x scale_base"
 
     def zeta(self, device: torch.device | None = None) -> Tensor:
         """z_b in float64: [head_dim / 2]."""

@@ -13,17 +13,18 @@ before the term all target words are computed in one pass, and decoding step by 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.weights import at_least_float32, softmax
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softmax, zeroed
 
 
 class Coverage(Encoding):
     """Learns a number per head and layer, and with `fertility` a vector of head_dim."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
-        super().__init__(dims, scale=dims.head_dim**-0.5)  # which its weights rely on
+        super().__init__(dims)
+        self.scale = dims.head_dim**-0.5  # which its weights rely on
         if dims.site != "cross":
             raise ValueError(f"where={dims.site}: only of a source can all be covered; where=cross")
         shape = (dims.layers, dims.heads, 1, 1)

@@ -15,20 +15,22 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class GatedAttention(Encoding):
     """Learns W for every layer: dim * heads * head_dim, or dim * heads with `per=head`."""
 
-    facts = Facts(relative=True, position_type="none", reads_probabilities=False)
+    relative = True
+    position_type = "none"
+    reads_probabilities = False
 
     def __init__(
         self, dims: Dims, per: Literal["component", "head"] = "component", norm: bool = False
     ) -> None:
         super().__init__(dims)
         self.norm = norm
-        gates = dims.width if per == "component" else dims.heads
+        gates = dims.dim if per == "component" else dims.heads
         self.weight = nn.Parameter(torch.empty(dims.layers, gates, dims.dim))
         for one in self.weight.detach():
             nn.init.xavier_uniform_(one)

@@ -17,15 +17,16 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeFloat, PositiveFloat
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Gaussian(Encoding):
     """Weighs keys by a normal density around a place near the query; learns nothing."""
 
-    facts = Facts(
-        relative=True, distances_only=True, may_lack_gradients=True, reads_queries_or_keys=False
-    )
+    relative = True
+    distances_only = True
+    may_lack_gradients = True
+    reads_queries_or_keys = False
     centres: Tensor  # [heads, 1, 1]
 
     def __init__(
@@ -36,7 +37,8 @@ class Gaussian(Encoding):
         ratio: PositiveFloat = 1.0,
     ) -> None:
         ratio = ratio if dims.site == "cross" else 1.0
-        super().__init__(dims, relative=ratio == 1)
+        super().__init__(dims)
+        self.relative = ratio == 1
         self.std, self.ratio = std, ratio
         centres = [-offset, 0.0 if dims.site == "decoder" else offset]
         of_heads = torch.tensor([centres[head % 2] for head in range(dims.heads)])

@@ -14,14 +14,15 @@ import math
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.alibi import HIDDEN
 
 
 class SigmoidAttention(Encoding):
     """Sigmoid instead of softmax; reads no positions, and learns nothing."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, keys: NonNegativeInt = 0) -> None:
         super().__init__(dims)

@@ -17,13 +17,14 @@ biases).
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 
 
 class Ssmax(Encoding):
     """Learns a factor for every head and layer: heads per layer. Reads no positions."""
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(self, dims: Dims, start: float = 0.43) -> None:
         super().__init__(dims)

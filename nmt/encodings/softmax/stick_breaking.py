@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class StickBreaking(Encoding):
@@ -27,7 +27,8 @@ class StickBreaking(Encoding):
 
     vector: nn.Parameter | None  # [layers, heads, 1, head_dim]
 
-    facts = Facts(relative=True, position_type="none")
+    relative = True
+    position_type = "none"
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ several pieces have rows for the distances within; their loss for monotonous row
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Graph
 
@@ -22,7 +22,9 @@ class Graformer(Encoding):
     `longest` belongs to the positions, at={graph: {longest: ...}}; longer paths count as that.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)

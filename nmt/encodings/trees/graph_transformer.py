@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LabelledTree, in_parts
@@ -27,7 +27,8 @@ class GraphTransformer(Encoding):
     have a vector each in place of steps.
     """
 
-    facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
+    relative = True
+    position_type = "none"  # positions come from the tree alone
 
     def __init__(
         self,
@@ -39,7 +40,9 @@ class GraphTransformer(Encoding):
         width: PositiveInt = 64,
     ) -> None:
         labelled = LabelledTree(tree, labels, kinds, longest)
-        super().__init__(dims, **labelled.facts)
+        super().__init__(dims)
+        self.columns |= labelled.columns
+        self.column_ranges = {labels: range(kinds)}
         labelled.check(dims.site)
         self.labelled = labelled
         self.steps = self.table(2 * kinds + 3, width, per_layer=False)

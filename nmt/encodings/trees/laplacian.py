@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees.trees import depths, first_pieces
 
@@ -27,10 +27,12 @@ class Laplacian(Encoding):
     All pieces of a word have its components. Sentences of fewer words have zeros for the rest.
     """
 
-    facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
+    relative = True
+    position_type = "none"  # positions come from the tree alone
 
     def __init__(self, dims: Dims, tree: Heads = "heads", vectors: PositiveInt = 8) -> None:
-        super().__init__(dims, columns=frozenset({tree, "words"}))
+        super().__init__(dims)
+        self.columns |= {tree, "words"}
         if dims.site != "encoder":
             raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.tree, self.vectors = tree, vectors

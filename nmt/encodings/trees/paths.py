@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -37,10 +36,9 @@ class LabelledTree:
     longest: int  # path
 
     @property
-    def facts(self) -> dict[str, Any]:
-        """Those of an encoding that reads the columns."""
-        names = frozenset({self.heads, self.labels, "words"})
-        return {"columns": names, "column_ranges": {self.labels: range(self.kinds)}}
+    def columns(self) -> frozenset[str]:
+        """All that are read."""
+        return frozenset({self.heads, self.labels, "words"})
 
     @property
     def starts(self) -> list[int]:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 
 
 class PerLanguage(Encoding):
     """Adds a learned vector per language and position: languages x longest x dim parameters."""
 
-    facts = Facts(position_type="integer")
+    position_type = "integer"
 
     def __init__(
         self,
@@ -25,13 +25,11 @@ class PerLanguage(Encoding):
         languages: PositiveInt = 2,
         longest: PositiveInt = 1024,
     ) -> None:
-        super().__init__(
-            dims,
-            num_positions=longest,
-            columns=frozenset({column}),
-            sentence_columns=frozenset({column}),
-            column_ranges={column: range(languages)},
-        )
+        super().__init__(dims)
+        self.num_positions = longest
+        self.columns |= {column}
+        self.sentence_columns = frozenset({column})
+        self.column_ranges = {column: range(languages)}
         if not column:
             raise ValueError("column=: name the column that says a sentence's language")
         self.column = column

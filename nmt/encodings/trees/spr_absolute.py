@@ -20,7 +20,8 @@ class SprAbsolute(Encoding):
 
     def __init__(self, dims: Dims, tree: Heads = "heads") -> None:
         depth = Depth(tree)
-        super().__init__(dims, columns=depth.columns)
+        super().__init__(dims)
+        self.columns |= depth.columns
         self.depth = depth
         if dims.site not in depth.sites:
             raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")

@@ -22,10 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, softmax, zeroed
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LARGEST, LabelledTree, in_parts
-from nmt.encodings.weights import softmax
 
 FEATURES = 100_000  # vectors of whole paths, at most
 POOLING = 128  # width of the map that weighs steps
@@ -41,7 +40,8 @@ class Structural(Encoding):
     have a vector each.
     """
 
-    facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
+    relative = True
+    position_type = "none"  # positions come from the tree alone
 
     def __init__(
         self,
@@ -53,7 +53,9 @@ class Structural(Encoding):
         path: Literal["average", "sum", "feature", "cnn", "attention"] = "average",
     ) -> None:
         labelled = LabelledTree(tree, labels, kinds, longest)
-        super().__init__(dims, **labelled.facts)
+        super().__init__(dims)
+        self.columns |= labelled.columns
+        self.column_ranges = {labels: range(kinds)}
         labelled.check(dims.site, FEATURES if path == "feature" else LARGEST)
         self.labelled, self.path, width = labelled, path, dims.head_dim
         rows = labelled.starts[-1] + 2 if path == "feature" else 2 * kinds + 3

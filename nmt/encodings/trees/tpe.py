@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees.trees import binarised, birth_order, path_codes
 
@@ -29,7 +29,8 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
-    facts = Facts(relative=True, position_type="none")  # positions come from the tree alone
+    relative = True
+    position_type = "none"  # positions come from the tree alone
 
     def __init__(
         self,
@@ -39,7 +40,8 @@ class Tpe(Encoding):
         depth: PositiveInt = 32,
         binary: bool = True,
     ) -> None:
-        super().__init__(dims, columns=frozenset({tree, "words"}))
+        super().__init__(dims)
+        self.columns |= {tree, "words"}
         if dims.site != "encoder":
             raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         if binary and branches != 2:

@@ -20,7 +20,8 @@ class XlPe(Encoding):
 
     def __init__(self, dims: Dims, order: str = "order") -> None:
         place = ColumnPositions(order)
-        super().__init__(dims, columns=place.columns)
+        super().__init__(dims)
+        self.columns |= place.columns
         self.order = place
         if dims.site not in place.sites:
             raise ValueError(f"where={dims.site}: the column {order!r} is parallel to the source")

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import key_products
 
@@ -27,7 +27,9 @@ class Composite(Encoding):
     (heads + head_dim) numbers per layer, and (2 tau + 1) head_dim more with key.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(
         self,
@@ -37,7 +39,8 @@ class Composite(Encoding):
         query: bool = True,
         key: bool = False,
     ) -> None:
-        super().__init__(dims, reads_queries_or_keys=query or key)
+        super().__init__(dims)
+        self.reads_queries_or_keys = query or key
         if not (fixed or query or key):
             raise ValueError("fixed=false, query=false and key=false: nothing is left to learn")
         self.tau = tau

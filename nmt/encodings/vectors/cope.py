@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import Between
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
-from nmt.encodings.weights import at_least_float32
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, zeroed
 
 
 class Cope(Encoding):
@@ -25,11 +24,13 @@ class Cope(Encoding):
     Counts follow the order of the tokens, whatever positions they have. E starts at zero.
     """
 
-    facts = Facts(relative=True, position_type="none", unbound=False)
+    relative = True
+    position_type = "none"
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
     def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
-        super().__init__(dims, scale=dims.head_dim**-0.5)  # which its gates rely on
+        super().__init__(dims)
+        self.scale = dims.head_dim**-0.5  # which its gates rely on
         if dims.site == "cross":
             raise ValueError("where=cross: one can only count between words of one sentence")
         self.counts = counts

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import distinct, key_products
 
@@ -28,16 +28,19 @@ class Deberta(Encoding):
     biases: 2k dim + 2 layers dim^2 parameters per stack.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(
         self, dims: Dims, k: PositiveInt = 128, p2c: Literal["code", "paper"] = "code"
     ) -> None:
-        super().__init__(dims, scale=(3 * dims.head_dim) ** -0.5)
+        super().__init__(dims)
+        self.scale = (3 * dims.head_dim) ** -0.5
         self.k, self.p2c = k, p2c
         self.p = nn.Parameter(torch.randn(2 * k, dims.dim) * 0.02)  # [2k, dim], as in their code
-        self.w_kr = self.table(dims.width, dims.dim)  # [layers, 1, width, dim]
-        self.w_qr = self.table(dims.width, dims.dim)
+        self.w_kr = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
+        self.w_qr = self.table(dims.dim, dims.dim)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add both terms to s [batch, heads, query, key]; `scale` divides all three."""

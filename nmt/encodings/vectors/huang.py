@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import key_products
 
@@ -35,7 +35,9 @@ class Huang(Encoding):
     in method 2, (2 tau + 1) head_dim in methods 3 and 4.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(
         self,
@@ -44,7 +46,8 @@ class Huang(Encoding):
         tau: NonNegativeInt = 128,
         per_head: bool = True,
     ) -> None:
-        super().__init__(dims, reads_queries_or_keys=method > 2)
+        super().__init__(dims)
+        self.reads_queries_or_keys = method > 2
         self.method, self.tau = method, tau
         rows = tau + 1 if method == 1 else 2 * tau + 1
         width = 1 if method < 3 else dims.head_dim

@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.vectors.by_row import query_products, row_sums
 from nmt.encodings.vectors.distances import key_products
 
@@ -30,7 +30,8 @@ class Irpe(Encoding):
     for each of query, key and value that is contextual, 2 beta + 1 for each that is a bias.
     """
 
-    facts = Facts(relative=True, distances_only=True, unbound=False)  # far ones share a row
+    relative = True
+    distances_only = True
     query_table: Tensor | None  # [layers, heads | 1, 2 beta + 1, head_dim | 1]
     key_table: Tensor | None
     value_table: Tensor | None
@@ -46,7 +47,8 @@ class Irpe(Encoding):
         gamma: int = 64,
         per_head: bool = False,
     ) -> None:
-        super().__init__(dims, reads_queries_or_keys="contextual" in (key, query))
+        super().__init__(dims)
+        self.reads_queries_or_keys = "contextual" in (key, query)
         if not 0 < alpha < beta <= gamma:
             sizes = f"alpha={alpha}, beta={beta}, gamma={gamma}"
             raise ValueError(f"{sizes}: must grow, from 1 on; only beta and gamma may be equal")

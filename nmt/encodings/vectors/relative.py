@@ -7,7 +7,7 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt, PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.vectors.by_row import query_products, row_sums
 
 
@@ -19,7 +19,9 @@ class Relative(Encoding):
     nothing: 2 longest - 1 distances, and no sequence that may have greater ones.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
     tied: bool = False
     longest: int | None = None
     key_table: Tensor | None  # [layers | 1, heads | 1, 2 tau + 1, head_dim]
@@ -35,9 +37,9 @@ class Relative(Encoding):
         tied: bool = False,
         longest: PositiveInt | None = None,
     ) -> None:
-        super().__init__(
-            dims, max_distance=None if longest is None else longest - 1, reads_queries_or_keys=key
-        )
+        super().__init__(dims)
+        self.longest_distance = None if longest is None else longest - 1
+        self.reads_queries_or_keys = key
         self.tau = _largest_distance(tau, longest)
         if not (key or value):
             raise ValueError("key=false and value=false: nothing is left to learn")

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Dims, Encoding, Facts
+from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.relative import Relative
 
@@ -23,7 +23,9 @@ class RelativeSinusoidal(Relative):
     the frequencies do.
     """
 
-    facts = Facts(relative=True, position_type="integer", distances_only=True)
+    relative = True
+    position_type = "integer"
+    distances_only = True
 
     def __init__(
         self,
@@ -33,9 +35,8 @@ class RelativeSinusoidal(Relative):
         value: bool = True,
         reference: Reference = "paper",
     ) -> None:
-        Encoding.__init__(
-            self, dims, reads_queries_or_keys=key
-        )  # without Relative's learned tables
+        Encoding.__init__(self, dims)  # without Relative's learned tables
+        self.reads_queries_or_keys = key
         if not (key or value):
             raise ValueError("key=false and value=false: nothing would be encoded")
         self.tau = tau

@@ -15,7 +15,7 @@ Beware: without the division the softmax is nearly saturated at the start where 
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import Denominator, frequencies
 from nmt.encodings.vectors.distances import sinusoid_products
 
@@ -26,7 +26,8 @@ class Tener(Encoding):
     2 dim parameters per layer; without key_projection attention has dim^2 + dim fewer.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(
         self,
@@ -36,7 +37,9 @@ class Tener(Encoding):
         scaled: bool = False,
         denominator: Denominator = "paper",
     ) -> None:
-        super().__init__(dims, projects_keys=key_projection, scale=None if scaled else 1.0)
+        super().__init__(dims)
+        self.projects_keys = key_projection
+        self.scale = None if scaled else 1.0
         frequencies(dims.head_dim)  # refuses an odd width at once
         self.key_term = key_term
         self.denominator = denominator

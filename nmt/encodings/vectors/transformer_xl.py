@@ -12,7 +12,7 @@ clipped. The paper's memory of earlier segments is no encoding and not part of t
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.distances import sinusoid_products
 
@@ -24,12 +24,13 @@ class TransformerXl(Encoding):
     layers dim^2 + 2 dim, or layers (dim^2 + 2 dim), parameters per stack.
     """
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
         frequencies(dims.dim)  # refuses an odd width at once
-        self.w_r = self.table(dims.width, dims.dim)  # [layers, 1, width, dim]
+        self.w_r = self.table(dims.dim, dims.dim)  # [layers, 1, width, dim]
         self.u = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
         self.v = self.table(1, dims.head_dim, per_layer=untie, per_head=True)
         with torch.no_grad():  # as in the authors' code

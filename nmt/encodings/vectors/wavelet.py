@@ -15,7 +15,7 @@ are told apart as well as those behind; across (ours) t is the distance of posit
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, Facts
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import distinct
 
@@ -23,7 +23,8 @@ from nmt.encodings.vectors.distances import distinct
 class Wavelet(Encoding):
     """Adds products of queries with wavelets of the distance; learns nothing."""
 
-    facts = Facts(relative=True, distances_only=True)
+    relative = True
+    distances_only = True
 
     def __init__(self, dims: Dims, scales: int = 8, first: int = 0) -> None:
         super().__init__(dims)

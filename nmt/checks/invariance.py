@@ -15,9 +15,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from nmt.checks.example import Sentences
 from nmt.encodings.base import HOOKS, Encoding
 from nmt.encodings.positions import Scaled
-from nmt.model.example import Sentences
 from nmt.model.transformer import PAD, Transformer
 
 CLOSE = 2**-16
@@ -146,7 +146,7 @@ def _shift_fault(model: Transformer, text: Sentences) -> str | None:
         for site in model.sites.values()
         if site.breaks_shift_invariance is None
         for e in site
-        if e.facts.relative and e.facts.num_positions is None and not e.positions.distances_only
+        if e.relative and e.num_positions is None and not e.positions.distances_only
         # others read absolute positions, as shaw_absolute, of queries that these rotate
         if not ("project" in e.hooks and any(_reads_positions(o) for o in site))
     ]
@@ -161,7 +161,7 @@ def _shift_fault(model: Transformer, text: Sentences) -> str | None:
 
 def _reads_positions(e: Encoding) -> bool:
     """Whether an entry changes queries or scores by absolute positions."""
-    return not e.facts.relative and not {"project", "scores"}.isdisjoint(e.hooks)
+    return not e.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
 
 def _first_at_fault(model: Transformer, change: Change) -> str:

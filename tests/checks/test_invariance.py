@@ -11,13 +11,12 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
+from nmt.checks import invariance, trial
 from nmt.config.settings import Settings
-from nmt.encodings.base import Context, Dims, Encoding, Facts, Projection
-from nmt.encodings.lookup import find
-from nmt.encodings.weights import softmax
+from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
+from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.inspect.specimen import perturbed
-from nmt.model import invariance, trial
 
 FUTURE = "lets earlier tokens see later ones"
 PADDING = "lets padding change the tokens before it"
@@ -27,7 +26,7 @@ Plug = Callable[..., Settings]
 class Gated(Encoding):
     """What it adds is multiplied by a parameter that starts at zero, which hides it at first."""
 
-    facts = Facts(position_type="none")
+    position_type = "none"
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)
@@ -110,7 +109,7 @@ class InTraining(Gated):
 class Nearby(Gated):
     """Says that distances are all that it reads, and reads places."""
 
-    facts = Facts(relative=True)
+    relative = True
 
     def bias(self, layer: int, context: Context) -> Tensor:
         return self.gate * (context.delta * context.keys[:, None]).sin()[:, None]

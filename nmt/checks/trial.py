@@ -5,8 +5,9 @@ from collections.abc import Collection, Iterator
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.model import example
-from nmt.model.example import Sentences
+from nmt.checks import example
+from nmt.checks.example import Sentences
+from nmt.checks.shapes import checking_shapes
 from nmt.model.transformer import PAD, Transformer
 
 ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
@@ -44,7 +45,8 @@ def step(model: Transformer, sentences: Sentences) -> None:
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    logits = model(sentences.source, target, sentences.columns)
+    with checking_shapes(model.entries):
+        logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if not loss.isfinite():
         raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
@@ -52,7 +54,7 @@ def step(model: Transformer, sentences: Sentences) -> None:
     for name, p in _named_parameters(model):
         if p.grad is not None and not p.grad.isfinite().all():
             raise TrialError(f"{name}: its gradient in a first step is not finite")
-    lacking = [e for e in model.entries if e.facts.may_lack_gradients]
+    lacking = [e for e in model.entries if e.may_lack_gradients]
     others = [e for e in model.entries if e not in lacking]
     needed = {id(p) for part in (others if lacking else [model]) for p in part.parameters()}
     for name, p in _named_parameters(model):

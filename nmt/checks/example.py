@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.limits import common_ranges
+from nmt.encodings.limits import column_ranges, common_ranges
 from nmt.model.transformer import Transformer
 
 NOISE = 0.1  # on every parameter of a perturbed model
@@ -75,11 +75,11 @@ def columns(
     """
     draw = torch.Generator().manual_seed(seed)
     real = source != 0
-    facts = [e.facts for e in encodings]
+    encodings = list(encodings)
     if per_sentence is None:
-        per_sentence = {name for f in facts for name in f.sentence_columns}
+        per_sentence = {name for e in encodings for name in e.sentence_columns}
     result: dict[str, Tensor] = {}
-    for name in sorted({name for f in facts for name in f.columns}):
+    for name in sorted({name for e in encodings for name in e.columns}):
         if name in per_sentence:
             first = torch.randint(0, 2, (1,), generator=draw)
             result[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
@@ -95,6 +95,6 @@ def columns(
                 order = order % LABELS if name == "labels" else order
                 rows[row, :n] = torch.arange(n) if name == "words" else order
         result[name] = rows
-    for name, held in common_ranges(f.column_ranges for f in facts).items():
+    for name, held in common_ranges(map(column_ranges, encodings)).items():
         result[name] = result[name].clamp(held.start, held.stop - 1)
     return result

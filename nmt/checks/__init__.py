@@ -1,0 +1,1 @@
+"""Checks that a small model must pass with any encoding, before it is trained."""
