@@ -86,15 +86,10 @@ def test_what_it_offers_is_what_the_api_has() -> None:
         nmt.lod  # noqa: B018
 
 
-def test_a_saved_model_says_the_same(
-    tiny: Any, settings_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And loading it measures the machine, before a service starts the threads that translate."""
+def test_a_saved_model_says_the_same(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
     trained = small(tiny, settings_of, "encoding=relative")
     nmt.save(trained, tmp_path / "new" / "model")
-    monkeypatch.setattr(machine, "_machine", None)
     loaded = nmt.load(tmp_path / "new" / "model", torch.device("cpu"))
-    assert machine._machine is not None
     lines = ["ab c", "", "h"]
     assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
     with pytest.raises(nmt.UserError, match="exists; give another path"):
