@@ -167,6 +167,7 @@ class Beam:
         """
         self.beam_size, self.penalty, self.n_best = beam_size, penalty, n_best
         self.eos, self.shrinking, self.coverage_penalty = eos, shrinking, coverage_penalty
+        self.shortest = min(limits.tolist(), default=0)
         self.longest = max(limits.tolist(), default=0)
         self.limits = to_device(limits, device)  # [live]
         self.ended = torch.zeros_like(self.limits)  # [live] hypotheses finished so far
@@ -188,14 +189,14 @@ class Beam:
         before, k = self.total, self.beam_size
         width = before.shape[1]
         scores, parent, token = _continue(log_probs, before, 2 * k)  # [live, 2k] each
-        rank = torch.arange(scores.shape[1], device=scores.device)
         if self.shrinking:
+            rank = torch.arange(scores.shape[1], device=scores.device)
             scores = scores.masked_fill(rank >= k - self.ended[:, None], NEVER)
         is_eos, at_limit = token == self.eos, self.limits == length
         top, top_parent = scores[:, :k], parent[:, :k]
         ending = is_eos[:, :k] & (top > NEVER)
-        # at the limit a hypothesis can go on only by its best continuation
-        ending &= ~at_limit[:, None] | _first_of_parent(top_parent, width)
+        if length >= self.shortest:  # at the limit a hypothesis ends only by its best continuation
+            ending &= ~at_limit[:, None] | _first_of_parent(top_parent, width)
         closing = at_limit | (scores[:, 0] == NEVER)
         has_ended = torch.zeros_like(before).scatter_add_(1, top_parent, ending.to(before)) > 0
         cut = closing[:, None] & ~has_ended & (before > NEVER)  # [live, width]
@@ -203,7 +204,6 @@ class Beam:
         if self.coverage_penalty is not None:
             coverage = self.coverage_penalty().view_as(before)
         top_coverage = coverage.gather(1, top_parent)
-
         open_first = is_eos.byte().argsort(dim=1, stable=True)[:, :k]  # eos behind all others
         total = scores.masked_fill(is_eos, NEVER).gather(1, open_first)  # [live, next width]
         penalty = self.penalty(length + 1)
