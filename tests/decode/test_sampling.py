@@ -101,6 +101,22 @@ def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[lis
     return search(table, Sampling(torch.tensor(limits), numbers, distribution=rule, eos=EOS), BOS)
 
 
+def test_samples_come_in_the_order_of_their_numbers_whenever_they_end() -> None:
+    table = Table.random(2, 2, 6, 4)
+    numbers = random_numbers(3, [(1, 0), (2, 0)], samples=8, steps=5)
+
+    def draw_some(first: int, end: int) -> list[list[Hypothesis]]:
+        rules: dict[str, Any] = {"distribution": probabilities, "eos": EOS}
+        limits = torch.tensor([4, 4])
+        return search(table.again(), Sampling(limits, numbers[:, first:end], **rules), BOS)
+
+    together = draw_some(0, 8)
+    assert len({len(h.ids) for h in together[0]}) > 1
+    for sample in range(8):
+        for sentence, (alone,) in enumerate(draw_some(sample, sample + 1)):
+            assert together[sentence][sample].ids == alone.ids
+
+
 @pytest.mark.parametrize("way", WAYS, ids=str)
 def test_outputs_are_as_frequent_as_their_probability_says(way: dict[str, Any]) -> None:
     """Pearson's chi-squared over all outputs, at a fixed seed: below its 99.9th percentile."""

@@ -177,3 +177,11 @@ def test_what_nobody_remembered_cannot_be_recalled() -> None:
         with pytest.raises(ValueError, match="in `project`, which comes first") as e:
             context.recall(name, layer)
         assert str(e.value).startswith(f"recall('{name}', layer={layer}): nothing is remembered")
+
+
+def test_the_streams_of_a_sentence_share_what_is_drawn() -> None:
+    at = torch.arange(3)[None]
+    context = Context("decoder", at, at, at, rows=6, streams=2)
+    numbers = context.draw(lambda rows: torch.rand(rows, 3))  # [batch, 3]
+    assert numbers.shape == (6, 3) and torch.equal(numbers[::2], numbers[1::2])
+    assert len(numbers.unique(dim=0)) == 3

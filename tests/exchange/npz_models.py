@@ -130,8 +130,8 @@ def load(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def save(path: Path, tensors: dict[str, Any], options: dict[str, Any]) -> None:
-    """Write an npz as Marian does."""
-    text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0", np.int8)
+    """Write an npz as Marian does, which pads the options."""
+    text = np.frombuffer(yaml.safe_dump(options).encode() + b"\0" * 13, np.int8)
     np.savez(path, **tensors | {"special:model.yml": text})
 
 

@@ -330,7 +330,7 @@ def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
                "max-length-factor": 3})(copied)  # fmt: skip
     settings = importing.read(copied).trained.settings.decode
     assert (settings.beam_size, settings.alpha, settings.unknown) == (3, 0.6, "allow")
-    assert settings.length_penalty == "power"
+    assert (settings.length_penalty, settings.stop) == ("power", "shrinking")
     assert "not taken over: word-penalty=0.2, max-length-factor=3;" in caplog.text
 
 
