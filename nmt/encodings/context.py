@@ -88,6 +88,9 @@ class Extent(NamedTuple):
     beams: int = 1  # queries with the same position, as the hypotheses of one source
 
 
+INDICES = Positions()  # the position of each token is its index
+
+
 @dataclass(eq=False)
 class Context:
     """Positions, mask and memory of one forward pass (or one decoding step) at one site.
@@ -109,13 +112,17 @@ class Context:
     columns: dict[str, Tensor] = field(default_factory=dict)  # [batch, source | 1] each
     state: dict[str, Tensor] | None = None  # [row, ...] of hypotheses; None: not decoding
     training: bool = False
-    positions: Positions = field(default_factory=Positions)
+    positions: Positions = None  # type: ignore[assignment]  # None becomes INDICES
     # for the model, and what it spares a GPU (see passes.py)
     extent: Extent | None = None
     causal: bool = False  # allowed forbids a query the keys after it, and nothing else
     key_caches: Sequence[KeyCache] | None = None  # by layer; None: not decoding, all keys are new
     _indices: tuple[Tensor, Tensor] | None = None  # of queries and keys that have positions
     _memo: dict[Hashable, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.positions is None:  # an object as the field's own breaks graphs of torch.compile
+            self.positions = INDICES
 
     @property
     def delta(self) -> Tensor:

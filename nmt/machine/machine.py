@@ -12,9 +12,7 @@ import torch
 from torch import Tensor
 
 CPUINFO = Path("/proc/cpuinfo")
-ONEDNN_FAMILY = 26  # of AMD's processors, and later ones
 ONEDNN_FROM = 2**20  # multiplications of a product: below, oneDNN's own 10 microseconds decide
-LINEAR = "_linear_pointwise"  # torch's operator for oneDNN's product
 FUSED_FROM = 128  # keys from which attention on a CPU takes torch's fused kernel
 
 NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
@@ -57,7 +55,7 @@ def this_machine() -> Machine:
         is_amd, family = facts.get("vendor_id") == "AuthenticAMD", facts.get("cpu family", "0")
         _machine = Machine(
             processor(),
-            onednn=is_amd and int(family) >= ONEDNN_FAMILY and hasattr(torch.ops.mkldnn, LINEAR),
+            onednn=is_amd and int(family) >= 26 and hasattr(torch.ops.mkldnn, "_linear_pointwise"),
             trains_in_bfloat16=_says(torch.ops.mkldnn, "_is_mkldnn_bf16_supported"),
             searches_in_bfloat16=_says(torch.cpu, "_is_amx_tile_supported"),
             int8=_says(torch.cpu, "_is_vnni_supported"),
