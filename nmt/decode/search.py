@@ -43,10 +43,7 @@ class Method(Protocol):
     """How outputs are extended: `Beam`, or `sampling.Sampling`. Tensors are on its device."""
 
     limits: Tensor  # [live] the greatest length of each output, without eos
-
-    @property
-    def longest(self) -> int:
-        """The greatest of all limits."""
+    longest: int  # the greatest of all limits
 
     @property
     def is_open(self) -> Tensor:
@@ -267,7 +264,7 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     one_more = min(count + 1, scores.shape[1])
     values, index = scores.topk(one_more, dim=1)
     if not (values < float("inf")).all():  # NaN is the greatest of all to topk
-        return _top(_finite(scores), count)
+        return _top(scores.nan_to_num(NEVER, NEVER, NEVER), count)
     if one_more > count:
         # topk does not say which of several equal values it takes: where that matters, sort.
         tied = (values[:, count - 1] == values[:, count]) & (values[:, count] > NEVER)
@@ -279,7 +276,7 @@ def _top(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
 
 def _top_on_gpu(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     """The same on a GPU, which is not waited for: no number is read by the host."""
-    scores = _finite(scores)
+    scores = scores.nan_to_num(NEVER, NEVER, NEVER)
     values, index = scores.topk(count, dim=1)
     least, size = values[:, -1:], scores.shape[1]
     # Which of several equal values topk takes, matters only for those that equal the last one: of
@@ -290,10 +287,6 @@ def _top_on_gpu(scores: Tensor, count: int) -> tuple[Tensor, Tensor]:
     rank = torch.arange(count, device=scores.device) - greater.sum(1, keepdim=True)
     index = torch.where(greater, index, equal.values.long().gather(1, rank.clamp(min=0)))
     return _sort_earlier_first(scores, index)
-
-
-def _finite(scores: Tensor) -> Tensor:
-    return scores.nan_to_num(nan=NEVER, posinf=NEVER, neginf=NEVER)
 
 
 def _sort_earlier_first(scores: Tensor, index: Tensor) -> tuple[Tensor, Tensor]:

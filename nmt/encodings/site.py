@@ -114,7 +114,7 @@ class Encodings(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values; later entries wrap the projections of earlier ones."""
         for e, n, c in self._entries_with("project", context, layer):
-            project = partial(e.project, project, layer=n, context=c)
+            project = partial(_project, e, project, n, c)
         return project(xq, xk, xv)
 
     def scores(self, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
@@ -150,6 +150,12 @@ class Encodings(nn.Module):
         for e, _, c in self._entries_with("readout", context):
             x = e.readout(x, c)
         return x
+
+
+def _project(
+    e: Encoding, inner: Projection, layer: int, context: Context, xq: Tensor, xk: Tensor, xv: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    return e.project(inner, xq, xk, xv, layer, context)
 
 
 def _check_positions(e: Encoding, context: Context, which: Sequence[str]) -> None:
