@@ -13,6 +13,8 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.machine.machine import ONEDNN_FROM, onednn, this_machine
 
+this_machine()  # reads files, which no compiler can trace
+
 
 class Linear(nn.Linear):
     """torch's linear layer, its product computed by `product`."""
@@ -98,10 +100,10 @@ def _gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
 def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:
     """Whether oneDNN multiplies both here: float32 on a CPU, each number of x so many times."""
     return (
-        not torch.compiler.is_compiling()  # a compiler chooses by itself, and traces no file
-        and this_machine().onednn
+        this_machine().onednn
         and x.numel() * times >= ONEDNN_FROM
         and x.dtype == other.dtype == torch.float32
         and x.device.type == other.device.type == "cpu"
         and not torch.is_autocast_enabled("cpu")
+        and not torch.compiler.is_compiling()  # a compiler chooses by itself
     )
