@@ -36,9 +36,8 @@ from nmt.errors import UserError
 EVERYTHING = "all"
 _KEYS = "Keys (KEY=VALUE; in brackets the default):"
 _OF_EVERY_ENTRY = [
-    "  encoding.NAME.where, .at         sites (encoder, decoder, cross); positions;",
-    "  encoding.NAME.layers, .heads     that it serves, numbers from 0, if not all;",
-    "                                   of every entry, whatever its file holds",
+    "  encoding.NAME.where, .at, .layers  sites (encoder, decoder, cross), positions, and numbers",
+    "                                     of layers from 0, of every entry, whatever its file holds",
 ]
 
 

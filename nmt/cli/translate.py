@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 import sys
+import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, closing
 from functools import partial
@@ -68,13 +69,14 @@ Search settings that can be changed:
 
 ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
 SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
+LONG = 60  # seconds after which CTranslate2 is mentioned, if it could translate
 TEXT = ""  # the name of the text among the streams; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
 
 
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
-    options = parse_arguments(argv)
+    options, began = parse_arguments(argv), time.monotonic()
     check_output(options.output, (options.input, *options.parallel.values()))
     with ExitStack() as stack:
         stream = stack.enter_context(opened_input(options.input))
@@ -113,6 +115,8 @@ def command(argv: list[str]) -> None:
                     output.advance(Progress(number, digest(inputs, number), notes.counts))
         except RefusedLinesError as error:
             refused = error  # raised when the output is complete: all other lines are translated
+        if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
+            engines.advise_ctranslate2(loaded, decode)
     if refused is not None:
         raise refused
 

@@ -1,8 +1,9 @@
 """Trained models as a search needs them: with its settings, in 8 bits, or several together."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+import torch
 from torch import nn
 
 from nmt import build
@@ -12,6 +13,7 @@ from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.machine.int8 import Int8
 from nmt.machine.machine import this_machine
+from nmt.machine.products import Packed
 from nmt.model.layers import Attention, FeedForward
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -88,10 +90,24 @@ def quantise(model: Transformer) -> Transformer:
         )
     if not this_machine().int8:
         log.warning("decode.precision=int8: not faster than float32 on this CPU: float32 is used")
-        return model
+        return pack(model)
+    return _replace_linear(model, Int8)
+
+
+def pack(model: Transformer) -> Transformer:
+    """Lay out the large matrices as the products of this CPU read them, where that is faster.
+
+    All other parameters are shared with the model.
+    """
+    weight = next(model.parameters())
+    on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
+    return _replace_linear(model, Packed) if on_cpu and this_machine().packs else model
+
+
+def _replace_linear(model: Transformer, make: Callable[[nn.Linear], nn.Module]) -> Transformer:
     copied = build.shallow(model)
     for module in list(copied.modules()):
         for name in next((n for kind, n in LARGE.items() if isinstance(module, kind)), ()):
             if isinstance(linear := getattr(module, name), nn.Linear):
-                setattr(module, name, Int8(linear))
+                setattr(module, name, make(linear))
     return copied

@@ -19,7 +19,7 @@ from nmt.decode.engine import (
     out_of_memory_message,
     within_memory,
 )
-from nmt.decode.models import adapt, quantise
+from nmt.decode.models import adapt, pack, quantise
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Beam, Method, Step, search
@@ -77,15 +77,15 @@ class TorchEngine:
         if precision == "int8":
             self.models = [quantise(model) for model in self.models]
         self.bfloat16 = precision == "bfloat16"
-        if not self.bfloat16:
-            return
-        if self.device.type == "cuda" and not has_low_precision(self.device):
+        if self.bfloat16 and self.device.type == "cuda" and not has_low_precision(self.device):
             raise UserError(
                 f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
             )
-        if self.device.type == "cpu" and not this_machine().searches_in_bfloat16:
+        if self.bfloat16 and self.device.type == "cpu" and not this_machine().searches_in_bfloat16:
             log.warning(NO_BFLOAT16, "decode")
             self.bfloat16 = False
+        if precision != "int8" and not self.bfloat16:
+            self.models = [pack(model) for model in self.models]
 
     @property
     def most_workers(self) -> int:

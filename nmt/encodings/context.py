@@ -151,8 +151,13 @@ class Context:
         """Keep what was computed of new keys [batch, any, new, width] for as long as the keys.
 
         Returns that of all keys [batch, any, key, width], which `recall` gives once more in this
-        pass. Each site and layer has its own; an encoding uses its own name.
+        pass. Each site and layer has its own; an encoding uses its own name. Raises ValueError for
+        another number of axes.
         """
+        if new.dim() != 4:
+            raise ValueError(
+                f"remember({name!r}): {[*new.shape]} is not [batch, any, new, width]; add axes of 1"
+            )
         every = new if self.key_caches is None else self.key_caches[layer].remember(name, new)
         self._memo["remembered", name, layer] = every
         return every

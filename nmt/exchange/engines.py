@@ -154,6 +154,20 @@ def _by_ctranslate2(
     return export, place
 
 
+def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
+    """Say that CTranslate2 could have searched, where models of this toolkit did on a CPU."""
+    if len(loaded.models) != 1 or loaded.device != "cpu" or decode.mbr or CTRANSLATE2.is_missing():
+        return
+    from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
+
+    try:
+        ctranslate2_engine.refuse(decode)
+        CTranslate2Adapter(loaded.models[0])
+    except UserError:
+        return
+    log.info("next time, --engine auto lets CTranslate2 search, mostly in less time")
+
+
 def is_cpu(name: str) -> bool:
     """Whether torch would compute on the CPU; it is asked only where a GPU may be meant."""
     if name == "cpu" or (name == "auto" and not any(Path(driver).exists() for driver in GPUS)):

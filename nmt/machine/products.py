@@ -24,12 +24,33 @@ class Linear(nn.Linear):
         return product(x, self.weight, self.bias)
 
 
+class Packed(nn.Module):
+    """A linear layer whose weight is laid out for oneDNN once, and not at each product.
+
+    For search in float32. A change of the linear layer's own weight does not reach it.
+    """
+
+    bias: Tensor  # [outputs]
+
+    def __init__(self, linear: nn.Linear) -> None:
+        super().__init__()
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight.detach())
+        self.register_buffer("bias", linear.bias.detach())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., inputs] -> [..., outputs]."""
+        outputs: Tensor = torch.ops.mkldnn._linear_pointwise(
+            x, self.packed, self.bias, "none", [], ""
+        )
+        return outputs
+
+
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x [..., inputs] by the rows of weight [outputs, inputs], plus bias: [..., outputs].
 
     As F.linear but for the last bits; under autocast in its format, as F.linear.
     """
-    if not _is_for_onednn(x, weight, len(weight)):
+    if not _is_for_onednn(x, weight, weight.shape[0]):
         return F.linear(x, weight, bias)
     if torch.is_grad_enabled() and any(
         t is not None and t.requires_grad for t in (x, weight, bias)

@@ -65,8 +65,8 @@ class Attention(nn.Module):
 
     def __init__(self, dim: int, heads: int, dropout: float) -> None:
         super().__init__()
-        self.heads = heads
-        self.scale = (dim // heads) ** -0.5
+        self.heads, self.head_dim = heads, dim // heads
+        self.scale = self.head_dim**-0.5
         self.query, self.key, self.value = (Linear(dim, dim) for _ in range(3))
         self.out = Linear(dim, dim)
         self.dropout = dropout
@@ -97,23 +97,28 @@ class Attention(nn.Module):
         cache = cast(Cache, context.key_caches[layer])
         if cache.fixed and cache.length:
             no_keys = memory[:, :0]
-            q, _, _ = encodings.project(self._split, x, no_keys, no_keys, layer, context)
+            q, _, _ = encodings.project(self._split_queries, x, no_keys, no_keys, layer, context)
             return q, *cache.all()
         q, k, v = encodings.project(self._split, x, memory, memory, layer, context)
         return q, *cache.append(k, v)
 
     def _split(self, xq: Tensor, xk: Tensor, xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Project and split into heads: [batch, heads, n, head_dim] each.
+        """Project and split into heads: [batch, heads, n, head_dim] each."""
+        return self._heads(self.query, xq), self._heads(self.key, xk), self._heads(self.value, xv)
+
+    def _split_queries(self, xq: Tensor, xk: Tensor, _xv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same without products for keys and values, of which there are none."""
+        none = xq.new_empty(len(xk), self.heads, 0, self.head_dim)
+        return self._heads(self.query, xq), none, none
+
+    def _heads(self, linear: nn.Module, x: Tensor) -> Tensor:
+        """[batch, n, dim] -> [batch, heads, n, head_dim].
 
         A GPU's kernels read heads where the projection put them; a CPU's products are faster with
         each head's rows side by side.
         """
-
-        def heads(linear: nn.Module, x: Tensor) -> Tensor:
-            split = linear(x).unflatten(-1, (self.heads, -1)).transpose(1, 2)
-            return split.contiguous() if x.device.type == "cpu" else split
-
-        return heads(self.query, xq), heads(self.key, xk), heads(self.value, xv)
+        split = linear(x).view(*x.shape[:-1], self.heads, self.head_dim).transpose(1, 2)
+        return split.contiguous() if x.device.type == "cpu" else split
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, layer: int, encodings: Encodings, context: Context
@@ -122,7 +127,7 @@ class Attention(nn.Module):
         rate = self.dropout if self.training else 0.0
         scale = encodings.scale(layer) or self.scale
         bias = encodings.bias(layer, context)  # [batch | 1, heads | 1, query, key]
-        if self.watcher is None and encodings.fusible(layer) and _fusing_pays(k):
+        if self.watcher is None and _fusing_pays(k) and encodings.fusible(layer):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
             mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)

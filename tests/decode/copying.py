@@ -67,6 +67,9 @@ class Copying(nn.Module):
         self.source_language: int | None = None
         self.batches: list[tuple[int, ...]] = []
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Copying":
+        return self  # which the tests ask for its batches
+
     def start(
         self, source: Tensor, columns: dict[str, Tensor], lengths: Tensor | None
     ) -> CopyState:

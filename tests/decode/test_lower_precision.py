@@ -16,6 +16,7 @@ from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.machine.int8 import Int8
+from nmt.machine.products import Packed
 from nmt.model.transformer import Transformer
 from tests.decode.copying import decode, trained
 from tests.fast import fast_first
@@ -56,6 +57,20 @@ def test_scores_are_nearly_those_of_float32(precision: str, encoding: str, tiny:
         assert a.score != b.score  # it does something
         assert b.score == pytest.approx(a.score, abs=0.15 * max(1, abs(a.score)))
     assert whole == translations(model)  # and leaves the model as it was
+
+
+@pytest.mark.parametrize("encoding", fast_first(2, ["relative", "lstm", "complex_order", "cnn"]))
+def test_weights_laid_out_beforehand_give_the_same(
+    encoding: str, tiny: Make, pretend: Callable[..., None]
+) -> None:
+    model, found = sharp(tiny, f"encoding={encoding}"), []
+    for packs in (True, False):
+        pretend(packs=packs)
+        engine = Translator.of(trained()._replace(model=model), decode()).engine
+        assert isinstance(engine.models[0].output, Packed) is packs
+        found.append(translations(model))
+    for a, b in zip(*found, strict=True):
+        assert a.text == b.text and a.score == pytest.approx(b.score, abs=1e-4)
 
 
 @pytest.mark.parametrize("precision", ["float32", "int8"])

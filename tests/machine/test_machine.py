@@ -22,17 +22,20 @@ def cpuinfo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    ("facts", "onednn"),
+    ("facts", "packs", "onednn"),
     [
-        *((AMD.format(25), False), (AMD.format(26), True), (AMD.format(27), True)),
-        *((INTEL.format(26), False), ("", False)),
+        (AMD.format(24), False, False),
+        (AMD.format(25), True, False),
+        (AMD.format(26), True, True),
+        (INTEL.format(26), False, False),
+        ("", False, False),
     ],
 )
 def test_onednn_multiplies_on_late_processors_of_amd(
-    facts: str, onednn: bool, cpuinfo: Path
+    facts: str, packs: bool, onednn: bool, cpuinfo: Path
 ) -> None:
     cpuinfo.write_text(facts)
-    assert this_machine().onednn is onednn
+    assert (this_machine().packs, this_machine().onednn) == (packs, onednn)
 
 
 def test_what_torch_does_not_answer_is_not_used(

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.machine import products
-from nmt.machine.products import Linear, add_gradient, product
+from nmt.machine.products import Linear, Packed, add_gradient, product
 from nmt.model.transformer import Transformer
 from nmt.training import loss
 
@@ -55,6 +55,16 @@ def test_a_layer_and_its_gradients_are_torchs_own(shape: tuple[int, ...], bias: 
         torch.autograd.grad(found, inputs, g), torch.autograd.grad(expected, inputs, g), strict=True
     ):
         torch.testing.assert_close(mine, theirs)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_weight_laid_out_beforehand_gives_the_same(shape: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    x, layer = torch.randn(shape), Linear(shape[-1], 6)
+    x = x.transpose(0, -2) if len(shape) > 2 else x  # read with gaps
+    torch.nn.init.normal_(layer.bias)
+    with torch.no_grad():
+        torch.testing.assert_close(Packed(layer)(x), F.linear(x, layer.weight, layer.bias))
 
 
 @pytest.mark.parametrize("rows", [2, 3])
