@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from nmt.checks import example
 from nmt.checks.example import Sentences
-from nmt.checks.shapes import checking_shapes
+from nmt.checks.hooks import checking_hooks
 from nmt.model.transformer import PAD, Transformer
 
 ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
@@ -45,7 +45,7 @@ def step(model: Transformer, sentences: Sentences) -> None:
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    with checking_shapes(model.entries):
+    with checking_hooks(model.entries):
         logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if not loss.isfinite():

@@ -6,7 +6,7 @@ which names the entry and the hook at fault where they can be told, and the figu
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -16,31 +16,53 @@ from torch import Tensor, nn
 from nmt.build import count_layers, meta_model
 from nmt.checks import trial
 from nmt.checks.example import Sentences, within
+from nmt.checks.hooks import checking_hooks
 from nmt.checks.invariance import fault, relative_difference, shifted
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.errors import where_raised
 from nmt.inspect import checks, parity
 from nmt.inspect.parity import BOUNDS, TOKENS
+from nmt.inspect.single import pass_over
 from nmt.inspect.specimen import VOCAB, Specimen, full_pass, perturbed, sentences
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
+FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
 REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
 ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
+BLURRED = 0.01  # rounded distances change more than this; those of FIRE far away, 0.003
 LONG = 200  # tokens
 MOST = 32  # layers of the model that is checked
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
 NOISE = 0.3  # dropout, so that layers draw random numbers
+DRAWS = 5  # of random positions
 
 Check = Callable[[Transformer], str]
 
 
 class CheckError(Exception):
     """A failed check, with the way in which the encoding deviates."""
+
+
+@dataclass(frozen=True)
+class RowSteps(Positions):
+    """The token's place times the number of its row, counted from 1."""
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        return (
+            index
+            * context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))[:, None]
+        )
+
+    def position_range(self, length: int, training: bool) -> range:
+        return range(3 * (length - 1) + 1)
 
 
 class Result(NamedTuple):
@@ -98,12 +120,19 @@ def _result(name: str, check: Check, model: Transformer) -> Result:
 
 
 def training_step(model: Transformer) -> str:
-    """Hooks return the documented shapes, and every parameter gets a gradient."""
+    """Hooks do what is documented, and every parameter gets a gradient from every layer."""
     trial.step(model, _text(model))
     for e in model.entries:
         for name, p in e.named_parameters() if not e.may_lack_gradients else ():
-            if p.grad is not None and not p.grad.any():
-                raise CheckError(f"encoding.{e.name}: {name} ({e.dims.site}): its gradient is zero")
+            if p.grad is None:
+                continue
+            # those of one layer's module have no dimension for layers
+            stacked = "." not in name and p.ndim and len(p) == e.dims.layers
+            for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
+                if not gradient.any():
+                    part = f"{name}[{layer}]" if stacked else name
+                    place = f"encoding.{e.name}: {part} ({e.dims.site})"
+                    raise CheckError(f"{place}: its gradient is zero")
     return "every parameter gets a gradient"
 
 
@@ -131,8 +160,7 @@ def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
     counted = [e for e in model.entries if e.positions.consecutive]
     for factor in (1, *FACTORS):
-        for e in counted:
-            e.positions = Index(step=factor)
+        _place(counted, Index(step=factor))
         unordered = checks.permutation(Specimen(model, _text(model)))
         if not (matters and unordered.holds):
             break
@@ -161,12 +189,10 @@ def kind_of_positions(model: Transformer) -> str:
     kinds = {e.position_type for e in model.entries}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
-        for e in model.entries:
-            e.positions = Index(step=factor)
+        _place(model.entries, Index(step=factor))
         text = _text(model)  # as many tokens as tables hold so far apart
         apart = full_pass(model, text)
-        for e in model.entries:
-            e.positions = Index()
+        _place(model.entries, Index())
         before = full_pass(model, text)
         moved = max(moved, relative_difference(before, apart))
         if kinds == {"real"}:
@@ -184,26 +210,95 @@ def kind_of_positions(model: Transformer) -> str:
     return _shown(moved)
 
 
-def positions_far_apart(model: Transformer) -> str:
-    """bfloat16, which cannot hold them, gives what float32 gives."""
+def positions_as_declared(model: Transformer) -> str:
+    """They are whole, ascending, adjacent and in range where their class says so."""
+    source, target, columns = _text(model)
     for e in model.entries:
-        e.positions = Index(step=FAR_APART)
+        p, ids = e.positions, target if e.dims.site == "decoder" else source
+        seen: list[Tensor] = []
+        for training in (True,) * DRAWS + (False,) * 2 if not p.distances_only else ():
+            context = replace(pass_over(e, ids, columns), training=training)
+            seen.append(with_positions(context, p).queries)
+            for rule in _broken_rules(e, seen, context):
+                where = f"encoding.{e.name}: {type(p).__name__} ({e.dims.site})"
+                raise CheckError(f"{where} does not keep to its `{rule}`: {seen[-1][0].tolist()}")
+    return "whole, sorted and in range as declared"
+
+
+def _broken_rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> Iterator[str]:
+    """What an entry's positions say of themselves, though the last [rows | 1, length] are not."""
+    p, at, n = e.positions, seen[-1], seen[-1].shape[1]
+    assert context.tokens is not None
+    steps = at.diff(dim=1).expand(len(context.tokens), -1)[context.tokens[:, 1:] != PAD]
+    if p.integer:
+        if at.is_floating_point():
+            yield "integer"
+        training = context.training
+        held, apart = p.position_range(n, training), p.max_distance(n, training)
+        if held is not None and not (int(at.min()) in held and int(at.max()) in held):
+            yield "position_range"
+        if apart is not None and int((at.amax(1) - at.amin(1)).max()) > apart:
+            yield "max_distance"
+    if p.ascending and e.dims.site == "decoder" and (steps < 0).any():
+        yield "ascending"
+    if p.consecutive and (steps != 1).any():
+        yield "consecutive"
+    if len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2]):
+        yield "training"  # evaluation draws nothing
+
+
+def rows_with_positions_of_their_own(model: Transformer) -> str:
+    """Each row equals a pass over it alone."""
+    _place(model.entries, RowSteps())
     text = _text(model)
-    expected = full_pass(model, text)
-    with torch.autocast("cpu", torch.bfloat16):
-        moved = relative_difference(full_pass(model, text), expected)
-    if moved > REDUCED:
-        raise CheckError(f"differs from float32 by {moved:.2g}; look at: {ONLY_REDUCED}")
+    together, moved = full_pass(model, text), 0.0
+    for row, logits in enumerate(together):
+        _place(model.entries, Index(step=row + 1))
+        alone = full_pass(model, text.single(row))[0]
+        moved = max(moved, relative_difference(logits, alone))
+    if moved > ROUNDING:
+        raise CheckError(f"rows differ from passes over one row by {moved:.2g}")
     return _shown(moved)
+
+
+def far_positions(model: Transformer) -> str:
+    """They are told apart as near ones, and bfloat16 gives what float32 gives."""
+    endless = [e for e in model.entries if e.num_positions is None]
+    _place(model.entries, Index(step=FAR_APART))
+    moved = [_loss_by_rounding(model, _text(model))]
+    _place(model.entries, Index())
+    text, logits = _text(model), []
+    for start in (0, 1, FAR, FAR + 1):
+        _place(endless, Index(start))
+        logits.append(full_pass(model, text))
+        moved.append(_loss_by_rounding(model, text))
+    if max(moved) > REDUCED:
+        raise CheckError(
+            f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
+        )
+    near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
+    changed = relative_difference(logits[0], logits[2])
+    if near > VISIBLE and far < near / 10:
+        raise CheckError(f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}")
+    if near < ROUNDING and changed > BLURRED:
+        raise CheckError(f"distances from {FAR} on differ from those from 0 on by {changed:.2g}")
+    return _shown(max(moved))
+
+
+def _loss_by_rounding(model: Transformer, text: Sentences) -> float:
+    """How far logits in bfloat16 are from those in float32."""
+    with torch.autocast("cpu", torch.bfloat16), checking_hooks(model.entries):
+        reduced = full_pass(model, text)
+    return relative_difference(reduced, full_pass(model, text))
 
 
 def long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
-    for second in (1, 0):
-        text = _text(model, LONG, second)
+    for longest, second in ((1, 1), (LONG, 1), (LONG, 0)):
+        text = _text(model, longest, second)
         if not full_pass(model, text).isfinite().all():
-            longest = max(text.source.shape[1], text.target.shape[1])
-            rest = f"{longest} tokens" if second else "a source without any token"
+            tokens = max(text.source.shape[1], text.target.shape[1])
+            rest = f"{tokens} tokens" if second else "a source without any token"
             raise CheckError(f"NaN or infinity for {rest}")
     return f"finite for {text.source.shape[1]} tokens, and for none"
 
@@ -296,6 +391,11 @@ def _text(model: Transformer, longest: int = 9, second: int = 6) -> Sentences:
     return sentences(model, [source, min(second, source), source], [target] * 3)
 
 
+def _place(entries: Iterable[Encoding], positions: Positions) -> None:
+    for e in entries:
+        e.positions = positions
+
+
 def _shown(difference: float) -> str:
     return f"largest difference {difference:.2g}"
 
@@ -307,7 +407,9 @@ CHECKS: dict[str, Check] = {  # in this order
     "order in the encoder": order_in_encoder,
     "order in the decoder": order_in_decoder,
     "kind of positions": kind_of_positions,
-    "bfloat16, positions far apart": positions_far_apart,
+    "positions as declared": positions_as_declared,
+    "rows with positions of their own": rows_with_positions_of_their_own,
+    "far positions": far_positions,
     "long and empty sequences": long_and_empty_sequences,
     "zero-initialised": zero_initialised,
     "recomputation": recomputation,

@@ -75,7 +75,7 @@ def small(settings: Settings) -> Specimen:
     return Specimen(model, sentences(model, (max(1, source - 3), source), (target, target)))
 
 
-@torch.inference_mode()
+@torch.no_grad()
 def full_pass(model: Transformer, text: Sentences) -> Tensor:
     """The logits [rows, target, vocab] of one causal pass."""
     return at_least_float32(model(text.source, text.target, text.columns))

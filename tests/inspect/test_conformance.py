@@ -219,7 +219,7 @@ def test_dropout_may_be_a_module() -> None:
             (Orderless, "order in the encoder", "the order of tokens has no effect"),
             (Blind, "kind of positions", "position_type none, but positions times 2 show"),
             (Unsaved, "training step", "encoding.unsaved: per_layer (encoder) is neither a param"),
-            (Rounded, "bfloat16, positions far apart", "differs from float32 by"),
+            (Rounded, "far positions", "differs from float32 by"),
             (Signs, "kind of positions", "position_type real, but positions times 2048 show 0"),
             (Whole, "kind of positions", "IndexError at test_conformance.py:"),
             (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
