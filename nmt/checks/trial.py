@@ -1,43 +1,27 @@
 """One step of training on synthetic text: does a model run, and do all parameters get gradients?"""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import example
 from nmt.checks.example import Sentences
 from nmt.checks.hooks import checking_hooks
 from nmt.model.transformer import PAD, Transformer
 
-ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
-VOCAB = 12  # word types that a model on trial needs
 
-
-class TrialError(Exception):
-    """A first step that failed, with its place in the config."""
-
-
-def text(model: Transformer, per_sentence: Collection[str] | None = None) -> Sentences:
-    """Sentences that the model can read, the source of the first one shorter than the others.
-
-    `per_sentence` names the columns with one integer for a sentence; None: the encodings say which.
-    """
-    lengths = example.within(model, SOURCE, TARGET)
-    source, target = (example.ids(ROWS, n, VOCAB, seed=n) for n in lengths)
-    source[0, max(1, source.shape[1] - 2) :] = PAD
-    columns = example.columns(model.entries, source, per_sentence=per_sentence)
-    return Sentences(source, target, columns)
+class CheckError(Exception):
+    """A check that a model fails: what deviates, with its place in the config."""
 
 
 def step(model: Transformer, sentences: Sentences) -> None:
     """Compute a loss and its gradients, from torch's global generator.
 
-    Raises TrialError where something is not finite, a parameter gets no gradient, or torch does not
+    Raises CheckError where something is not finite, a parameter gets no gradient, or torch does not
     know a tensor of an encoding; what encodings raise passes through.
     """
     for name in _unregistered(model):
-        raise TrialError(
+        raise CheckError(
             f"{name} is neither a parameter nor a buffer, so it would not be saved, nor moved to a "
             "GPU; use nn.Parameter, nn.ParameterList or nn.ModuleList, or register_buffer, for "
             "constants with persistent=False"
@@ -49,17 +33,17 @@ def step(model: Transformer, sentences: Sentences) -> None:
         logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
     if not loss.isfinite():
-        raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
+        raise CheckError(f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()
     for name, p in _named_parameters(model):
         if p.grad is not None and not p.grad.isfinite().all():
-            raise TrialError(f"{name}: its gradient in a first step is not finite")
+            raise CheckError(f"{name}: its gradient in a first step is not finite")
     lacking = [e for e in model.entries if e.may_lack_gradients]
     others = [e for e in model.entries if e not in lacking]
     needed = {id(p) for part in (others if lacking else [model]) for p in part.parameters()}
     for name, p in _named_parameters(model):
         if p.requires_grad and p.grad is None and id(p) in needed:
-            raise TrialError(
+            raise CheckError(
                 f"{name}: gets no gradient, so it would never learn; another entry may replace "
                 "what it adds to: leave one out"
             )

@@ -5,17 +5,21 @@ import sys
 import textwrap
 from collections.abc import Iterator
 
+import torch
+from torch import Tensor
+
 from nmt import build
 from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
 from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
-from nmt.inspect import checks, facts
-from nmt.inspect.checks import Observation
-from nmt.inspect.specimen import Specimen, small
+from nmt.inspect import facts, parity, properties
+from nmt.inspect.specimen import Specimen, full_pass, small
 
 NAME, WIDTH = 20, 100
+DECODED = 20  # tokens of a target
+CLOSE = 1e-5  # in float32, as a share of the largest number
 TOKENS = 64  # of the sentences in which positions are looked at
 REFERENCES = {"A": "absolute positions", "R": "distances", "B": "both", "-": "none"}
 INJECTIONS = {
@@ -88,7 +92,7 @@ def _size(settings: Settings) -> Rows:
 def _lengths(specimen: Specimen) -> Rows:
     model = specimen.model
     limit, other = model.source_limit, model.target_limit
-    yield "longest source", f"{_limit(limit)}; {checks.longer_source(specimen, limit)}"
+    yield "longest source", f"{_limit(limit)}; {longer_source(specimen, limit)}"
     if other != limit:
         yield "longest target", _limit(other)
     if model.needs_lengths:
@@ -97,19 +101,52 @@ def _lengths(specimen: Specimen) -> Rows:
         yield "reads columns", ", ".join(sorted(model.columns))
 
 
+def longer_source(specimen: Specimen, limit: int | None) -> str:
+    """Whether a source one longer than the limit, or one of 1,000 tokens, is encoded."""
+    length = 1000 if limit is None else limit + 1
+    source, _, columns = specimen.text.single(-1)
+    columns = {n: c if c.shape[1] == 1 else _repeat(c, length) for n, c in columns.items()}
+    try:
+        with torch.inference_mode():
+            states, *_ = specimen.model.encode(_repeat(source, length), columns)
+    except ValueError as e:
+        return f"refused: {e}"
+    finite = "finite states" if states.isfinite().all() else "NaN or infinity"
+    return f"{length:,} tokens encode to {finite}"
+
+
+def _repeat(ids: Tensor, length: int) -> Tensor:
+    return ids.repeat(1, -(-length // ids.shape[1]))[:, :length]
+
+
 def _trials(specimen: Specimen) -> Rows:
     """Checks on a model of a few dimensions."""
-    yield "interpolation", _with_finding(checks.interpolation(copy.deepcopy(specimen)))
-    shifted = checks.shift(specimen)
+    model = specimen.model
+    yield "interpolation", interpolation(copy.deepcopy(specimen))
+    moved = properties.shift(model)
     only = "not asked: it has distances only"
-    yield "shift invariant", only if shifted is None else _with_finding(shifted)
-    holds, finding = checks.permutation(specimen)
-    yield "order in encoder", _with_finding(Observation(not holds, finding))
-    for site, encodings in specimen.model.sites.items():
+    yield "shift invariant", only if moved is None else _difference(moved, moved < CLOSE)
+    moved = properties.reordering(model)
+    yield "order in encoder", _difference(moved, moved >= CLOSE)
+    for site, encodings in model.sites.items():
         if (why := encodings.breaks_shift_invariance) is not None:
             yield f"composed, {site}", why
-    decoded = checks.cached(specimen.model)
+    (decoded,) = parity.measure(model, DECODED, ["float32"], conditions=parity.CONDITIONS[:1])
     yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"
+
+
+def interpolation(specimen: Specimen) -> str:
+    """Whether positions may be scaled; changes the specimen."""
+    try:
+        specimen.model.scale_positions(0.5)
+    except ValueError as e:
+        return f"no: {str(e).split(', because ')[-1]}"
+    finite = full_pass(*specimen).isfinite().all()
+    return "yes: positions may be any real numbers" if finite else "no: not finite"
+
+
+def _difference(moved: float, holds: bool) -> str:
+    return _yes_or_no(holds, f"largest difference {moved:.2g}")
 
 
 def exportable(specimen: Specimen, settings: Settings) -> str:
@@ -132,10 +169,6 @@ def _keys(option: str, folders: Folders) -> Rows:
 
 def _limit(length: int | None) -> str:
     return "any" if length is None else f"{length:,}"
-
-
-def _with_finding(check: Observation) -> str:
-    return _yes_or_no(check.holds, check.finding)
 
 
 def _yes_or_no(holds: bool, why: str = "") -> str:

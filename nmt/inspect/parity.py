@@ -15,9 +15,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.checks.example import Sentences
+from nmt.checks.example import Sentences, random_ids, sentences
 from nmt.errors import where_raised
-from nmt.inspect.specimen import Decoding, device_of, full_pass, random_ids, sentences
+from nmt.inspect.specimen import Decoding, full_pass
 from nmt.model.transformer import PAD, Transformer
 
 TOKENS = 40  # of the target; a cache doubles its room at 17 and at 35
@@ -33,6 +33,8 @@ BOUNDS = {
     "bfloat16": 1 / 16,
 }
 """Largest difference of two logits in each precision, in units of the largest logit."""
+
+ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 
 Pairs = list[tuple[Tensor, Tensor]]
 """Logits [n, vocab] that were computed, and what they must be."""
@@ -109,10 +111,8 @@ def after_other_passes(subject: Subject) -> Pairs:
     """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
     longest = subject.model.target_limit or 2 * subject.tokens
     for rows, length in ((5, min(2 * subject.tokens, longest)), (1, max(1, subject.tokens // 4))):
-        other = subject.text(rows)
-        full_pass(
-            subject.model, other._replace(target=random_ids(subject.model, rows, length, length))
-        )
+        target = random_ids(subject.model, rows, length, length)
+        full_pass(subject.model, subject.text(rows)._replace(target=target))
     decoding = Decoding(subject.model, subject.text())
     decoding.grow(subject.tokens)
     after, should = (full_pass(m, decoding.text) for m in (subject.model, subject.fresh()))
@@ -222,18 +222,15 @@ def measure(
     its condition, not an end: the others tell where to look.
     """
     for precision in precisions:
+        reduced, kind = precision == "bfloat16", model.output.weight.device.type
         for condition in conditions:
-            yield _deviation(condition, precision, Subject(model, tokens))
-
-
-def _deviation(condition: Condition, precision: str, subject: Subject) -> Deviation:
-    reduced, kind = precision == "bfloat16", device_of(subject.model).type
-    try:
-        with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
-            difference, largest = _largest_difference(condition.decode(subject))
-    except Exception as e:  # any mistake of an encoding, in any of its hooks
-        return Deviation(condition, precision, math.nan, math.nan, where_raised(e))
-    return Deviation(condition, precision, difference, largest)
+            figures, error = (math.nan, math.nan), None
+            try:
+                with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
+                    figures = _largest_difference(condition.decode(Subject(model, tokens)))
+            except Exception as e:  # any mistake of an encoding, in any of its hooks
+                error = where_raised(e)
+            yield Deviation(condition, precision, *figures, error)
 
 
 def _largest_difference(pairs: Pairs) -> tuple[float, float]:

@@ -1,6 +1,5 @@
 """Small models with made-up sentences, to be tried live: in one pass, or with a cache."""
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,36 +13,6 @@ from nmt.config.settings import Settings
 from nmt.encodings.base import at_least_float32
 from nmt.model.transformer import PAD, Transformer
 
-VOCAB = 40  # word types of the made-up text, at most
-
-
-def sentences(
-    model: Transformer, source: Sequence[int], target: Sequence[int], seed: int = 0
-) -> Sentences:
-    """Rows of these lengths with the columns that the model reads, on its device.
-
-    Not all rows of a column are alike, or mixing them up would not show.
-    """
-    source_ids, target_ids = (
-        random_ids(model, len(lengths), max(lengths), seed + offset)
-        for offset, lengths in enumerate((source, target))
-    )
-    for ids, lengths in ((source_ids, source), (target_ids, target)):
-        for row, length in zip(ids, lengths, strict=True):
-            row[length:] = PAD
-    for draw in range(seed, seed + 100):
-        columns = example.columns(model.entries, source_ids.cpu(), draw)
-        if len(source) == 1 or all((c != c[:1]).any() for c in columns.values()):
-            break
-    columns = {name: c.to(source_ids.device) for name, c in columns.items()}
-    return Sentences(source_ids, target_ids, columns)
-
-
-def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
-    """Random ids [rows, length] of words that both sides of a model have, on its device."""
-    sizes = (model.source_embedding.num_embeddings, model.target_embedding.num_embeddings)
-    return example.ids(rows, length, min(VOCAB, *sizes), seed).to(device_of(model))
-
 
 def perturbed(settings: Settings) -> Transformer:
     """A model in eval mode with every parameter away from where it starts.
@@ -52,7 +21,7 @@ def perturbed(settings: Settings) -> Transformer:
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = build.transformer(settings, VOCAB, VOCAB)
+        model = build.transformer(settings, example.VOCAB, example.VOCAB)
         example.perturb(model, settings.model.dim)
     return model.eval()
 
@@ -72,7 +41,7 @@ def small(settings: Settings) -> Specimen:
     model = perturbed(build.shrunken(settings))
     with shifted(model.entries):
         source, target = example.within(model, 11, 20)  # as many as tables hold behind a shift
-    return Specimen(model, sentences(model, (max(1, source - 3), source), (target, target)))
+    return Specimen(model, example.sentences(model, (max(1, source - 3), source), (target, target)))
 
 
 @torch.no_grad()
@@ -110,10 +79,5 @@ class Decoding:
         self._logits = [self.logits[chosen]]
         self.text = self.text.take(chosen)
         rest = self.text.target[:, self.done :]
-        other = random_ids(self.model, len(rows), rest.shape[1], seed=self.done)
+        other = example.random_ids(self.model, len(rows), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
-
-
-def device_of(model: Transformer) -> torch.device:
-    """Where its parameters lie."""
-    return next(model.parameters()).device

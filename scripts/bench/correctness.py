@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import build
-from nmt.checks.example import Sentences
+from nmt.checks.example import Sentences, sentences
 from nmt.config.catalog import folders_in, options_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
@@ -156,7 +156,7 @@ def _beside_cpu(device: torch.device) -> Callable[[Settings], float]:
 
 def _gradients(model: Transformer) -> list[Tensor]:
     """The loss of a padded batch and its gradients, in the order of the parameters."""
-    text = specimen.sentences(model, SOURCES, TARGETS)
+    text = sentences(model, SOURCES, TARGETS)
     loss = _loss(model, text)
     loss.backward()
     zero = torch.zeros(1)
@@ -194,7 +194,7 @@ def _waits(settings: dict[str, Settings], device: torch.device, session: Session
 
 def _count_waits(settings: Settings, device: torch.device) -> int:
     model = specimen.perturbed(settings).to(device)
-    text = specimen.sentences(model, SOURCES, TARGETS)
+    text = sentences(model, SOURCES, TARGETS)
     _loss(model, text).backward()  # kernels are loaded at first use
     with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")

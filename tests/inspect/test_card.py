@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.inspect.card import card, exportable
+from nmt.inspect.card import card, exportable, interpolation, longer_source
 from nmt.inspect.specimen import small
 from tests.composing import every_encoding, settings_of
 
@@ -52,3 +52,15 @@ def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
 def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
     settings = settings_of(f"encoding={option}")
     assert exportable(small(settings), settings).startswith(said)
+
+
+def test_interpolation_and_limits() -> None:
+    for option, said in (
+        ("rotary", "yes: positions may be any real numbers"),
+        ("relative", "no: it knows whole positions only"),
+        ("lstm", "no: no encoding reads positions"),
+    ):
+        assert interpolation(small(settings_of(f"encoding={option}"))) == said
+    assert longer_source(small(settings_of("encoding=learned")), 1024).startswith("refused")
+    finite = longer_source(small(settings_of("encoding=rotary")), None)
+    assert finite == "1,000 tokens encode to finite states"
