@@ -111,7 +111,8 @@ def _check_step(settings: Settings) -> None:
     generator stays as it was.
     """
     small = shrunken(settings)
-    size = trial.num_elements(meta_model(small, 8, 8))
+    meta = meta_model(small, 8, 8)
+    size = sum(t.numel() for t in {*meta.parameters(), *meta.buffers()})
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return

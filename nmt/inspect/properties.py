@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import example, trial
+from nmt.checks import example, invariance, trial
 from nmt.checks.example import Sentences
 from nmt.checks.hooks import checking_hooks
-from nmt.checks.invariance import fault, relative_difference, shifted
-from nmt.checks.trial import CheckError
+from nmt.checks.invariance import relative_difference, shifted
+from nmt.checks.trial import CheckError, require
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import with_positions
@@ -42,10 +42,8 @@ class RowSteps(Positions):
     """The token's place times the number of its row, counted from 1."""
 
     def assign(self, index: Tensor, context: Context) -> Tensor:
-        return (
-            index
-            * context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))[:, None]
-        )
+        steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
+        return index * steps[:, None]
 
     def position_range(self, length: int, training: bool) -> range:
         return range(3 * (length - 1) + 1)
@@ -61,17 +59,15 @@ def training_step(model: Transformer) -> str:
             # those of one layer's module have no dimension for layers
             stacked = "." not in name and p.ndim and len(p) == e.dims.layers
             for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
-                if not gradient.any():
-                    part = f"{name}[{layer}]" if stacked else name
-                    place = f"encoding.{e.name}: {part} ({e.dims.site})"
-                    raise CheckError(f"{place}: its gradient is zero")
+                part = trial.name_of(e, f"{name}[{layer}]" if stacked else name)
+                require(gradient.any(), f"{part}: its gradient is zero")
     return "every parameter gets a gradient"
 
 
 def later_tokens_and_padding(model: Transformer) -> str:
     """They change nothing, nor does a common shift of positions where an entry is `relative`."""
-    if (why := fault(model, example.text(model))) is not None:
-        raise CheckError(why)
+    why = invariance.fault(model, example.text(model))
+    require(why is None, str(why))
     return "change nothing"
 
 
@@ -80,9 +76,10 @@ def common_shift_of_positions(model: Transformer) -> str:
     moved = shift(model)
     if moved is None:
         return "not tried: distances are those of a tree or graph"
-    if (moved < ROUNDING) != all(site.relative for site in model.sites.values()):
-        claim = "true is claimed" if moved >= ROUNDING else "false is claimed (the default)"
-        raise CheckError(f"`relative`: {claim}, but a shift shows {_shown(moved)}")
+    relative = all(site.relative for site in model.sites.values())
+    claim = "true is claimed" if relative else "false is claimed (the default)"
+    fault = f"`relative`: {claim}, but a shift shows {_shown(moved)}"
+    require((moved < ROUNDING) == relative, fault)
     return _shown(moved)
 
 
@@ -104,9 +101,9 @@ def order_in_the_encoder(model: Transformer, matters: bool | None = True) -> str
         moved = reordering(model)
         if not matters or moved >= ROUNDING:
             break
-    if matters is not None and matters == (moved < ROUNDING):
-        claim = "has no effect" if matters else "has one, though it was said not to matter"
-        raise CheckError(f"the order of tokens {claim}: {_shown(moved)}")
+    claim = "has no effect" if matters else "has one, though it was said not to matter"
+    fault = f"the order of tokens {claim}: {_shown(moved)}"
+    require(matters is None or matters == (moved >= ROUNDING), fault)
     return _shown(moved)
 
 
@@ -125,18 +122,16 @@ def order_in_the_decoder(model: Transformer) -> str:
     text = example.text(model)
     order = [*range(text.target.shape[1])]
     order[-3:-1] = order[-3:-1][::-1]
-    last = [
-        full_pass(model, text._replace(target=ids))[:, -1]
-        for ids in (text.target, text.target[:, order])
-    ]
-    if (moved := relative_difference(*last)) < VISIBLE:
-        raise CheckError(f"two tokens that change places show {moved:.2g}")
+    turned = text._replace(target=text.target[:, order])
+    moved = relative_difference(*(full_pass(model, t)[:, -1] for t in (text, turned)))
+    require(moved >= VISIBLE, f"two tokens that change places show {moved:.2g}")
     return _shown(moved)
 
 
 def kind_of_positions(model: Transformer) -> str:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
     kinds = {e.position_type for e in model.entries}
+    real = kinds == {"real"}
     moved = between = 0.0  # how much positions show that are farther apart, and real ones
     for factor in FACTORS:
         _place(model.entries, Index(step=factor))
@@ -145,18 +140,17 @@ def kind_of_positions(model: Transformer) -> str:
         _place(model.entries, Index())
         before = full_pass(model, text)
         moved = max(moved, relative_difference(before, apart))
-        if kinds == {"real"}:
+        if real:
             model.scale_positions(factor - 1.75)
             scaled = full_pass(model, text)
             if scaled.isfinite().all():
                 between = max(between, relative_difference(before, scaled))
-        if moved > ROUNDING and (between > ROUNDING or kinds != {"real"}):
+        if moved > ROUNDING and (between > ROUNDING or not real):
             break
-    if (moved > ROUNDING) != bool(kinds - {"none"}):
-        stated = " and ".join(sorted(kinds))
-        raise CheckError(f"position_type {stated}, but positions times {factor} show {moved:.2g}")
-    if kinds == {"real"} and between <= ROUNDING:
-        raise CheckError("position_type real, but positions between integers are not read")
+    fault = f"position_type {' and '.join(sorted(kinds))}, but positions "
+    read = moved > ROUNDING
+    require(read == bool(kinds - {"none"}), f"{fault}times {factor} show {moved:.2g}")
+    require(between > ROUNDING or not real, f"{fault}between integers are not read")
     return _shown(moved)
 
 
@@ -170,8 +164,8 @@ def positions_as_declared(model: Transformer) -> str:
             context = replace(pass_over(e, ids, columns), training=training)
             seen.append(with_positions(context, p).queries)
             for rule in _broken_rules(e, seen, context):
-                where = f"encoding.{e.name}: {type(p).__name__} ({e.dims.site})"
-                raise CheckError(f"{where} does not keep to its `{rule}`: {seen[-1][0].tolist()}")
+                where, at = trial.name_of(e, type(p).__name__), seen[-1][0].tolist()
+                raise CheckError(f"{where} does not keep to its `{rule}`: {at}")
     return "whole, sorted and in range as declared"
 
 
@@ -206,8 +200,7 @@ def rows_with_positions_of_their_own(model: Transformer) -> str:
         _place(model.entries, Index(step=row + 1))
         alone = full_pass(model, text.single(row))[0]
         moved = max(moved, relative_difference(logits, alone))
-    if moved > ROUNDING:
-        raise CheckError(f"rows differ from passes over one row by {moved:.2g}")
+    require(moved <= ROUNDING, f"rows differ from passes over one row by {moved:.2g}")
     return _shown(moved)
 
 
@@ -222,16 +215,14 @@ def far_positions(model: Transformer) -> str:
         _place(endless, Index(start))
         logits.append(full_pass(model, text))
         moved.append(_loss_by_rounding(model, text))
-    if max(moved) > REDUCED:
-        raise CheckError(
-            f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
-        )
+    fault = f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
+    require(max(moved) <= REDUCED, fault)
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
-    if near > VISIBLE and far < near / 10:
-        raise CheckError(f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}")
-    if near < ROUNDING and changed > BLURRED:
-        raise CheckError(f"distances from {FAR} on differ from those from 0 on by {changed:.2g}")
+    fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"
+    require(near <= VISIBLE or far > near / 10, fault)
+    fault = f"distances from {FAR} on differ from those from 0 on by {changed:.2g}"
+    require(near >= ROUNDING or changed <= BLURRED, fault)
     return _shown(max(moved))
 
 
@@ -246,10 +237,9 @@ def long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
     for longest, second in ((1, 1), (LONG, 1), (LONG, 0)):
         text = example.text(model, source=longest, target=longest, second=second)
-        if not full_pass(model, text).isfinite().all():
-            tokens = max(text.source.shape[1], text.target.shape[1])
-            rest = f"{tokens} tokens" if second else "a source without any token"
-            raise CheckError(f"NaN or infinity for {rest}")
+        tokens = max(text.source.shape[1], text.target.shape[1])
+        kind = f"{tokens} tokens" if second else "a source without any token"
+        require(full_pass(model, text).isfinite().all(), f"NaN or infinity for {kind}")
     return f"finite for {text.source.shape[1]} tokens, and for none"
 
 
@@ -262,13 +252,14 @@ def zero_initialised(model: Transformer) -> str:
     before = model(*text)
     before.square().sum().backward()
     for e in zeroed:
-        if not any(p.grad is not None and p.grad.any() for p in e.parameters()):
-            raise CheckError(f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
+        learns = any(p.grad is not None and p.grad.any() for p in e.parameters())
+        require(learns, f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
     for site in model.sites.values():
         site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
-    if (moved := relative_difference(before.detach(), full_pass(model, text))) > ROUNDING:
-        names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
-        raise CheckError(f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
+    moved = relative_difference(before.detach(), full_pass(model, text))
+    names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
+    fault = f"{names}: zero-initialised, but it changes logits by {moved:.2g}"
+    require(moved <= ROUNDING, fault)
     return "changes nothing, and gets gradients"
 
 
@@ -284,8 +275,8 @@ def recomputation(model: Transformer) -> str:
             _gradients(copy.deepcopy(model), twice, kind) for twice in (False, True)
         )
         for name, gradient in stored.items():
-            if name not in recomputed or not torch.equal(gradient, recomputed[name]):
-                raise CheckError(f"{name} differs in {kind} if computed twice")
+            same = name in recomputed and torch.equal(gradient, recomputed[name])
+            require(same, f"{name} differs in {kind} if computed twice")
     return "the same bits"
 
 
