@@ -54,9 +54,12 @@ def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -
     inputs.pop(names[0] if hook == "scores" else "", None)
     versions = {n: t._version for n, t in inputs.items() if isinstance(t, Tensor)}
     plain: list[Tensor] = []  # projections, before `project` changes them
-    if hook == "project":
-        arguments = (_recorded(arguments[0], plain), *arguments[1:])
-    result = method(*arguments)
+
+    def project(*inputs: Tensor) -> Any:
+        plain[:] = arguments[0](*inputs)
+        return tuple(plain)
+
+    result = method(project, *arguments[1:]) if hook == "project" else method(*arguments)
     if fault := next((n for n, version in versions.items() if inputs[n]._version != version), None):
         fault = f"writes into {fault} in the {e.dims.site}; work on a copy"
     elif hook != "bias" or result is not None:
@@ -64,16 +67,6 @@ def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -
     if fault:
         raise ValueError(f"encoding.{e.name}: its `{hook}` {fault}")
     return result
-
-
-def _recorded(project: Callable[..., Any], plain: list[Tensor]) -> Callable[..., Any]:
-    """The projections, which leave what they return in `plain`."""
-
-    def call(*inputs: Tensor) -> Any:
-        plain[:] = project(*inputs)
-        return tuple(plain)
-
-    return call
 
 
 def _misfit(

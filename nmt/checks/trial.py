@@ -65,7 +65,7 @@ def _require_registered(model: Transformer) -> None:
             held = values if isinstance(value, (list, tuple, dict)) else [value]
             require(
                 all(id(v) in known for v in held if isinstance(v, (Tensor, nn.Module))),
-                f"{name_of(e, name)} is neither a parameter nor a buffer, so it would not be saved, "
-                "nor moved to a GPU; use nn.Parameter, nn.ParameterList or nn.ModuleList, or "
+                f"{name_of(e, name)} is neither a parameter nor a buffer, so it would not be "
+                "saved, nor moved to a GPU; use nn.Parameter, nn.ParameterList, nn.ModuleList, or "
                 "register_buffer, for constants with persistent=False",
             )

@@ -15,8 +15,7 @@ from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.errors import where_raised
 from nmt.inspect import parity, properties
-from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import BOUNDS, TOKENS, perturbed
 from nmt.model.transformer import Transformer
 
 MOST = 32  # layers of the model that is checked

@@ -20,9 +20,8 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
-from nmt.inspect.parity import BOUNDS, ONLY_REDUCED
+from nmt.inspect.parity import BOUNDS, ONLY_REDUCED, full_pass
 from nmt.inspect.single import pass_over
-from nmt.inspect.specimen import full_pass
 from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on

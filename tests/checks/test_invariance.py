@@ -16,7 +16,7 @@ from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.encodings.registry import find
 from nmt.errors import UserError
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 
 FUTURE = "lets earlier tokens see later ones"
 PADDING = "lets padding change the tokens before it"

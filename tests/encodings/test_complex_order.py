@@ -18,7 +18,7 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
 from nmt.inspect import parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv

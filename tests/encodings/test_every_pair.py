@@ -20,8 +20,8 @@ from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.inspect import parity
+from nmt.inspect.parity import perturbed
 from nmt.inspect.properties import shift
-from nmt.inspect.specimen import perturbed
 from nmt.model.transformer import Transformer
 from tests.composing import merged, representatives
 

@@ -2,9 +2,10 @@
 
 import pytest
 
+from nmt import build
 from nmt.encodings.positions import Scaled
+from nmt.inspect.parity import perturbed
 from nmt.inspect.properties import reordering, shift
-from nmt.inspect.specimen import small
 from tests.composing import settings_of
 
 
@@ -13,7 +14,7 @@ from tests.composing import settings_of
     [("absolute", True, True), ("rotary", False, True), ("none", False, False)],
 )
 def test_shift_and_order_are_tried(option: str, by_shift: bool, by_order: bool) -> None:
-    model = small(settings_of(f"encoding={option}")).model
+    model = perturbed(build.shrunken(settings_of(f"encoding={option}")))
     moved = shift(model)
     assert moved is not None and (moved > 1e-5) == by_shift
     assert (reordering(model) > 1e-5) == by_order
