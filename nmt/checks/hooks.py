@@ -47,7 +47,7 @@ def checking_hooks(encodings: Iterable[Encoding]) -> Iterator[None]:
 
 def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -> Any:
     context = next(a for a in arguments if isinstance(a, Context))
-    names = [*signature(method).parameters]
+    names = [*signature(getattr(Encoding, hook)).parameters][1:]
     inputs = dict(zip(names, arguments, strict=True))
     inputs |= {f"context.{n}": t for n, t in (vars(context) | context.columns).items()}
     inputs |= {f"context.once({n!r})": t for n, t in context._memo.items()}

@@ -21,7 +21,7 @@ DECODING = "decoding: token by token, float32"
 
 
 class Sound(Encoding):
-    """Takes a learned multiple of the distance off; each class below does one thing wrong."""
+    """Takes a learned multiple of the distance off."""
 
     relative = True
 
@@ -46,7 +46,7 @@ class Sound(Encoding):
 
 
 class SoundVectors(Encoding):
-    """Adds sines of positions to the embeddings; some classes below do one thing wrong."""
+    """Adds sines of positions to the embeddings."""
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         return x + self.angles(context.queries, x.shape[-1]).sin()
@@ -57,7 +57,7 @@ class SoundVectors(Encoding):
 
 
 class SoundRotation(Encoding):
-    """Rotates the first two components of queries and keys by their positions."""
+    """Rotates pairs of components of queries and keys, one from each half, by their positions."""
 
     relative = True
 
