@@ -13,6 +13,7 @@ from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
 
+VOCAB = 12  # word types of a small model
 TRIED = 2**24  # numbers of a small model, above which it would cost too much time and memory
 
 log = logging.getLogger(__name__)
@@ -110,7 +111,8 @@ def _check_step(settings: Settings) -> None:
     generator stays as it was.
     """
     small = shrunken(settings)
-    size = trial.num_elements(meta_model(small, 8, 8))
+    meta = meta_model(small, 8, 8)
+    size = sum(t.numel() for t in {*meta.parameters(), *meta.buffers()})
     if size > TRIED:
         log.info("%d numbers even in a small model: no first step is tried beforehand", size)
         return
@@ -118,8 +120,8 @@ def _check_step(settings: Settings) -> None:
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(settings.seed)
         try:
-            model = transformer(small, trial.VOCAB, trial.VOCAB)
-            text = trial.text(model, per_sentence)
+            model = transformer(small, VOCAB, VOCAB)
+            text = example.text(model, per_sentence=per_sentence)
             trial.step(model, text)
             example.perturb(model, small.model.dim)
             if (why := invariance.fault(model, text)) is not None:
@@ -128,7 +130,7 @@ def _check_step(settings: Settings) -> None:
             if isinstance(e, UserError) or is_out_of_memory(e):
                 raise
             told = isinstance(e, ValueError) and str(e).startswith("encoding.")
-            if told or isinstance(e, trial.TrialError):
+            if told or isinstance(e, trial.CheckError):
                 raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e

@@ -42,15 +42,9 @@ def check_encoding(
     those of a command line, as `"model.norm=post"`; `options` are arguments of the class, and
     `where` and `at`. Parameters are random and none stands at its initial value.
 
-    Tried are: hooks return the documented shapes, and every parameter gets a gradient; later tokens
-    and padding change nothing; a common shift of positions changes nothing if and only if the
-    class says `relative`; the order of tokens shows (in an encoder only with `order_matters`);
-    positions are read as `position_type` says, and far ones in bfloat16, too; long and empty
-    sequences stay finite; `zero_initialise` changes nothing; layers that are computed twice give
-    the same bits; torch knows of all tensors, so that they are saved; and decoding with a cache of
-    `tokens` tokens gives the logits of one pass: token by token, several at once, with beams that
-    change rows, with padding, after other passes, in these `precisions` (float32, bfloat16), on
-    this `device`.
+    Tried are the functions of `nmt.inspect.properties`; then `nmt.inspect.parity` compares decoding
+    of `tokens` tokens with a cache with one pass, in these `precisions` (float32, bfloat16) and on
+    this `device`. `order_matters`: whether an encoder must tell the order of its tokens.
 
     Returns all results. Raises AssertionError that names each check that failed, with the entry and
     the hook at fault where they are known, and the figure; UserError for what cannot be built.

@@ -1,6 +1,6 @@
 """Synthetic inputs for models with any encoding: for tests, checks and timings."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -8,10 +8,11 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.limits import column_ranges, common_ranges
-from nmt.model.transformer import Transformer
+from nmt.model.transformer import PAD, Transformer
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
+VOCAB = 40  # word types of the synthetic text, at most
 
 
 class Sentences(NamedTuple):
@@ -50,6 +51,55 @@ def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
     """Random token ids [rows, length] above the special ones."""
     draw = torch.Generator().manual_seed(seed)
     return torch.randint(4, vocab, (rows, length), generator=draw)
+
+
+def random_ids(model: Transformer, rows: int, length: int, seed: int) -> Tensor:
+    """Random ids [rows, length] of words that both sides of a model have, on its device."""
+    tables = model.source_embedding, model.target_embedding
+    vocab = min(VOCAB, *(table.num_embeddings for table in tables))
+    return ids(rows, length, vocab, seed).to(tables[0].weight.device)
+
+
+def text(
+    model: Transformer,
+    source: int = 9,
+    target: int = 8,
+    second: int = 6,
+    per_sentence: Collection[str] | None = None,
+) -> Sentences:
+    """Three sentences as long as the model can hold, the second source of fewer tokens.
+
+    All sizes differ, so that axes that change places show. `per_sentence`: see `columns`.
+    """
+    source, target = within(model, source, target)
+    lengths = [source, min(second, source), source]
+    return sentences(model, lengths, [target] * 3, per_sentence=per_sentence)
+
+
+def sentences(
+    model: Transformer,
+    source: Sequence[int],
+    target: Sequence[int],
+    seed: int = 0,
+    per_sentence: Collection[str] | None = None,
+) -> Sentences:
+    """Rows of these lengths with the columns that the model reads, on its device.
+
+    Not all rows of a column are alike, or mixing them up would not show.
+    """
+    source_ids, target_ids = (
+        random_ids(model, len(lengths), max(lengths), seed + offset)
+        for offset, lengths in enumerate((source, target))
+    )
+    for numbers, lengths in ((source_ids, source), (target_ids, target)):
+        for row, length in zip(numbers, lengths, strict=True):
+            row[length:] = PAD
+    for draw in range(seed, seed + 100):
+        made = columns(model.entries, source_ids.cpu(), draw, per_sentence)
+        if len(source) == 1 or all((c != c[:1]).any() for c in made.values()):
+            break
+    made = {name: c.to(source_ids.device) for name, c in made.items()}
+    return Sentences(source_ids, target_ids, made)
 
 
 def within(model: Transformer, source: int, target: int) -> tuple[int, int]:

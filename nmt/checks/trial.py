@@ -1,95 +1,71 @@
 """One step of training on synthetic text: does a model run, and do all parameters get gradients?"""
 
-from collections.abc import Collection, Iterator
-
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.checks import example
 from nmt.checks.example import Sentences
-from nmt.checks.shapes import checking_shapes
+from nmt.checks.hooks import checking_hooks
+from nmt.encodings.base import Encoding
 from nmt.model.transformer import PAD, Transformer
 
-ROWS, SOURCE, TARGET = 3, 7, 6  # all sizes differ, so that axes that change places show
-VOCAB = 12  # word types that a model on trial needs
+
+class CheckError(Exception):
+    """A check that a model fails: what deviates, with its place in the config."""
 
 
-class TrialError(Exception):
-    """A first step that failed, with its place in the config."""
-
-
-def text(model: Transformer, per_sentence: Collection[str] | None = None) -> Sentences:
-    """Sentences that the model can read, the source of the first one shorter than the others.
-
-    `per_sentence` names the columns with one integer for a sentence; None: the encodings say which.
-    """
-    lengths = example.within(model, SOURCE, TARGET)
-    source, target = (example.ids(ROWS, n, VOCAB, seed=n) for n in lengths)
-    source[0, max(1, source.shape[1] - 2) :] = PAD
-    columns = example.columns(model.entries, source, per_sentence=per_sentence)
-    return Sentences(source, target, columns)
+def require(holds: bool | Tensor, fault: str) -> None:
+    """Raise CheckError unless something holds."""
+    if not holds:
+        raise CheckError(fault)
 
 
 def step(model: Transformer, sentences: Sentences) -> None:
     """Compute a loss and its gradients, from torch's global generator.
 
-    Raises TrialError where something is not finite, a parameter gets no gradient, or torch does not
+    Raises CheckError where something is not finite, a parameter gets no gradient, or torch does not
     know a tensor of an encoding; what encodings raise passes through.
     """
-    for name in _unregistered(model):
-        raise TrialError(
-            f"{name} is neither a parameter nor a buffer, so it would not be saved, nor moved to a "
-            "GPU; use nn.Parameter, nn.ParameterList or nn.ModuleList, or register_buffer, for "
-            "constants with persistent=False"
-        )
+    _require_registered(model)
     target = sentences.target.clone()
     target[0, max(1, target.shape[1] - 2) :] = PAD
     model.train()
-    with checking_shapes(model.entries):
+    with checking_hooks(model.entries):
         logits = model(sentences.source, target, sentences.columns)
     loss = F.cross_entropy(logits.flatten(0, 1), target.flatten(), ignore_index=PAD)
-    if not loss.isfinite():
-        raise TrialError(f"encoding: the loss of a first step is {loss.item()}")
+    require(loss.isfinite(), f"encoding: the loss of a first step is {loss.item()}")
     loss.backward()
-    for name, p in _named_parameters(model):
-        if p.grad is not None and not p.grad.isfinite().all():
-            raise TrialError(f"{name}: its gradient in a first step is not finite")
-    lacking = [e for e in model.entries if e.may_lack_gradients]
-    others = [e for e in model.entries if e not in lacking]
-    needed = {id(p) for part in (others if lacking else [model]) for p in part.parameters()}
-    for name, p in _named_parameters(model):
-        if p.requires_grad and p.grad is None and id(p) in needed:
-            raise TrialError(
-                f"{name}: gets no gradient, so it would never learn; another entry may replace "
-                "what it adds to: leave one out"
-            )
-
-
-def _named_parameters(model: Transformer) -> Iterator[tuple[str, nn.Parameter]]:
-    """Every parameter once; those of encodings by the names that a config has for them."""
-    in_encodings = set()
+    # by the names that a config has for them, or the model
+    parameters = {p: f"model: {name}" for name, p in model.named_parameters()}
     for e in model.entries:
-        for name, p in e.named_parameters():
-            in_encodings.add(id(p))
-            yield f"encoding.{e.name}: {name} ({e.dims.site})", p
-    yield from (
-        (f"model: {n}", p) for n, p in model.named_parameters() if id(p) not in in_encodings
-    )
+        parameters |= {p: name_of(e, name) for name, p in e.named_parameters()}
+    lacking = {p for e in model.entries if e.may_lack_gradients for p in e.parameters()}
+    of_model = {p for p, name in parameters.items() if name.startswith("model: ")}
+    lacking |= of_model if any(e.may_lack_gradients for e in model.entries) else set()
+    for p, name in parameters.items():
+        finite = p.grad is None or p.grad.isfinite().all()
+        require(finite, f"{name}: its gradient in a first step is not finite")
+        require(
+            p.grad is not None or not p.requires_grad or p in lacking,
+            f"{name}: gets no gradient, so it would never learn; another entry may replace what it "
+            "adds to: leave one out",
+        )
 
 
-def _unregistered(model: Transformer) -> Iterator[str]:
-    """The attributes of encodings with a tensor or a module that torch does not know of."""
+def name_of(e: Encoding, attribute: str) -> str:
+    """An attribute of an encoding as messages name it."""
+    return f"encoding.{e.name}: {attribute} ({e.dims.site})"
+
+
+def _require_registered(model: Transformer) -> None:
+    """Refuse encodings with a tensor or a module in an attribute that torch does not know of."""
     known = {id(each) for each in (*model.parameters(), *model.buffers(), *model.modules())}
     for e in model.entries:
-        for module in e.modules():
-            for name, value in vars(module).items():
-                values = value.values() if isinstance(value, dict) else value
-                held = values if isinstance(value, (list, tuple, dict)) else [value]
-                if any(isinstance(v, (Tensor, nn.Module)) and id(v) not in known for v in held):
-                    yield f"encoding.{e.name}: {name} ({e.dims.site})"
-
-
-def num_elements(model: nn.Module) -> int:
-    """Elements of all parameters and buffers, shared ones once."""
-    tensors = [*model.parameters(), *model.buffers()]
-    return sum(t.numel() for t in {id(t): t for t in tensors}.values())
+        for name, value in (item for module in e.modules() for item in vars(module).items()):
+            values = value.values() if isinstance(value, dict) else value
+            held = values if isinstance(value, (list, tuple, dict)) else [value]
+            require(
+                all(id(v) in known for v in held if isinstance(v, (Tensor, nn.Module))),
+                f"{name_of(e, name)} is neither a parameter nor a buffer, so it would not be "
+                "saved, nor moved to a GPU; use nn.Parameter, nn.ParameterList, nn.ModuleList, or "
+                "register_buffer, for constants with persistent=False",
+            )

@@ -6,16 +6,19 @@ import textwrap
 from collections.abc import Iterator
 
 from nmt import build
+from nmt.checks import example
 from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
 from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.exchange import ctranslate2_spec
-from nmt.inspect import checks, facts
-from nmt.inspect.checks import Observation
-from nmt.inspect.specimen import Specimen, small
+from nmt.inspect import facts, parity, properties
+from nmt.inspect.parity import full_pass, perturbed
+from nmt.model.transformer import Transformer
 
 NAME, WIDTH = 20, 100
+DECODED = 20  # tokens of a target
+CLOSE = 1e-5  # in float32, as a share of the largest number
 TOKENS = 64  # of the sentences in which positions are looked at
 REFERENCES = {"A": "absolute positions", "R": "distances", "B": "both", "-": "none"}
 INJECTIONS = {
@@ -30,11 +33,11 @@ Rows = Iterator[tuple[str, str]]  # the name of a fact, and the fact
 
 def card(option: str, settings: Settings, folders: Folders = ()) -> str:
     """The card at the settings' size."""
-    specimen = small(settings)
+    model = perturbed(build.shrunken(settings))
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_docstrings(settings)]
-    rows = [("family", family_of(option, folders))]
-    rows += [*_survey(specimen, option), *_sites(specimen), *_size(settings), *_lengths(specimen)]
-    rows += [*_trials(specimen), ("CTranslate2", exportable(specimen, settings))]
+    rows = [("family", family_of(option, folders)), *_survey(model, option), *_sites(model)]
+    rows += [*_size(settings), *_lengths(model), *_trials(model)]
+    rows += [("CTranslate2", exportable(model, settings))]
     for name, text in rows:
         indents = f"  {name:<{NAME}}", " " * (NAME + 2)
         lines += textwrap.wrap(
@@ -55,8 +58,8 @@ def _docstrings(settings: Settings) -> Iterator[str]:
             yield ""
 
 
-def _survey(specimen: Specimen, option: str) -> Rows:
-    columns = facts.facts_of(specimen, option)
+def _survey(model: Transformer, option: str) -> Rows:
+    columns = facts.facts_of(model, option)
     layers = "every layer" if columns.recurring else "at the input or top alone"
     yield "reference point", REFERENCES[columns.reference]
     yield "injection", INJECTIONS[columns.injection]
@@ -64,12 +67,12 @@ def _survey(specimen: Specimen, option: str) -> Rows:
     yield "recurring", _yes_or_no(columns.recurring, layers)
 
 
-def _sites(specimen: Specimen) -> Rows:
+def _sites(model: Transformer) -> Rows:
     """The hooks of each site, and whether the fused kernel serves them."""
-    for name, site in specimen.model.sites.items():
+    for name, site in model.sites.items():
         if site.entries:
             hooks = dict.fromkeys(h for e in site for h in e.hooks)
-            stack = specimen.model.encoder if name == "encoder" else specimen.model.decoder
+            stack = model.encoder if name == "encoder" else model.decoder
             slow = [str(n) for n in range(stack.count) if not site.fusible(n)]
             some = f" in layers {', '.join(slow)}" if len(slow) < stack.count else ""
             fused = f"no fused attention{some}" if slow else "fused attention"
@@ -85,10 +88,9 @@ def _size(settings: Settings) -> Rows:
     yield "parameters", f"{facts.format_counts(counts)} in {model}"
 
 
-def _lengths(specimen: Specimen) -> Rows:
-    model = specimen.model
+def _lengths(model: Transformer) -> Rows:
     limit, other = model.source_limit, model.target_limit
-    yield "longest source", f"{_limit(limit)}; {checks.longer_source(specimen, limit)}"
+    yield "longest source", _limit(limit)
     if other != limit:
         yield "longest target", _limit(other)
     if model.needs_lengths:
@@ -97,25 +99,39 @@ def _lengths(specimen: Specimen) -> Rows:
         yield "reads columns", ", ".join(sorted(model.columns))
 
 
-def _trials(specimen: Specimen) -> Rows:
+def _trials(model: Transformer) -> Rows:
     """Checks on a model of a few dimensions."""
-    yield "interpolation", _with_finding(checks.interpolation(copy.deepcopy(specimen)))
-    shifted = checks.shift(specimen)
+    yield "interpolation", interpolation(copy.deepcopy(model))
+    moved = properties.shift(model)
     only = "not asked: it has distances only"
-    yield "shift invariant", only if shifted is None else _with_finding(shifted)
-    holds, finding = checks.permutation(specimen)
-    yield "order in encoder", _with_finding(Observation(not holds, finding))
-    for site, encodings in specimen.model.sites.items():
+    yield "shift invariant", only if moved is None else _difference(moved, moved < CLOSE)
+    moved = properties.reordering(model)
+    yield "order in encoder", _difference(moved, moved >= CLOSE)
+    for site, encodings in model.sites.items():
         if (why := encodings.breaks_shift_invariance) is not None:
             yield f"composed, {site}", why
-    decoded = checks.cached(specimen.model)
+    (decoded,) = parity.measure(model, DECODED, ["float32"], conditions=parity.CONDITIONS[:1])
     yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"
 
 
-def exportable(specimen: Specimen, settings: Settings) -> str:
+def interpolation(model: Transformer) -> str:
+    """Whether positions may be scaled; changes the model."""
+    try:
+        model.scale_positions(0.5)
+    except ValueError as e:
+        return f"no: {str(e).split(', because ')[-1]}"
+    finite = full_pass(model, example.text(model)).isfinite().all()
+    return "yes: positions may be any real numbers" if finite else "no: not finite"
+
+
+def _difference(moved: float, holds: bool) -> str:
+    return _yes_or_no(holds, f"largest difference {moved:.2g}")
+
+
+def exportable(model: Transformer, settings: Settings) -> str:
     """Whether nmt-export can write it for CTranslate2; if not, why."""
     try:
-        ctranslate2_spec.positions(build.shrunken(settings), specimen.model, TOKENS)
+        ctranslate2_spec.positions(build.shrunken(settings), model, TOKENS)
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"
@@ -132,10 +148,6 @@ def _keys(option: str, folders: Folders) -> Rows:
 
 def _limit(length: int | None) -> str:
     return "any" if length is None else f"{length:,}"
-
-
-def _with_finding(check: Observation) -> str:
-    return _yes_or_no(check.holds, check.finding)
 
 
 def _yes_or_no(holds: bool, why: str = "") -> str:

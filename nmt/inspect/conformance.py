@@ -1,8 +1,4 @@
-"""Checks that every encoding must pass, run on a model: those of `nmt.testing` and of --check.
-
-Each check gets a copy of the model in eval mode. It returns what it saw, or raises CheckError,
-which names the entry and the hook at fault where they can be told, and the figure.
-"""
+"""Try all properties of an encoding on a model: for `nmt.testing` and for --check."""
 
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,36 +7,23 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, nn
 
 from nmt.build import count_layers, meta_model
-from nmt.checks import trial
-from nmt.checks.example import Sentences, within
-from nmt.checks.invariance import fault, relative_difference, shifted
+from nmt.checks.example import VOCAB
+from nmt.checks.trial import CheckError
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
-from nmt.encodings.positions import Index
 from nmt.errors import where_raised
-from nmt.inspect import checks, parity
-from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.inspect.specimen import VOCAB, Specimen, full_pass, perturbed, sentences
+from nmt.inspect import parity, properties
+from nmt.inspect.parity import BOUNDS, TOKENS, perturbed
 from nmt.model.transformer import Transformer
 
-FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
-REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
-ROUNDING = 1e-5  # of float32, as a share of the largest number
-VISIBLE = 1e-4  # what matters changes more than this
-LONG = 200  # tokens
 MOST = 32  # layers of the model that is checked
-ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
-FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
-NOISE = 0.3  # dropout, so that layers draw random numbers
-
-Check = Callable[[Transformer], str]
-
-
-class CheckError(Exception):
-    """A failed check, with the way in which the encoding deviates."""
+CHECKS: dict[str, Callable[[Transformer], str]] = {  # in this order
+    check.__name__.replace("_", " "): check for check in properties.PROPERTIES
+}
+STEP = "training step"
+OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
 
 
 class Result(NamedTuple):
@@ -49,10 +32,6 @@ class Result(NamedTuple):
     check: str  # as "training step" or "decoding: beams, bfloat16"
     passed: bool
     finding: str  # the figure; where the check failed, what is at fault
-
-
-STEP = "training step"
-OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
 
 
 def run_checks(
@@ -70,7 +49,7 @@ def run_checks(
     `only`: the names of the other checks that are tried; None: all.
     """
     checks_by_name = CHECKS | {
-        "order in the encoder": partial(order_in_encoder, matters=order_matters)
+        "order in the encoder": partial(properties.order_in_the_encoder, matters=order_matters)
     }
     for name in checks_by_name if only is None else only:
         with torch.random.fork_rng(devices=[]):
@@ -81,179 +60,20 @@ def run_checks(
             return  # a hook that raises would fail all others, too
     failed = False
     for d in parity.measure(copy.deepcopy(model).to(device), tokens, precisions):
-        hint = d.condition.look if d.precision == "float32" else ONLY_REDUCED
+        hint = d.condition.look if d.precision == "float32" else parity.ONLY_REDUCED
         look = "" if d.passed or d.error or failed else f"; look at: {hint}"
         failed = failed or not d.passed  # of several, the simplest condition tells most
         yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding + look)
 
 
-def _result(name: str, check: Check, model: Transformer) -> Result:
+def _result(name: str, check: Callable[[Transformer], str], model: Transformer) -> Result:
     try:
         return Result(name, True, check(model))
-    except (CheckError, trial.TrialError) as e:
+    except CheckError as e:
         return Result(name, False, str(e))
     except Exception as e:  # whatever an encoding raises, in any of its hooks
         named = isinstance(e, ValueError) and str(e).startswith("encoding.")
         return Result(name, False, str(e) if named else where_raised(e))
-
-
-def training_step(model: Transformer) -> str:
-    """Hooks return the documented shapes, and every parameter gets a gradient."""
-    trial.step(model, _text(model))
-    for e in model.entries:
-        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
-            if p.grad is not None and not p.grad.any():
-                raise CheckError(f"encoding.{e.name}: {name} ({e.dims.site}): its gradient is zero")
-    return "every parameter gets a gradient"
-
-
-def later_tokens_and_padding(model: Transformer) -> str:
-    """They change nothing, nor does a common shift of positions where an entry is `relative`."""
-    if (why := fault(model, _text(model))) is not None:
-        raise CheckError(why)
-    return "change nothing"
-
-
-def common_shift(model: Transformer) -> str:
-    """It changes nothing if and only if all entries say `relative`."""
-    with shifted(model.entries):
-        text = _text(model)  # as many tokens as tables hold behind the shift
-    shift = checks.shift(Specimen(model, text))
-    if shift is None:
-        return "not tried: distances are those of a tree or graph"
-    if shift.holds != all(site.relative for site in model.sites.values()):
-        claim = "true is claimed" if not shift.holds else "false is claimed (the default)"
-        raise CheckError(f"`relative`: {claim}, but a shift shows {shift.finding}")
-    return shift.finding
-
-
-def order_in_encoder(model: Transformer, matters: bool | None = True) -> str:
-    """Reordered tokens get other states, or merely reordered ones if order does not matter."""
-    counted = [e for e in model.entries if e.positions.consecutive]
-    for factor in (1, *FACTORS):
-        for e in counted:
-            e.positions = Index(step=factor)
-        unordered = checks.permutation(Specimen(model, _text(model)))
-        if not (matters and unordered.holds):
-            break
-    if matters is not None and matters == unordered.holds:
-        claim = "has no effect" if matters else "has one, though it was said not to matter"
-        raise CheckError(f"the order of tokens {claim}: {unordered.finding}")
-    return unordered.finding
-
-
-def order_in_decoder(model: Transformer) -> str:
-    """The last token tells the order of the two before it, which any window has."""
-    text = _text(model)
-    order = [*range(text.target.shape[1])]
-    order[-3:-1] = order[-3:-1][::-1]
-    last = [
-        full_pass(model, text._replace(target=ids))[:, -1]
-        for ids in (text.target, text.target[:, order])
-    ]
-    if (moved := relative_difference(*last)) < VISIBLE:
-        raise CheckError(f"two tokens that change places show {moved:.2g}")
-    return _shown(moved)
-
-
-def kind_of_positions(model: Transformer) -> str:
-    """`position_type` says whether positions are read, and whether halves may stand among them."""
-    kinds = {e.position_type for e in model.entries}
-    moved = between = 0.0  # how much positions show that are farther apart, and real ones
-    for factor in FACTORS:
-        for e in model.entries:
-            e.positions = Index(step=factor)
-        text = _text(model)  # as many tokens as tables hold so far apart
-        apart = full_pass(model, text)
-        for e in model.entries:
-            e.positions = Index()
-        before = full_pass(model, text)
-        moved = max(moved, relative_difference(before, apart))
-        if kinds == {"real"}:
-            model.scale_positions(factor - 1.75)
-            scaled = full_pass(model, text)
-            if scaled.isfinite().all():
-                between = max(between, relative_difference(before, scaled))
-        if moved > ROUNDING and (between > ROUNDING or kinds != {"real"}):
-            break
-    if (moved > ROUNDING) != bool(kinds - {"none"}):
-        stated = " and ".join(sorted(kinds))
-        raise CheckError(f"position_type {stated}, but positions times {factor} show {moved:.2g}")
-    if kinds == {"real"} and between <= ROUNDING:
-        raise CheckError("position_type real, but positions between integers are not read")
-    return _shown(moved)
-
-
-def positions_far_apart(model: Transformer) -> str:
-    """bfloat16, which cannot hold them, gives what float32 gives."""
-    for e in model.entries:
-        e.positions = Index(step=FAR_APART)
-    text = _text(model)
-    expected = full_pass(model, text)
-    with torch.autocast("cpu", torch.bfloat16):
-        moved = relative_difference(full_pass(model, text), expected)
-    if moved > REDUCED:
-        raise CheckError(f"differs from float32 by {moved:.2g}; look at: {ONLY_REDUCED}")
-    return _shown(moved)
-
-
-def long_and_empty_sequences(model: Transformer) -> str:
-    """Nothing is infinite or NaN, also where no source token may be seen."""
-    for second in (1, 0):
-        text = _text(model, LONG, second)
-        if not full_pass(model, text).isfinite().all():
-            longest = max(text.source.shape[1], text.target.shape[1])
-            rest = f"{longest} tokens" if second else "a source without any token"
-            raise CheckError(f"NaN or infinity for {rest}")
-    return f"finite for {text.source.shape[1]} tokens, and for none"
-
-
-def zero_initialised(model: Transformer) -> str:
-    """After `zero_initialise` an entry changes nothing, and can learn."""
-    text = _text(model)
-    zeroed = [e for e in model.entries if e.zero_initialise()]
-    if not zeroed:
-        return "not offered"
-    before = model(*text)
-    before.square().sum().backward()
-    for e in zeroed:
-        if not any(p.grad is not None and p.grad.any() for p in e.parameters()):
-            raise CheckError(f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
-    for site in model.sites.values():
-        site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
-    if (moved := relative_difference(before.detach(), full_pass(model, text))) > ROUNDING:
-        names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
-        raise CheckError(f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
-    return "changes nothing, and gets gradients"
-
-
-def recomputation(model: Transformer) -> str:
-    """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
-    for module in model.train().modules():
-        if isinstance(module, nn.Dropout):
-            module.p = NOISE
-        elif isinstance(getattr(module, "dropout", None), float):
-            setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
-    for kind in (torch.float32, torch.bfloat16):
-        stored, recomputed = (
-            _gradients(copy.deepcopy(model), twice, kind) for twice in (False, True)
-        )
-        for name, gradient in stored.items():
-            if name not in recomputed or not torch.equal(gradient, recomputed[name]):
-                raise CheckError(f"{name} differs in {kind} if computed twice")
-    return "the same bits"
-
-
-def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[str, Tensor]:
-    """The loss of a padded batch, all gradients, and the state of the generator after them."""
-    model.encoder.recompute = model.decoder.recompute = recompute
-    text = _text(model)
-    torch.default_generator.manual_seed(4)
-    with torch.autocast("cpu", kind, enabled=kind != torch.float32):
-        loss = model(text.source, text.target, text.columns).float().square().mean()
-    loss.backward()
-    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
-    return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
 
 
 def small_settings(
@@ -288,27 +108,3 @@ def failures(results: Iterable[Result]) -> list[str]:
         if not result.passed:
             met.setdefault(result.finding, []).append(result.check)
     return [f"{', '.join(names)}: {finding}" for finding, names in met.items()]
-
-
-def _text(model: Transformer, longest: int = 9, second: int = 6) -> Sentences:
-    """Three sentences as long as the model can hold; the second source has fewer tokens."""
-    source, target = within(model, longest, longest)
-    return sentences(model, [source, min(second, source), source], [target] * 3)
-
-
-def _shown(difference: float) -> str:
-    return f"largest difference {difference:.2g}"
-
-
-CHECKS: dict[str, Check] = {  # in this order
-    STEP: training_step,
-    "later tokens and padding": later_tokens_and_padding,
-    "common shift of positions": common_shift,
-    "order in the encoder": order_in_encoder,
-    "order in the decoder": order_in_decoder,
-    "kind of positions": kind_of_positions,
-    "bfloat16, positions far apart": positions_far_apart,
-    "long and empty sequences": long_and_empty_sequences,
-    "zero-initialised": zero_initialised,
-    "recomputation": recomputation,
-}

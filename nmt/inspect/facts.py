@@ -10,11 +10,12 @@ from typing import NamedTuple
 import torch
 
 from nmt import build
+from nmt.checks import example
+from nmt.checks.example import Sentences
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.passes import list_computed
 from nmt.inspect.single import apply_hooks, changes_by_part, pass_over
-from nmt.inspect.specimen import Specimen
 from nmt.model.transformer import Transformer
 
 SITES = ("encoder", "decoder", "cross")
@@ -31,34 +32,29 @@ class SurveyFacts(NamedTuple):
     recurring: bool  # it acts in every layer, not at the bottom or the top of the stack alone
 
 
-def facts_of(specimen: Specimen, option: str = "") -> SurveyFacts:
+def facts_of(model: Transformer, option: str = "") -> SurveyFacts:
     """The facts of the entry that bears the option's name, or else of all entries together.
 
     What stands beside it, as in a decoder that has no tree, is another method.
     """
-    encodings = [e for e in entries_named(specimen.model, option) if e.hooks]
-    probes = [Probe(e, specimen) for e in encodings]
+    entries, text = [e for e in model.entries if e.name == option], example.text(model)
+    probes = [Probe(e, text) for e in entries or model.entries if e.hooks]
     return SurveyFacts(
-        _merged({probe.reference for probe in probes}, "B"),
-        _merged({probe.injection for probe in probes}, "both"),
-        any(True for e in encodings for _ in e.parameters()),
+        _merge({probe.reference for probe in probes}, "B"),
+        _merge({probe.injection for probe in probes}, "both"),
+        any(True for probe in probes for _ in probe.encoding.parameters()),
         any(IN_EVERY_LAYER & probe.hooks for probe in probes),
     )
-
-
-def entries_named(model: Transformer, option: str) -> list[Encoding]:
-    """The encodings of the entry that bears the option's name, at all sites; else all."""
-    return [e for e in model.entries if e.name == option] or model.entries
 
 
 class Probe:
     """One encoding at its site, applied to two contents at the same places."""
 
-    def __init__(self, encoding: Encoding, specimen: Specimen) -> None:
+    def __init__(self, encoding: Encoding, text: Sentences) -> None:
         self.encoding, self.hooks = encoding, set(encoding.hooks)
         site = encoding.dims.site
-        ids = specimen.text.target if site == "decoder" else specimen.text.source
-        self._context = pass_over(encoding, ids, specimen.text.columns)
+        ids = text.target if site == "decoder" else text.source
+        self._context = pass_over(encoding, ids, text.columns)
         draw = torch.Generator().manual_seed(0)
         contents = torch.randn(2, *ids.shape, encoding.dims.dim, generator=draw)
         with torch.inference_mode():
@@ -98,19 +94,16 @@ class Probe:
         return "both" if adds and modifies else "ape" if adds else "mam" if modifies else "-"
 
 
-def _merged(kinds: set[str], several: str) -> str:
+def _merge(kinds: set[str], several: str) -> str:
     kinds = kinds - {"-"}
     return "-" if not kinds else kinds.pop() if len(kinds) == 1 else several
 
 
-def parameter_counts(settings: Settings, option: str = "") -> list[tuple[int, int]]:
-    """Parameters of each site: how many, and how many more for each word type of its side.
-
-    `option`: of its own entry alone, if one bears its name.
-    """
+def parameter_counts(settings: Settings) -> list[tuple[int, int]]:
+    """Parameters of each site: how many, and how many more for each word type of its side."""
     few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
     for sizes, vocab in ((few, 8), (more, 9)):
-        for e in entries_named(build.meta_model(settings, vocab, vocab), option):
+        for e in build.meta_model(settings, vocab, vocab).entries:
             sizes[e.dims.site] += sum(p.numel() for p in e.parameters())
     return [(few[s] - 8 * (more[s] - few[s]), more[s] - few[s]) for s in SITES]
 

@@ -10,14 +10,8 @@ import torch
 from nmt import modeldir
 from nmt.config.catalog import Folders, options_of
 from nmt.errors import Exit, UserError
-from nmt.inspect.conformance import (
-    OF_TRAINED,
-    Result,
-    failures,
-    run_checks,
-    small_settings,
-    subject,
-)
+from nmt.inspect import conformance
+from nmt.inspect.conformance import Result, run_checks, small_settings
 
 NAME, WIDTH = 38, 110  # columns
 Show = Callable[[str], None]
@@ -41,13 +35,12 @@ def check_encodings(
     all_names = names or options_of("encoding", folders)
     for name in all_names:
         try:
-            model = subject(small_settings(name, overrides))
+            model = conformance.subject(small_settings(name, overrides))
         except UserError as error:
             refused[name] = error
         else:
-            failed += _show_results(
-                name, run_checks(model, None, device=device), show, len(all_names) == 1
-            )
+            results = run_checks(model, None, device=device)
+            failed += _show_results(name, results, show, len(all_names) == 1)
     if len(refused) == len(all_names):
         raise refused[all_names[0]]
     for name, why in refused.items():
@@ -57,10 +50,8 @@ def check_encodings(
 
 def check_run(path: Path, show: Show, device: torch.device) -> None:
     """Check the model of a run, or another model directory; raises UserError (70) as above."""
-    model = modeldir.load(path).model
-    _conclude(
-        _show_results(str(path), run_checks(model, device=device, only=OF_TRAINED), show, True)
-    )
+    results = run_checks(modeldir.load(path).model, device=device, only=conformance.OF_TRAINED)
+    _conclude(_show_results(str(path), results, show, True))
 
 
 def _show_results(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
@@ -71,17 +62,18 @@ def _show_results(name: str, results: Iterable[Result], show: Show, whole: bool)
     for result in results:
         collected.append(result)
         if whole:
-            told = f"  {result.check:<{NAME}}  {'ok' if result.passed else 'FAILED'}  "
-            show(_wrapped(f"{told}{result.finding}", NAME + 4))
+            state = "ok" if result.passed else "FAILED"
+            line = f"  {result.check:<{NAME}}  {state}  {result.finding}"
+            show(_wrap(line, NAME + 4))
     failed = sum(not result.passed for result in collected)
     if not whole:
         show(f"{name:<{NAME}}{len(collected) - failed} checks passed, {failed} failed")
-        for line in failures(collected):
-            show(_wrapped(f"  {line}", 4))
+        for line in conformance.failures(collected):
+            show(_wrap(f"  {line}", 4))
     return failed
 
 
-def _wrapped(text: str, indent: int) -> str:
+def _wrap(text: str, indent: int) -> str:
     return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, replace_whitespace=False)
 
 

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from nmt import build, preflight
-from nmt.checks import invariance, trial
+from nmt.checks import example, invariance
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.encodings.registry import find
 from nmt.errors import UserError
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 
 FUTURE = "lets earlier tokens see later ones"
 PADDING = "lets padding change the tokens before it"
@@ -207,7 +207,7 @@ def test_what_is_right_differs_by_rounding_alone(
     words: list[str], settings_of: Callable[..., Settings]
 ) -> None:
     model = perturbed(build.shrunken(settings_of(*words)))
-    text = trial.text(model)
+    text = example.text(model)
     changes = invariance.changes(model, text)
     assert [c.training for c in changes] == [True, False, False]
     with torch.random.fork_rng(devices=[]):
@@ -217,7 +217,7 @@ def test_what_is_right_differs_by_rounding_alone(
 
 def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
     model = perturbed(build.shrunken(settings_of("model=base", "encoding=relative")))
-    text = trial.text(model)
+    text = example.text(model)
     began = time.process_time()
     with torch.random.fork_rng(devices=[]):
         invariance.fault(model, text)

@@ -76,7 +76,7 @@ def test_who_reads_no_queries_says_so(settings_of: Callable[..., Settings]) -> N
     [
         (lambda self, layer, c: c.delta[:, None] * torch.nan, "encoding: the loss of a first step"),
         (lambda self, layer, c: torch.ones(1, 1, 3, 3), r"^encoding\.alibi: its `bias` returns "
-         r"\[1, 1, 3, 3\] in the encoder; expected .* = \[3, 2, 7, 7\]$"),
+         r"\[1, 1, 3, 3\] in the encoder; expected .* = \[3, 2, 9, 9\]$"),
         (lambda self, layer, c: {}[layer], r"encoding=\[alibi\]: a first step fails: "
          "KeyError at test_trial.py:"),
     ],

@@ -15,7 +15,6 @@ from nmt.encodings.positions import Index
 from nmt.inspect import parity, prove
 from nmt.inspect.conformance import CHECKS, OF_TRAINED
 from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
-from nmt.inspect.specimen import device_of
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -166,7 +165,7 @@ def test_decoding_is_checked_on_the_device(
     devices: list[torch.device] = []
 
     def noted(model: Transformer, *rest: object) -> list[Deviation]:
-        devices.append(device_of(model))
+        devices.append(model.output.weight.device)
         return []
 
     monkeypatch.setattr(parity, "measure", noted)

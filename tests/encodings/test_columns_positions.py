@@ -26,7 +26,7 @@ from nmt.encodings.trees.trees import depths, tree_distances
 from nmt.encodings.trees.xl_pe import XlPe
 from nmt.encodings.vectors.relative import Relative
 from nmt.inspect import parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, pe, qkv, shaken
 

@@ -15,7 +15,7 @@ from nmt.encodings.registry import SITES, create, find, names
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.encodings.site import Encodings
 from nmt.inspect import conformance, parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 from nmt.testing import check_encoding
 from tests.composing import few_representatives
 from tests.encodings.attending import dims

@@ -16,7 +16,7 @@ from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.inspect import parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 from tests.composing import merged
 from tests.encodings.test_every_pair import TOKENS, decoded, justified, learned
 from tests.fast import fast_first

@@ -17,7 +17,7 @@ from nmt.encodings.vectors.relative import Relative
 from nmt.errors import UserError
 from nmt.exchange import site_positions
 from nmt.inspect import parity
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import perturbed
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

@@ -8,8 +8,7 @@ from torch import Tensor
 
 from nmt.config.settings import Settings
 from nmt.encodings.softmax.stick_breaking import StickBreaking
-from nmt.inspect.parity import measure
-from nmt.inspect.specimen import perturbed
+from nmt.inspect.parity import measure, perturbed
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from nmt.inspect.card import card, exportable
-from nmt.inspect.specimen import small
+from nmt import build
+from nmt.inspect.card import card, exportable, interpolation
+from nmt.inspect.parity import perturbed
 from tests.composing import every_encoding, settings_of
 
 
@@ -27,7 +28,7 @@ def test_every_option_has_a_card(option: str) -> None:
 @pytest.mark.parametrize("size", [16, 22])
 def test_a_table_may_be_small(size: int) -> None:
     shown = card("learned", settings_of("encoding=learned", f"encoding.learned.size={size}"))
-    assert f"longest source      {size}; refused: " in shown
+    assert f"longest source      {size}\n" in shown
     assert "cached decoding     exact" in shown
 
 
@@ -51,4 +52,13 @@ def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
 )
 def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
     settings = settings_of(f"encoding={option}")
-    assert exportable(small(settings), settings).startswith(said)
+    assert exportable(perturbed(build.shrunken(settings)), settings).startswith(said)
+
+
+def test_interpolation() -> None:
+    for option, said in (
+        ("rotary", "yes: positions may be any real numbers"),
+        ("relative", "no: it knows whole positions only"),
+        ("lstm", "no: no encoding reads positions"),
+    ):
+        assert interpolation(perturbed(build.shrunken(settings_of(f"encoding={option}")))) == said

@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.errors import UserError
-from nmt.inspect.conformance import CHECKS, NOISE, small_settings
+from nmt.inspect.conformance import CHECKS, small_settings
 from nmt.inspect.parity import CONDITIONS
+from nmt.inspect.properties import NOISE
 from nmt.testing import check_encoding
 from tests.fast import fast_first
 
@@ -219,10 +220,10 @@ def test_dropout_may_be_a_module() -> None:
             (Orderless, "order in the encoder", "the order of tokens has no effect"),
             (Blind, "kind of positions", "position_type none, but positions times 2 show"),
             (Unsaved, "training step", "encoding.unsaved: per_layer (encoder) is neither a param"),
-            (Rounded, "bfloat16, positions far apart", "differs from float32 by"),
+            (Rounded, "far positions", "differs from float32 by"),
             (Signs, "kind of positions", "position_type real, but positions times 2048 show 0"),
             (Whole, "kind of positions", "IndexError at test_conformance.py:"),
-            (NotZero, "zero-initialised", "encoding.notzero: zero-initialised, but it changes"),
+            (NotZero, "zero initialised", "encoding.notzero: zero-initialised, but it changes"),
             (Counting, "recomputation", "differs in torch.float32 if computed twice"),
             (
                 Rounding,

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from nmt import build
 from nmt.config.catalog import FAMILIES, UNSTATED, entries_of, families, family_of
 from nmt.inspect.facts import facts_of
-from nmt.inspect.specimen import small
+from nmt.inspect.parity import perturbed
+from nmt.model.transformer import Transformer
 from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
 SHOWN = {  # by family, the reference points and injections that running an option may show
@@ -22,13 +24,17 @@ SHOWN = {  # by family, the reference points and injections that running an opti
 SEVERAL = FAMILIES[-1]
 
 
+def small(option: str) -> Transformer:
+    return perturbed(build.shrunken(settings_of(f"encoding={option}")))
+
+
 @pytest.mark.parametrize("option", every_encoding())
 def test_the_family_agrees_with_what_runs(option: str) -> None:
     """What the file of an option states is what the objects do."""
-    family, specimen = family_of(option), small(settings_of(f"encoding={option}"))
-    known = facts_of(specimen, option)
+    family, model = family_of(option), small(option)
+    known = facts_of(model, option)
     assert family in FAMILIES
-    assert (family == BY_COLUMNS) == bool(specimen.model.columns)
+    assert (family == BY_COLUMNS) == bool(model.columns)
     if family == SEVERAL:
         assert len({family_of(entry) for entry in entries_of(option)}) > 1
     elif family != BY_COLUMNS:
@@ -73,4 +79,4 @@ def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> Non
     ],
 )
 def test_the_columns_of_the_survey(option: str, expected: str) -> None:
-    assert " ".join(map(str, facts_of(small(settings_of(f"encoding={option}"))))) == expected
+    assert " ".join(map(str, facts_of(small(option)))) == expected

@@ -15,8 +15,7 @@ from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.encodings.vectors.relative import Relative
 from nmt.inspect import parity
-from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
-from nmt.inspect.specimen import Decoding, perturbed
+from nmt.inspect.parity import BOUNDS, CONDITIONS, Decoding, Deviation, perturbed
 from nmt.model import cache
 from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer

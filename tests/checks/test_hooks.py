@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checks.shapes import checking_shapes
+from nmt.checks.hooks import checking_hooks
 from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.site import Encodings
@@ -63,7 +63,7 @@ def ask(hook: str, returns: Callable[..., Any]) -> Any:
         "outputs": (torch.zeros(2, 2, 7, 4), x, s, 0, context),
         "readout": (x, context),
     }
-    with checking_shapes(site):
+    with checking_hooks(site):
         return getattr(site, hook)(*arguments[hook])
 
 

@@ -1,0 +1,316 @@
+"""Properties that every encoding must have: a function for each, tried on a small model.
+
+Each gets a copy of the model in eval mode. It returns what it saw, or raises CheckError, which
+names the entry and the hook at fault where they can be told, and the figure.
+"""
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from nmt.checks import example, invariance, trial
+from nmt.checks.example import Sentences
+from nmt.checks.hooks import checking_hooks
+from nmt.checks.invariance import relative_difference, shifted
+from nmt.checks.trial import CheckError, require
+from nmt.encodings.base import Encoding
+from nmt.encodings.context import Context, Positions
+from nmt.encodings.passes import with_positions
+from nmt.encodings.positions import Index
+from nmt.inspect.parity import BOUNDS, ONLY_REDUCED, full_pass
+from nmt.inspect.single import pass_over
+from nmt.model.transformer import PAD, Transformer
+
+FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
+FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
+REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
+ROUNDING = 1e-5  # of float32, as a share of the largest number
+VISIBLE = 1e-4  # what matters changes more than this
+BLURRED = 0.01  # rounded distances change more than this; those of FIRE far away, 0.003
+LONG = 200  # tokens
+FACTORS = (2, 8, 32, 128, 512, 2048)  # of positions: a window shows where tokens leave it
+NOISE = 0.3  # dropout, so that layers draw random numbers
+DRAWS = 5  # of random positions
+
+
+@dataclass(frozen=True)
+class RowSteps(Positions):
+    """The token's place times the number of its row, counted from 1."""
+
+    def assign(self, index: Tensor, context: Context) -> Tensor:
+        steps = context.draw(lambda rows: torch.arange(1, rows + 1, device=index.device))
+        return index * steps[:, None]
+
+    def position_range(self, length: int, training: bool) -> range:
+        return range(3 * (length - 1) + 1)
+
+
+def training_step(model: Transformer) -> str:
+    """Hooks do what is documented, and every parameter gets a gradient from every layer."""
+    trial.step(model, example.text(model))
+    for e in model.entries:
+        for name, p in e.named_parameters() if not e.may_lack_gradients else ():
+            if p.grad is None:
+                continue
+            # those of one layer's module have no dimension for layers
+            stacked = "." not in name and p.ndim and len(p) == e.dims.layers
+            for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
+                part = trial.name_of(e, f"{name}[{layer}]" if stacked else name)
+                require(gradient.any(), f"{part}: its gradient is zero")
+    return "every parameter gets a gradient"
+
+
+def later_tokens_and_padding(model: Transformer) -> str:
+    """They change nothing, nor does a common shift of positions where an entry is `relative`."""
+    why = invariance.fault(model, example.text(model))
+    require(why is None, str(why))
+    return "change nothing"
+
+
+def common_shift_of_positions(model: Transformer) -> str:
+    """It changes nothing if and only if all entries say `relative`."""
+    moved = shift(model)
+    if moved is None:
+        return "not tried: distances are those of a tree or graph"
+    relative = all(site.relative for site in model.sites.values())
+    claim = "true is claimed" if relative else "false is claimed (the default)"
+    fault = f"`relative`: {claim}, but a shift shows {_shown(moved)}"
+    require((moved < ROUNDING) == relative, fault)
+    return _shown(moved)
+
+
+def shift(model: Transformer) -> float | None:
+    """How much a common shift of all positions changes; None where only distances exist."""
+    if any(e.positions.distances_only for e in model.entries):
+        return None
+    with shifted(model.entries):
+        text = example.text(model)  # as many tokens as tables hold behind the shift
+        after = full_pass(model, text)
+    return relative_difference(full_pass(model, text), after)
+
+
+def order_in_the_encoder(model: Transformer, matters: bool | None = True) -> str:
+    """Reordered tokens get other states, or merely reordered ones if order does not matter."""
+    counted = [e for e in model.entries if e.positions.consecutive]
+    for factor in (1, *FACTORS):
+        _place(counted, Index(step=factor))
+        moved = reordering(model)
+        if not matters or moved >= ROUNDING:
+            break
+    claim = "has no effect" if matters else "has one, though it was said not to matter"
+    fault = f"the order of tokens {claim}: {_shown(moved)}"
+    require(matters is None or matters == (moved >= ROUNDING), fault)
+    return _shown(moved)
+
+
+@torch.no_grad()
+def reordering(model: Transformer) -> float:
+    """How far states of a reordered source are from reordered states."""
+    source, _, columns = example.text(model).single(0)
+    order = torch.randperm(source.shape[1], generator=torch.Generator().manual_seed(1))
+    straight, *_ = model.encode(source, columns)
+    turned, *_ = model.encode(source[:, order], columns)
+    return relative_difference(straight[:, order], turned)
+
+
+def order_in_the_decoder(model: Transformer) -> str:
+    """The last token tells the order of the two before it, which any window has."""
+    text = example.text(model)
+    order = [*range(text.target.shape[1])]
+    order[-3:-1] = order[-3:-1][::-1]
+    turned = text._replace(target=text.target[:, order])
+    moved = relative_difference(*(full_pass(model, t)[:, -1] for t in (text, turned)))
+    require(moved >= VISIBLE, f"two tokens that change places show {moved:.2g}")
+    return _shown(moved)
+
+
+def kind_of_positions(model: Transformer) -> str:
+    """`position_type` says whether positions are read, and whether halves may stand among them."""
+    kinds = {e.position_type for e in model.entries}
+    real = kinds == {"real"}
+    moved = between = 0.0  # how much positions show that are farther apart, and real ones
+    for factor in FACTORS:
+        _place(model.entries, Index(step=factor))
+        text = example.text(model)  # as many tokens as tables hold so far apart
+        apart = full_pass(model, text)
+        _place(model.entries, Index())
+        before = full_pass(model, text)
+        moved = max(moved, relative_difference(before, apart))
+        if real:
+            model.scale_positions(factor - 1.75)
+            scaled = full_pass(model, text)
+            if scaled.isfinite().all():
+                between = max(between, relative_difference(before, scaled))
+        if moved > ROUNDING and (between > ROUNDING or not real):
+            break
+    fault = f"position_type {' and '.join(sorted(kinds))}, but positions "
+    read = moved > ROUNDING
+    require(read == bool(kinds - {"none"}), f"{fault}times {factor} show {moved:.2g}")
+    require(between > ROUNDING or not real, f"{fault}between integers are not read")
+    return _shown(moved)
+
+
+def positions_as_declared(model: Transformer) -> str:
+    """They are whole, ascending, adjacent and in range where their class says so."""
+    source, target, columns = example.text(model)
+    for e in model.entries:
+        p, ids = e.positions, target if e.dims.site == "decoder" else source
+        seen: list[Tensor] = []
+        for training in (True,) * DRAWS + (False,) * 2 if not p.distances_only else ():
+            context = replace(pass_over(e, ids, columns), training=training)
+            seen.append(with_positions(context, p).queries)
+            for rule in _broken_rules(e, seen, context):
+                where, at = trial.name_of(e, type(p).__name__), seen[-1][0].tolist()
+                raise CheckError(f"{where} does not keep to its `{rule}`: {at}")
+    return "whole, sorted and in range as declared"
+
+
+def _broken_rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> Iterator[str]:
+    """What an entry's positions say of themselves, though the last [rows | 1, length] are not."""
+    p, at, n = e.positions, seen[-1], seen[-1].shape[1]
+    assert context.tokens is not None
+    steps = at.diff(dim=1).expand(len(context.tokens), -1)[context.tokens[:, 1:] != PAD]
+    if p.integer:
+        if at.is_floating_point():
+            yield "integer"
+        training = context.training
+        held, apart = p.position_range(n, training), p.max_distance(n, training)
+        if held is not None and not (int(at.min()) in held and int(at.max()) in held):
+            yield "position_range"
+        if apart is not None and int((at.amax(1) - at.amin(1)).max()) > apart:
+            yield "max_distance"
+    if p.ascending and e.dims.site == "decoder" and (steps < 0).any():
+        yield "ascending"
+    if p.consecutive and (steps != 1).any():
+        yield "consecutive"
+    if len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2]):
+        yield "training"  # evaluation draws nothing
+
+
+def rows_with_positions_of_their_own(model: Transformer) -> str:
+    """Each row equals a pass over it alone."""
+    _place(model.entries, RowSteps())
+    text = example.text(model)
+    together, moved = full_pass(model, text), 0.0
+    for row, logits in enumerate(together):
+        _place(model.entries, Index(step=row + 1))
+        alone = full_pass(model, text.single(row))[0]
+        moved = max(moved, relative_difference(logits, alone))
+    require(moved <= ROUNDING, f"rows differ from passes over one row by {moved:.2g}")
+    return _shown(moved)
+
+
+def far_positions(model: Transformer) -> str:
+    """They are told apart as near ones, and bfloat16 gives what float32 gives."""
+    endless = [e for e in model.entries if e.num_positions is None]
+    _place(model.entries, Index(step=FAR_APART))
+    moved = [_loss_by_rounding(model, example.text(model))]
+    _place(model.entries, Index())
+    text, logits = example.text(model), []
+    for start in (0, 1, FAR, FAR + 1):
+        _place(endless, Index(start))
+        logits.append(full_pass(model, text))
+        moved.append(_loss_by_rounding(model, text))
+    fault = f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
+    require(max(moved) <= REDUCED, fault)
+    near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
+    changed = relative_difference(logits[0], logits[2])
+    fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"
+    require(near <= VISIBLE or far > near / 10, fault)
+    fault = f"distances from {FAR} on differ from those from 0 on by {changed:.2g}"
+    require(near >= ROUNDING or changed <= BLURRED, fault)
+    return _shown(max(moved))
+
+
+def _loss_by_rounding(model: Transformer, text: Sentences) -> float:
+    """How far logits in bfloat16 are from those in float32."""
+    with torch.autocast("cpu", torch.bfloat16), checking_hooks(model.entries):
+        reduced = full_pass(model, text)
+    return relative_difference(reduced, full_pass(model, text))
+
+
+def long_and_empty_sequences(model: Transformer) -> str:
+    """Nothing is infinite or NaN, also where no source token may be seen."""
+    for longest, second in ((1, 1), (LONG, 1), (LONG, 0)):
+        text = example.text(model, source=longest, target=longest, second=second)
+        tokens = max(text.source.shape[1], text.target.shape[1])
+        kind = f"{tokens} tokens" if second else "a source without any token"
+        require(full_pass(model, text).isfinite().all(), f"NaN or infinity for {kind}")
+    return f"finite for {text.source.shape[1]} tokens, and for none"
+
+
+def zero_initialised(model: Transformer) -> str:
+    """After `zero_initialise` an entry changes nothing, and can learn."""
+    text = example.text(model)
+    zeroed = [e for e in model.entries if e.zero_initialise()]
+    if not zeroed:
+        return "not offered"
+    before = model(*text)
+    before.square().sum().backward()
+    for e in zeroed:
+        learns = any(p.grad is not None and p.grad.any() for p in e.parameters())
+        require(learns, f"encoding.{e.name}: zero-initialised, no parameter gets a gradient")
+    for site in model.sites.values():
+        site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
+    moved = relative_difference(before.detach(), full_pass(model, text))
+    names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
+    fault = f"{names}: zero-initialised, but it changes logits by {moved:.2g}"
+    require(moved <= ROUNDING, fault)
+    return "changes nothing, and gets gradients"
+
+
+def recomputation(model: Transformer) -> str:
+    """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
+    for module in model.train().modules():
+        if isinstance(module, nn.Dropout):
+            module.p = NOISE
+        elif isinstance(getattr(module, "dropout", None), float):
+            setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
+    for kind in (torch.float32, torch.bfloat16):
+        stored, recomputed = (
+            _gradients(copy.deepcopy(model), twice, kind) for twice in (False, True)
+        )
+        for name, gradient in stored.items():
+            same = name in recomputed and torch.equal(gradient, recomputed[name])
+            require(same, f"{name} differs in {kind} if computed twice")
+    return "the same bits"
+
+
+def _gradients(model: Transformer, recompute: bool, kind: torch.dtype) -> dict[str, Tensor]:
+    """The loss of a padded batch, all gradients, and the state of the generator after them."""
+    model.encoder.recompute = model.decoder.recompute = recompute
+    text = example.text(model)
+    torch.default_generator.manual_seed(4)
+    with torch.autocast("cpu", kind, enabled=kind != torch.float32):
+        loss = model(text.source, text.target, text.columns).float().square().mean()
+    loss.backward()
+    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return gradients | {"the loss": loss.detach(), "randomness": torch.random.get_rng_state()}
+
+
+def _place(entries: Iterable[Encoding], positions: Positions) -> None:
+    for e in entries:
+        e.positions = positions
+
+
+def _shown(difference: float) -> str:
+    return f"largest difference {difference:.2g}"
+
+
+PROPERTIES = (
+    training_step,
+    later_tokens_and_padding,
+    common_shift_of_positions,
+    order_in_the_encoder,
+    order_in_the_decoder,
+    kind_of_positions,
+    positions_as_declared,
+    rows_with_positions_of_their_own,
+    far_positions,
+    long_and_empty_sequences,
+    zero_initialised,
+    recomputation,
+)
