@@ -36,8 +36,8 @@ from nmt.errors import UserError
 EVERYTHING = "all"
 _KEYS = "Keys (KEY=VALUE; in brackets the default):"
 _OF_EVERY_ENTRY = [
-    "  encoding.NAME.where, .at, .layers  sites (encoder, decoder, cross), positions, and numbers",
-    "                                     of layers from 0, of every entry, whatever its file holds",
+    "  encoding.NAME.where, .at, .layers  sites (encoder, decoder, cross), positions, and layers",
+    "                                     from 0, of every entry, whatever its file holds",
 ]
 
 
