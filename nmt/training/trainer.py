@@ -34,7 +34,7 @@ from nmt.training.failures import explained
 from nmt.training.feed import Feed
 from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.precision import number_format
-from nmt.training.progress import Meter, metrics_log
+from nmt.training.reports import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import stop_signals
@@ -317,7 +317,6 @@ class Trainer:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
-        self.run.report("running", self.step)
         if self.device.type == "cpu":
             release_memory()
 

@@ -13,7 +13,7 @@ from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.training import loss
 from nmt.training.divergence import Divergence
-from nmt.training.progress import Meter
+from nmt.training.reports import Meter
 from tests.training import tiny
 
 NO_DROPOUT = {f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")}

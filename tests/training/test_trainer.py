@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
-from nmt.training.progress import metrics_log
+from nmt.training.reports import metrics_log
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
