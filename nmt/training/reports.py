@@ -128,21 +128,16 @@ def log_file(path: Path) -> Iterator[None]:
 
 
 class Meter(Stateful):
-    """Sums over the updates since the last report, and since the last checkpoint.
+    """Sums over the updates since the last report, saved in a checkpoint between two reports.
 
-    Pairs of several corpora are counted from the first update on. A checkpoint may come between two
-    reports, so both are saved in it.
+    Pairs of several corpora are counted from the first update on.
     """
 
-    kept = (
-        *("checkpoint_nll", "checkpoint_tokens", "loss", "nll", "seconds", "tokens", "norm"),
-        "pairs",
-    )
+    kept = ("loss", "nll", "seconds", "tokens", "norm", "pairs")
 
     def __init__(self, corpora: Corpora | None = None) -> None:
         self.names = corpora.names if corpora else []
         self.pairs = [0 for _ in self.names]
-        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
         self.reset()
 
     def reset(self) -> None:
@@ -159,8 +154,6 @@ class Meter(Stateful):
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
-        self.checkpoint_nll += nll
-        self.checkpoint_tokens += tokens
         self.seconds += seconds
         self.norm = norm
 
@@ -173,12 +166,6 @@ class Meter(Stateful):
             "grad_norm": self.norm,
             **{f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)},
         }
-
-    def since_checkpoint(self) -> float:
-        """Return the perplexity since the last call; not a number where there was no update."""
-        nll, tokens = self.checkpoint_nll, self.checkpoint_tokens
-        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
-        return math.exp(min(nll / tokens, 700)) if tokens else math.nan
 
 
 class MetricsLog:
