@@ -20,7 +20,7 @@ from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.training import corpus
 from nmt.training.directory import config_is_settled
-from nmt.training.metrics import METRICS, read_metrics
+from nmt.training.reports import METRICS, read_metrics
 from nmt.training.run import Outcome, open_run
 from nmt.training.session import check_start
 
@@ -212,7 +212,7 @@ def free_slots(settings: Settings) -> int:
 
 def progress(directory: Path) -> str:
     """The last step of a run, and how perplexed the model was."""
-    lines = [line for line in read_metrics(directory / METRICS).lines if "perplexity" in line]
+    lines = [x for x in read_metrics(directory / METRICS) if type(x.get("perplexity")) is float]
     if not lines:
         return "starting"
     last = lines[-1]

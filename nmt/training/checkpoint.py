@@ -5,6 +5,7 @@ Truth is the highest step that passes verification; `best` is a hint that is put
 
 import errno
 import logging
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,11 +18,12 @@ from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
-from nmt.training.records import CORRUPT, Record, free_name
+from nmt.training.reports import write_hint
 from nmt.training.timetable import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 DIRECTORY = "checkpoints"  # in a run directory
+CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # of each parameter, in the state of Adam
 
@@ -65,7 +67,6 @@ class Checkpoints:
         self.directory = run / DIRECTORY
         self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
         self.stuck: set[str] = set()  # names of those that could not be removed
-        self.pointer = Record(run / modeldir.BEST)
 
     def recover(self) -> Saved | None:
         """Clear away what a kill left, verify all checkpoints, and return the newest.
@@ -109,14 +110,16 @@ class Checkpoints:
         except OtherFormatError:
             raise  # sound, and not ours to set aside
         except UserError as error:
-            aside = free_name(path)
+            aside = path.with_name(f"{CORRUPT}{path.name}")
+            while os.path.lexists(aside):
+                aside = aside.with_name(f"{aside.name}.again")
             path.rename(aside)
             log.warning("%s; set aside as %s", error, aside.name)
             return None
 
     def _point(self) -> None:
         if (best := self.best) is not None:
-            self.pointer.replace(f"{best[1]}\n".encode())
+            write_hint(self.run / modeldir.BEST, f"{best[1]}\n".encode())
 
     def _rotate(self) -> None:
         """Remove those that are neither among the best nor among the newest; see `__init__`."""

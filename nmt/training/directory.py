@@ -4,10 +4,8 @@
 |---|---|---|
 | config.json | `Run.begin` | with the checkpoints, all that resumption reads |
 | checkpoints/ | `Checkpoints.save` | step-NNNNNNNN/, each with a manifest |
-| best | `Checkpoints.save` | a record: the name of the best checkpoint |
-| metrics.jsonl, tb/ | `MetricsLog` | records |
-| train.log | `Run.records` | a record |
-| status.json | `Run.report` | a record, for scripts: nothing here reads it |
+| best | `Checkpoints.save` | the name of the best checkpoint, a hint |
+| metrics.jsonl, tb/, train.log | `reports` | for people and scripts: nothing relies on them |
 | .nmt-lock, .nmt-holder | `held` | the lock, and the process that has it |
 
 A directory without a checkpoint is free for any config if it holds only what a first try that
@@ -26,12 +24,10 @@ from filelock import FileLock, Timeout
 from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic
-from nmt.training.checkpoint import DIRECTORY
-from nmt.training.metrics import METRICS
-from nmt.training.progress import BOARD
-from nmt.training.records import CORRUPT, Record
+from nmt.training.checkpoint import CORRUPT, DIRECTORY
+from nmt.training.reports import BOARD, LOG, METRICS, write_hint
 
-CONFIG, STATUS, LOG = "config.json", "status.json", "train.log"
+CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
 
 
@@ -76,7 +72,7 @@ def _lock(path: Path) -> FileLock:
             holder = "another process"
         raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
     holder = f"process {os.getpid()} on {socket.gethostname()}\n"
-    Record(path / HOLDER).replace(holder.encode())
+    write_hint(path / HOLDER, holder.encode())
     return lock
 
 
@@ -107,7 +103,7 @@ def _others(path: Path) -> Iterator[str]:
     """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
     if modeldir.recognise(path) is modeldir.OWN:  # training had begun
-        ours |= {CONFIG, STATUS, METRICS, BOARD, modeldir.BEST}
+        ours |= {CONFIG, METRICS, BOARD, modeldir.BEST}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []
     for other in [*sorted(path.iterdir()), *inside]:

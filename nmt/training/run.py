@@ -1,7 +1,6 @@
 """A run directory: one config, one process at a time, and records that outlive a kill.
 
-How far a run has come follows from its checkpoints and config.json. Of all else, as status.json,
-it is a record for people and scripts that nothing here relies on: see `nmt.training.records`.
+How far a run has come follows from its checkpoints and config.json.
 """
 
 import logging
@@ -16,15 +15,14 @@ from typing import Any, NamedTuple
 
 from nmt import modeldir
 from nmt.config.settings import Settings, freeze, thaw
-from nmt.errors import Exit, UserError, exit_code
+from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.training.checkpoint import DIRECTORY, Checkpoints, Saved, newest
-from nmt.training.directory import CONFIG, LOG, STATUS, config_is_settled, held
+from nmt.training.directory import CONFIG, config_is_settled, held
 from nmt.training.distributed import SINGLE, World
 from nmt.training.early_stopping import EarlyStopping
-from nmt.training.records import Record, log_file
+from nmt.training.reports import LOG, log_file
 from nmt.training.run_config import differences, read_config
-from nmt.training.signals import stop_signals
 from nmt.training.timetable import is_over, last_step
 
 log = logging.getLogger(__name__)
@@ -64,10 +62,9 @@ class Run:
     elsewhere: str = "name="  # the option that names another directory
 
     def __post_init__(self) -> None:
-        self.step = self.saved.step if self.saved else 0  # as last reported
+        self.step = self.saved.step if self.saved else 0  # at the begin or the end of this process
         self.begun = False  # training began in this process
         self._opened = time.monotonic()
-        self._status = Record(self.path / STATUS)
 
     @property
     def finished(self) -> bool:
@@ -121,9 +118,8 @@ class Run:
 
     def begin(self, step: int) -> None:
         """Record that training goes on from a step."""
-        self.begun = True
+        self.begun, self.step = True, step
         self._write_config()
-        self.report("running", step)
 
     def outcome(self, code: Exit = Exit.OK, early: bool = False) -> Outcome:
         """How the run stands at the step that was last reported."""
@@ -136,17 +132,8 @@ class Run:
     def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:
         """Record that the run is finished, perhaps early, or was stopped, which `code` says."""
         self._write_config()  # its budget may have been changed to less than was trained
-        self.report("finished" if code == Exit.OK else "stopped", step, code=int(code))
-        return self.outcome(code, early)
-
-    def report(self, state: str, step: int, **more: Any) -> None:
-        """Write status.json, a hint: running, finished, stopped or failed; rank 0 alone does.
-
-        After a kill it still says "running".
-        """
         self.step = step
-        if not self.world.rank:
-            self._status.replace(manifest.dump({"state": state, "step": step, **more}))
+        return self.outcome(code, early)
 
     def _write_config(self) -> None:
         where, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
@@ -155,16 +142,12 @@ class Run:
 
     @contextmanager
     def records(self) -> Iterator[None]:
-        """Write train.log in this context; say in status.json if training fails."""
+        """Write train.log in this context, with the error that ends it."""
         with nullcontext() if self.world.rank else log_file(self.path / LOG):
             try:
                 yield
             except BaseException as error:
                 log.error("failed: %s", error)
-                if self.begun:
-                    code, message = int(exit_code(error)), str(error)
-                    with stop_signals():  # torchrun sends one to all ranks when one has failed
-                        self.report("failed", self.step, code=code, message=message)
                 raise
 
 

@@ -11,7 +11,7 @@ from nmt.corpus.prepare import Prepared, load
 from nmt.errors import Exit, UserError
 from nmt.training import corpus, dev_score, surgery
 from nmt.training.distributed import SINGLE, World
-from nmt.training.progress import function_of
+from nmt.training.reports import function_of
 from nmt.training.run import Outcome, open_run
 from nmt.training.trainer import fit
 

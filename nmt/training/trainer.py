@@ -27,14 +27,13 @@ from nmt.training import compilation, environment, loss
 from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
-from nmt.training.divergence import Divergence
 from nmt.training.early_stopping import EarlyStopping
 from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
 from nmt.training.feed import Feed
 from nmt.training.loss import DeviceBatch, Objective
 from nmt.training.precision import number_format
-from nmt.training.progress import Meter, metrics_log
+from nmt.training.reports import Meter, metrics_log
 from nmt.training.run import Outcome, Run
 from nmt.training.schedule import schedule
 from nmt.training.signals import stop_signals
@@ -42,7 +41,7 @@ from nmt.training.surgery import graft, same_for_all
 from nmt.training.timetable import DataPlace, is_over, last_step
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
-STATEFUL = ("schedule", "meter", "divergence", "early_stopping")  # likewise
+STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
 
 log = logging.getLogger(__name__)
 
@@ -124,7 +123,6 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.divergence = Divergence(len(target), min(self.updates, self.last // 2))
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
     def fit(self) -> Outcome:
@@ -301,14 +299,17 @@ class Trainer:
                 score = partial(dev_score, self.model, self.settings, self.prepared)
                 measured[metric] = self.world.broadcast(score)  # rank 0 translates
                 cost = -measured[metric]
+        if perplexity > self.model.output.out_features and not self.options.early_stopping:
+            log.warning(
+                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
+                "vocabulary); try a lower optim.lr, or set trainer.early_stopping",
+                *(self.step, perplexity, f"{self.model.output.out_features:,}"),
+            )
         rate = self.schedule.rate(self.step)
         self.progress.dev({**self.where(self.step, self.updated), **measured, "lr": rate})
         if self.is_due:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
-            train = self.meter.since_checkpoint()
-            if reason := self.divergence.observe(self.step, perplexity, train):
-                raise self.diverged(self.step, reason)
         try:
             self.save(perplexity, cost)
         except OSError as error:
@@ -317,7 +318,6 @@ class Trainer:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
-        self.run.report("running", self.step)
         if self.device.type == "cpu":
             release_memory()
 

@@ -1,8 +1,6 @@
 """A damaged record of a run costs a line on stderr; a damaged config or checkpoint is refused."""
 
-import errno
 import json
-import os
 import shutil
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,8 +11,7 @@ import pytest
 from nmt.cli import evaluate, train
 from nmt.config.settings import GROUPS
 from nmt.errors import Exit
-from nmt.training import metrics
-from nmt.training.records import CORRUPT, LogFile
+from nmt.training.reports import cut_back, read_metrics
 from tests.training import tiny
 from tests.training.damage import Damage, emptied, half, hole, missing
 
@@ -137,13 +134,7 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "a number": second_line(b"17"),
     "a list": second_line(b"[1, 2]"),
     "no keys": second_line(b"{}"),
-    "no perplexity": second_line(b'{"kind": "train", "step": 2, "lr": 1, "tokens_per_second": 1}'),
-    "text for a number": value("perplexity", '"5"'),
     "text for a step": value("step", '"2"'),
-    "null for a number": value("seconds", "null"),
-    "no finite number": value("lr", "NaN"),
-    "a number beyond all bounds": value("loss", "1" + "0" * 400),
-    "a perplexity of 0": value("perplexity", "0.0"),
     "a kind that is none": value("kind", "[]"),
     "brackets without end": second_line(b"[" * 100_000),
 }
@@ -151,7 +142,6 @@ METRICS: dict[str, tuple[str, Damage]] = {
     f"metrics.jsonl, {kind}": ("metrics.jsonl", LINES[kind]) for kind in ("garbage", "NULs")
 }
 RECORDS: dict[str, tuple[str, Damage]] = {
-    **METRICS,
     "a checkpoint that lacks a file": ("checkpoints/step-00000004/optim.safetensors", missing),
     "a checkpoint with a hole": ("checkpoints/step-00000004/model.safetensors", hole),
 }
@@ -162,9 +152,8 @@ GONE: dict[str, tuple[str, Damage]] = {
 }
 SILENT: dict[str, tuple[str, Damage]] = {  # as a kill leaves them, written anew, or never read
     **GONE,
+    **METRICS,
     "metrics.jsonl, the last line cut": ("metrics.jsonl", cut),
-    "status.json, garbage": ("status.json", garbage),
-    "status.json, missing": ("status.json", missing),
     "best, missing": ("best", missing),
     "the holder, garbage": (".nmt-holder", garbage),
 }
@@ -174,7 +163,6 @@ OTHER: dict[str, tuple[str, Damage]] = {  # something else in the place of a rec
     "best, a directory": ("best", directory),
     "train.log, a directory": ("train.log", directory),
     "train.log, a dangling link": ("train.log", dangling),
-    "status.json, a directory": ("status.json", directory),
     "the holder, a directory": (".nmt-holder", directory),
     "TensorBoard, a file": ("tb", file),
 }
@@ -213,24 +201,23 @@ def lines_of(err: str, path: Path) -> list[str]:
 
 
 def steps(run: Path) -> list[int]:
-    return [line["step"] for line in tiny.lines(run, "train")]
+    lines = read_metrics(run / "metrics.jsonl")
+    return [line["step"] for line in lines if line["kind"] == "train"]
 
 
 @pytest.mark.parametrize("kind", LINES)
-def test_lines_that_cannot_be_read_are_left_out_and_kept(
+def test_lines_that_cannot_be_read_are_skipped_and_stay(
     kind: str, trained: Trained, tmp_path: Path
 ) -> None:
     path = tmp_path / "metrics.jsonl"
     shutil.copy(trained.run / path.name, path)
-    whole = path.read_bytes().split(b"\n")
+    whole = read_metrics(path)
     LINES[kind](path)
-    damaged, found = path.read_bytes(), metrics.read_metrics(path)
-    assert "lines cannot be read" in found.remark
-    metrics.truncate(path, 4)
-    left = path.read_bytes().split(b"\n")
-    assert {*left} < {*whole} and (len(left) == len(whole) - 1 or kind == "NULs")
-    assert metrics.read_metrics(path) == (found.lines, "")
-    assert (tmp_path / f"{CORRUPT}{path.name}").read_bytes() == damaged
+    damaged, left = path.read_bytes(), read_metrics(path)
+    assert left == [line for line in whole if line in left]
+    assert len(left) == len(whole) - 1 or kind == "NULs"
+    cut_back(path, 4)
+    assert path.read_bytes() == damaged
 
 
 @pytest.mark.parametrize("kind", cases([*RECORDS, *SILENT]))
@@ -239,17 +226,14 @@ def test_a_damaged_record_costs_a_line_and_training_goes_on(
 ) -> None:
     name, damage = (RECORDS | SILENT)[kind]
     damage(copy / name)
-    data = (copy / name).read_bytes() if (copy / name).is_file() else b""
     assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert len(lines_of(err, copy)) == (kind in RECORDS) and "Traceback" not in err, err
     assert all(line.startswith(str(copy / name)) for line in lines_of(err, copy))
     assert weights(copy, 6) == trained.sixth
     assert steps(copy)[-2:] == [5, 6]
-    kept = [path for path in copy.rglob("*") if CORRUPT in str(path) and path.is_file()]
-    if kind in METRICS:
-        assert 4 <= len(steps(copy)) < 6  # what can be read stays
-        assert data in [path.read_bytes() for path in kept]
+    if kind == "metrics.jsonl, garbage":
+        assert steps(copy) == [1, 3, 4, 5, 6]  # what can be read stays
     assert trained.train(copy.parent, 6) == 0
     err = capsys.readouterr().err
     assert "already finished" in err and not lines_of(err, copy), err
@@ -297,18 +281,3 @@ def test_where_the_truth_is_damaged_nothing_is_trained_or_changed(
         line.startswith(f"nmt: {copy}") for line in err.split("\n")[:-1]
     ), err
     assert (tiny.tree(copy), (copy / name).is_symlink()) == before
-
-
-def test_records_that_cannot_be_opened_stop_no_training(
-    trained: Trained, copy: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(metrics, "truncate", refuse)
-    monkeypatch.setattr(LogFile, "_open", refuse)
-    assert trained.train(copy.parent, 6) == 0
-    assert weights(copy, 6) == trained.sixth
-    said = capfd.readouterr().err
-    for name in ("metrics.jsonl", "train.log"):
-        assert said.count(f"{name}: Read-only file system; training goes on without it") == 1

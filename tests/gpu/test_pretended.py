@@ -21,7 +21,7 @@ from nmt.model.transformer import Transformer
 from nmt.text.vocab import BOS, EOS, PAD
 from nmt.training import loss
 from nmt.training.distributed import World
-from nmt.training.progress import metrics_log
+from nmt.training.reports import metrics_log
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.composing import every_encoding

@@ -68,7 +68,6 @@ def test_stop_and_resume(
         outcome = tiny.train(tmp_path / "run", data)
     assert (outcome.step, outcome.code) == (stop, Exit.TERMINATED)
     assert str(outcome).endswith("resume with the same command")
-    assert json.loads((tmp_path / "run/status.json").read_bytes())["state"] == "stopped"
     assert tiny.train(tmp_path / "run", data).code == Exit.OK
     assert same(tmp_path / "run", whole)
 
@@ -236,8 +235,6 @@ def test_a_failed_write_stops_with_74_and_harms_nothing(
         with pytest.raises(UserError, match=r"Input/output error.*resume") as error:
             tiny.train(tmp_path / "run", data)
     assert error.value.code == Exit.IO
-    status = json.loads((tmp_path / "run/status.json").read_bytes())
-    assert (status["state"], status["code"]) == ("failed", 74)
     tiny.train(tmp_path / "run", data)
     assert same(tmp_path / "run", whole)
 
@@ -314,17 +311,16 @@ def test_records_that_a_full_disk_refuses_are_told_once(
     (run / "metrics.jsonl").symlink_to("/dev/full")
 
     def full(path: Path, data: bytes) -> None:
-        if path.name in ("status.json", "best"):
+        if path.name == "best":
             raise OSError(28, "No space left on device", str(path))
         replace(path, data)
 
     monkeypatch.setattr(atomic, "replace", full)
     monkeypatch.setattr(logging.root, "handlers", [caplog.handler])  # others' streams are closed
     monkeypatch.setattr("nmt.training.directory._others", lambda path: iter(()))
-    monkeypatch.setattr("nmt.training.metrics.truncate", lambda path, step: None)
     tiny.train(run, data)
     err = capfd.readouterr().err
-    for name in ("train.log", "metrics.jsonl", "status.json", "best"):
+    for name in ("train.log", "metrics.jsonl", "best"):
         line = f"{run / name}: No space left on device; training goes on without it"
         assert caplog.text.count(line) == 1
     assert "Traceback" not in err and "Logging error" not in err
@@ -402,7 +398,6 @@ def test_a_second_signal_does_not_undo_the_first(
         outcome = tiny.train(run, data)
     assert (outcome.step, outcome.code) == (3, 128 + first)
     assert f"stopped by {first.name} at step 3, saved" in str(outcome)
-    assert json.loads((run / "status.json").read_bytes())["code"] == 128 + first
     tiny.train(run, data)
     assert same(run, whole)
 
@@ -416,6 +411,5 @@ def test_a_signal_from_outside(data: Prepared, whole: Path, tmp_path: Path) -> N
     error = stopped.communicate()[1]
     assert (stopped.returncode, b"Traceback" in error) == (130, False), error.decode()
     assert b"resume with the same command" in error
-    assert json.loads((run / "status.json").read_bytes())["step"] == int(newest(run).name[5:])
     tiny.train(run, data)
     assert same(run, whole)

@@ -12,13 +12,11 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.cli import command
 from nmt.config.settings import freeze, is_path, thaw
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
 from nmt.training import session
-from nmt.training.directory import STATUS
 from nmt.training.run import open_run, progress
 from nmt.training.run_config import MAY_DIFFER, differences
 from nmt.training.trainer import fit
@@ -163,7 +161,7 @@ def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
     "held",
     [
         *(".bashrc", ".lock", ".holder", "del.licious.txt", "notes.tmp-final", "best", "tb/x"),
-        *("checkpoints/epoch1.pt", "checkpoints/del.icious", "metrics.jsonl", "status.json"),
+        *("checkpoints/epoch1.pt", "checkpoints/del.icious", "metrics.jsonl"),
         *("config.json", "translations/x.txt"),
     ],
 )
@@ -338,11 +336,6 @@ def test_divergence_before_the_first_checkpoint_speaks_of_none(
     assert tiny.train(tmp_path / "run", data, optim__lr=0.001, trainer__max_steps=1).step == 1
 
 
-def status(run: Path) -> dict[str, Any]:
-    found = json.loads((run / STATUS).read_bytes())
-    return {key: found[key] for key in ("state", "step", "code") if key in found}
-
-
 def test_a_refused_continuation_changes_nothing_but_the_log(data: Prepared, tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, data, trainer__max_steps=1)
@@ -353,19 +346,13 @@ def test_a_refused_continuation_changes_nothing_but_the_log(data: Prepared, tmp_
             tiny.train(run, other, trainer__max_steps=steps)
         assert error.value.code == Exit.DATA
         assert {**tiny.tree(run), "train.log": ""} == before
-        assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
-@pytest.mark.parametrize("hint", [b'{"state": "running", "step": 0}', b'{"state": "failed"}', b"{"])
-def test_the_checkpoints_say_that_a_run_is_finished(
-    hint: bytes, data: Prepared, tmp_path: Path
-) -> None:
+def test_the_checkpoints_say_that_a_run_is_finished(data: Prepared, tmp_path: Path) -> None:
     run = tmp_path / "run"
     tiny.train(run, data, trainer__max_steps=1)
-    (run / STATUS).write_bytes(hint)  # a kill came between the last checkpoint and the status
     assert progress(run) == (1, 1)
     assert str(tiny.train(run, data, trainer__max_steps=1)).startswith("already finished")
-    assert status(run) == {"state": "finished", "step": 1, "code": 0}
 
 
 def test_a_run_that_was_killed_stands_where_its_checkpoint_is(
@@ -386,10 +373,9 @@ def test_fewer_steps_than_were_made_finish_a_run_for_all(
     with monkeypatch.context() as patch:
         tiny.stop_after(patch, 3)
         tiny.train(run, data)
-    assert status(run) == {"state": "stopped", "step": 3, "code": 143}
     assert progress(run) == (3, 12)
     assert str(tiny.train(run, data, trainer__max_steps=2)).startswith("already finished at step 3")
-    assert progress(run) == (3, 3) and status(run)["state"] == "finished"
+    assert progress(run) == (3, 3)
 
 
 def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:
@@ -409,25 +395,6 @@ def test_what_is_no_run_has_no_progress(tmp_path: Path) -> None:
         progress(tmp_path)
 
 
-@pytest.mark.parametrize(
-    "error",
-    [
-        *(MemoryError(), KeyboardInterrupt(), KeyError("x")),
-        *(OSError(5, "Input/output error"), OSError(9, "Bad file descriptor")),
-        PermissionError(13, "Permission denied", "corpus/train.de"),
-    ],
-)
-def test_the_status_has_the_exit_code_of_the_command(
-    error: BaseException, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken(monkeypatch, error)
-    try:
-        code = command.run(lambda _: tiny.train(tmp_path / "run", data) and None, [])
-    except KeyError:
-        code = 1  # as Python leaves
-    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": code}
-
-
 def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -437,5 +404,4 @@ def test_an_error_of_ours_is_recorded_and_shown_whole(
         open_run(tmp_path / "run", tiny.settings()) as run,
     ):
         fit(data, run)
-    assert status(tmp_path / "run") == {"state": "failed", "step": 0, "code": 1}
     assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()

@@ -224,6 +224,7 @@ def test_a_run_is_not_taken_for_one_from_another_start(
     changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
     tiny.train(run, data, **changes, trainer__init_from=str(one))
     moved = one.rename(tmp_path / "moved")
+    caplog.clear()
     with caplog.at_level(logging.WARNING):
         assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).already_finished
         assert not [r for r in caplog.records if r.levelno >= logging.WARNING]

@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import loss
-from nmt.training.progress import metrics_log
+from nmt.training.reports import metrics_log
 from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
@@ -239,3 +239,17 @@ def test_out_of_memory_gives_advice(
         assert error.value.code == Exit.NO_MEMORY
         advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
         assert advised is not already
+
+
+@pytest.mark.parametrize("early_stopping", [0, 9])
+def test_a_perplexity_beyond_the_vocabulary_is_a_warning_without_early_stopping(
+    early_stopping: int, data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A rate that is far too high; the vocabulary has 12 pieces."""
+    changes = {"optim__lr": 3.0, "trainer__early_stopping": early_stopping}
+    outcome = tiny.train(tmp_path / "run", data, **changes)
+    assert outcome.code == Exit.OK and outcome.step == 12
+    worse = [line for line in tiny.lines(tmp_path / "run", "dev") if line["perplexity"] > 12]
+    assert worse
+    warned = caplog.text.count("is worse than guessing (12, the size of the vocabulary)")
+    assert warned == (0 if early_stopping else len(worse))

@@ -1,9 +1,16 @@
-"""The progress of a run: metrics.jsonl, log lines, a bar on a terminal, TensorBoard."""
+"""What a run reports: metrics.jsonl, train.log, log lines, a bar on a terminal, TensorBoard.
 
+How far a run has come follows from its checkpoints and config.json. A report that cannot be written
+is a warning, and training continues.
+"""
+
+import json
 import logging
 import math
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -14,33 +21,123 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from nmt.config.settings import Training
 from nmt.corpus.pairs import Corpora
 from nmt.errors import UserError, visible, where_raised
-from nmt.training.metrics import METRICS, Line, metrics_file
-from nmt.training.records import Record
+from nmt.storage import atomic
 from nmt.training.stateful import Stateful
 
-BOARD = "tb"  # in a run directory
+METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
 LONGEST = 300  # characters of the error of a callback that cannot be imported
+WARNED: set[Path] = set()  # reports that this process could not write
+
+Line = dict[str, Any]
 
 log = logging.getLogger(__name__)
 
 
-class Meter(Stateful):
-    """Sums over the updates since the last report, and since the last checkpoint.
+def warn_once(path: Path, error: OSError) -> None:
+    """Warn that a report is incomplete; once, as the next line fails, too."""
+    if path not in WARNED:
+        WARNED.add(path)
+        log.warning("%s: %s; training goes on without it", path, error.strerror or str(error))
 
-    Pairs of several corpora are counted from the first update on. A checkpoint may come between two
-    reports, so both are saved in it.
+
+@contextmanager
+def optional(path: Path) -> Iterator[None]:
+    """Write a file that training does not need; an OSError in this context is a warning."""
+    try:
+        yield
+    except OSError as error:
+        warn_once(path, error)
+
+
+def write_hint(path: Path, data: bytes) -> None:
+    """Write a small file that training does not need, unless it holds the same."""
+    with optional(path):
+        if not (path.exists() and path.read_bytes() == data):
+            atomic.replace(path, data)
+
+
+def append(path: Path, line: Line) -> None:
+    """Add a line to metrics.jsonl."""
+    with optional(path), path.open("ab") as file:
+        file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+
+
+def read_metrics(path: Path) -> list[Line]:
+    """The lines of metrics.jsonl, without those that cannot be read."""
+    try:
+        texts = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return []
+    return [line for text in texts if (line := _parse(text))]
+
+
+def _parse(text: bytes) -> Line:
+    """A line of metrics.jsonl; empty if it cannot be read."""
+    try:
+        line = json.loads(text)
+    except (ValueError, RecursionError):
+        return {}
+    whole = (
+        isinstance(line, dict) and type(line.get("step")) is int and type(line.get("kind")) is str
+    )
+    return line if whole else {}
+
+
+def cut_back(path: Path, step: int) -> None:
+    """Cut metrics.jsonl after the last line of `step`, and before a line that a kill has torn.
+
+    So no line appears twice in a run that is resumed.
+    """
+    if not path.is_file():
+        return
+    with optional(path), path.open("r+b") as file:
+        whole = 0
+        for text in file:
+            if not text.endswith(b"\n") or _parse(text).get("step", 0) > step:
+                file.truncate(whole)
+                return
+            whole += len(text)
+
+
+class LogFile(logging.FileHandler):
+    """Appends the log to a file; where it cannot, the other handlers get one warning."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
+        """Report a full disk; anything else is handled by logging itself."""
+        if isinstance(error := sys.exc_info()[1], OSError):
+            warn_once(Path(self.baseFilename), error)
+        else:
+            super().handleError(record)
+
+
+@contextmanager
+def log_file(path: Path) -> Iterator[None]:
+    """Append the log of nmt to a file in this context."""
+    handler: logging.Handler = logging.NullHandler()
+    with optional(path):
+        handler = LogFile(path, encoding="utf-8")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    logging.getLogger("nmt").addHandler(handler)
+    try:
+        yield
+    finally:
+        logging.getLogger("nmt").removeHandler(handler)
+        with optional(path):
+            handler.close()
+
+
+class Meter(Stateful):
+    """Sums over the updates since the last report, saved in a checkpoint between two reports.
+
+    Pairs of several corpora are counted from the first update on.
     """
 
-    kept = (
-        *("checkpoint_nll", "checkpoint_tokens", "loss", "nll", "seconds", "tokens", "norm"),
-        "pairs",
-    )
+    kept = ("loss", "nll", "seconds", "tokens", "norm", "pairs")
 
     def __init__(self, corpora: Corpora | None = None) -> None:
         self.names = corpora.names if corpora else []
         self.pairs = [0 for _ in self.names]
-        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
         self.reset()
 
     def reset(self) -> None:
@@ -57,8 +154,6 @@ class Meter(Stateful):
         self.loss += loss
         self.nll += nll
         self.tokens += tokens
-        self.checkpoint_nll += nll
-        self.checkpoint_tokens += tokens
         self.seconds += seconds
         self.norm = norm
 
@@ -71,12 +166,6 @@ class Meter(Stateful):
             "grad_norm": self.norm,
             **{f"pairs_{name}": n for name, n in zip(self.names, self.pairs, strict=True)},
         }
-
-    def since_checkpoint(self) -> float:
-        """Return the perplexity since the last call; not a number where there was no update."""
-        nll, tokens = self.checkpoint_nll, self.checkpoint_tokens
-        self.checkpoint_nll, self.checkpoint_tokens = 0.0, 0
-        return math.exp(min(nll / tokens, 700)) if tokens else math.nan
 
 
 class MetricsLog:
@@ -154,7 +243,8 @@ def metrics_log(
             stack.enter_context(logging_redirect_tqdm())
         writers: list[Callable[[Line], None]] = []
         if not silent:
-            writers.append(stack.enter_context(metrics_file(run / METRICS, step)))
+            cut_back(run / METRICS, step)
+            writers.append(partial(append, run / METRICS))
             if options.tensorboard:
                 writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
             if options.callback is not None:
@@ -199,26 +289,26 @@ def calling(callback: str, run: Path) -> Callable[[Line], None]:
 @contextmanager
 def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
     """Yield a function that shows the numbers of a line in TensorBoard, where it is installed."""
-    record = Record(path)
+    board: Any = None
+    try:
+        from torch.utils.tensorboard import SummaryWriter
 
-    def open_writer() -> Any:
-        try:
-            from torch.utils.tensorboard import SummaryWriter
-        except ImportError:
-            log.info(
-                "TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS
-            )
-            return None
-        return SummaryWriter(str(path), purge_step=step + 1)
+        with optional(path):
+            board = SummaryWriter(str(path), purge_step=step + 1)
+    except ImportError:
+        log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
+    if board is None:
+        yield lambda line: None
+        return
 
-    with record.opened(open_writer) as board:
+    def write(line: Line) -> None:
+        with optional(path):
+            for key, value in line.items():
+                if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
+                    board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
-        def write(line: Line) -> None:
-            if board is None:
-                return
-            with record.written():
-                for key, value in line.items():
-                    if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
-                        board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
-
+    try:
         yield write
+    finally:
+        with optional(path):
+            board.close()

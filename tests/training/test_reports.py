@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.corpus.prepare import Prepared
-from nmt.training.metrics import truncate
-from nmt.training.progress import Meter
+from nmt.training.reports import Meter, cut_back
 from tests.training import tiny
 
 
@@ -43,32 +42,20 @@ def test_a_meter_weighs_by_tokens() -> None:
     assert (meter.tokens, meter.loss, meter.seconds) == (0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("tail", [b"", b'{"kind": "tr'])
-def test_truncate_cuts_later_and_torn_lines(tail: bytes, tmp_path: Path) -> None:
+@pytest.mark.parametrize("tail", [b"", b'{"kind": "tr', b'{"kind": "train", "step": 2}'])
+def test_later_and_torn_lines_are_cut_off(tail: bytes, tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    dev = {"kind": "dev", "perplexity": 9.5, "seconds": 1.0}
-    whole = [json.dumps({**dev, "step": step}).encode() + b"\n" for step in (1, 2, 2, 3, 5)]
-    path.write_bytes(b"".join(whole) + tail)
-    truncate(path, 2)
+    whole = [json.dumps({"kind": "dev", "step": step}).encode() + b"\n" for step in (1, 2, 2, 3)]
+    path.write_bytes(b"".join(whole[:3]) + tail)
+    cut_back(path, 2)
     assert path.read_bytes() == b"".join(whole[:3])
-    truncate(tmp_path / "absent", 2)
-
-
-@pytest.mark.parametrize("kind", ["dev", "train"])
-def test_the_record_of_a_training_whose_checkpoints_are_gone_is_kept(
-    kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    path = tmp_path / "metrics.jsonl"
-    needed = {"kind": kind, "perplexity": 9.5, "lr": 0.1, "tokens_per_second": 1.0}
-    path.write_text(json.dumps({**needed, "step": 7}) + "\n")
-    before = path.read_bytes()
-    truncate(path, 0)
+    path.write_bytes(b"".join(whole) + tail)
+    cut_back(path, 2)
+    assert path.read_bytes() == b"".join(whole[:3])
+    cut_back(path, 0)
     assert path.read_bytes() == b""
-    aside = tmp_path / "corrupt.metrics.jsonl"
-    assert aside.exists() is (kind == "dev")  # lines before a first checkpoint are no loss
-    if kind == "dev":
-        assert aside.read_bytes() == before
-        assert "has 7 updates, but no checkpoint is there: begun anew; left out" in caplog.text
+    cut_back(tmp_path / "absent", 2)
+    assert not (tmp_path / "absent").exists()
 
 
 def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
