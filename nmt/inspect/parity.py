@@ -82,14 +82,15 @@ class Decoding:
             self._logits.append(at_least_float32(self.model.logits(states)))
             self.done += tokens.shape[1]
 
-    def reorder(self, rows: list[int]) -> None:
-        """Row i becomes old row rows[i]; from here on every row gets tokens of its own."""
-        chosen = torch.tensor(rows, device=self.text.target.device)
-        self.state.reorder(chosen)
+    def reorder(self, rows: list[list[int]]) -> None:
+        """As `State.reorder`; from here on every row gets tokens of its own."""
+        groups = torch.tensor(rows, device=self.text.target.device)
+        self.state.reorder(groups)
+        chosen = groups.flatten()
         self._logits = [self.logits[chosen]]
         self.text = self.text.take(chosen)
         rest = self.text.target[:, self.done :]
-        other = random_ids(self.model, len(rows), rest.shape[1], seed=self.done)
+        other = random_ids(self.model, len(chosen), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
 
 
@@ -196,13 +197,13 @@ def beams(subject: Subject) -> Pairs:
     decoding, n = Decoding(subject.model, subject.text(spread=2)), subject.tokens
     decoding.grow(1)
     # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
-    decoding.reorder([0, 0, 1, 1, 2, 2])
+    decoding.reorder([[0, 0], [1, 1], [2, 2]])
     decoding.grow(n // 4)
-    decoding.reorder([1, 0, 3, 3, 5, 4])  # within each sentence, as beam search does
+    decoding.reorder([[1, 0], [3, 3], [5, 4]])  # within each sentence, as beam search does
     decoding.grow(n // 2)
-    decoding.reorder([4, 1, 1, 2])  # sentences change places, half of the rows go
+    decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, the others have three
     decoding.grow(3 * n // 4)
-    decoding.reorder([3, 0, 0, 2, 1])
+    decoding.reorder([[2, 1]])
     decoding.grow(n)
     return subject.against_full(decoding)
 
@@ -229,7 +230,7 @@ def unused_room(subject: Subject) -> Pairs:
     decoding.grow(2, together=True)
     for end in range(2, n):
         if end == n // 2:
-            decoding.reorder([2, 0, 1])
+            decoding.reorder([[0], [2]])
         for cache in (*decoding.state.self_caches, *decoding.state.cross_caches):
             for tensor in cache.tensors:
                 tensor[:, :, cache.length :] = math.nan

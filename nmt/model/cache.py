@@ -110,17 +110,17 @@ class State:
         return values if self.beams == 1 else values.repeat_interleave(self.beams, 0)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes old row rows[i]: repeats, reorders or drops rows.
+        """Row i becomes the old row rows.flatten()[i], with rows [group, beams] of former rows.
 
-        `rows` [group, beams] says that those of a line are of one group, and that groups keep their
-        order and are not repeated; of `rows` [rows] nothing is known.
+        Each line stays in one group, and groups keep their order; some may be left out.
         """
-        if self._streams > 1:
+        if self._streams > 1:  # each row is a group of its own
             streams = torch.arange(self._streams, device=rows.device)
-            rows = (rows.flatten()[:, None] * self._streams + streams).flatten()
-        flat = rows.flatten()
-        groups, self.beams = self._groups(rows, flat // self.beams)
-        if groups is not None:
+            rows = (rows.flatten()[:, None] * self._streams + streams).view(-1, 1)
+        flat, groups = rows.flatten(), rows[:, 0] // self.beams
+        regrouped = self._streams > 1 or len(rows) < len(self.allowed)
+        self.beams = rows.shape[1]
+        if regrouped:
             self.memory, self.allowed = self.memory[groups], self.allowed[groups]
             self.columns = {name: column[groups] for name, column in self.columns.items()}
             self.lengths = None if self.lengths is None else self.lengths[groups]
@@ -129,18 +129,3 @@ class State:
         for cache in self.self_caches:
             cache.reorder(flat)
         self.recurrent = {name: value[flat] for name, value in self.recurrent.items()}
-
-    def _groups(self, rows: Tensor, old_groups: Tensor) -> tuple[Tensor | None, int]:
-        """The old group of each new one (None: unchanged), and the new width.
-
-        `old_groups` are those of the rows; to look at them would have to wait for a GPU.
-        """
-        if rows.dim() == 2:
-            unchanged = len(rows) == len(self.allowed)
-            return (None if unchanged else old_groups.view_as(rows)[:, 0]), rows.shape[1]
-        if rows.device.type != "cpu":
-            return old_groups, 1
-        groups, counts = old_groups.unique_consecutive(return_counts=True)
-        if len(widths := set(counts.tolist())) == 1:
-            return groups, widths.pop()
-        return old_groups, 1

@@ -116,9 +116,9 @@ def decode(model: Transformer) -> None:
     lengths = torch.tensor([5, 6]).to(GPU) if model.needs_lengths else None
     state = model.start(source.to(GPU), there, lengths)
     hypotheses = [0, 1]  # the sentence of each
-    for step, rows in enumerate(([0, 0, 1, 1], [1, 0, 2, 2], [2, 3])):
+    for step, rows in enumerate(([[0, 0], [1, 1]], [[1, 0], [2, 2]], [[2, 3]])):
         logits = model.step(target[hypotheses, step].to(GPU), state)
-        hypotheses = [hypotheses[row] for row in rows]
+        hypotheses = [hypotheses[row] for group in rows for row in group]
         assert logits.device == GPU
         state.reorder(torch.tensor(rows).to(GPU))
 

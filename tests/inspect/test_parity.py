@@ -211,7 +211,7 @@ def test_cross_attention_has_the_state_that_the_hints_name(
     model = perturbed(settings_of("encoding=relative", "encoding.relative.where=[decoder,cross]"))
     made = Decoding(model, parity.Subject(model, 4).text())
     made.grow(1)
-    made.reorder([0, 0, 1, 1, 2, 2])
+    made.reorder([[0, 0], [1, 1], [2, 2]])
     made.grow(2)
     assert seen["cross"].state is seen["decoder"].state is not None
     assert (seen["cross"].rows, seen["decoder"].rows) == (3, 6)
@@ -223,7 +223,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
     overrides = ["encoding=lstm", "encoding.lstm.hidden=8"]
 
     def rows_first(t: Tensor, rows: Tensor) -> Tensor:
-        return t[torch.arange(len(rows)) % len(t)]
+        return t[torch.arange(rows.numel()) % len(t)]
 
     def reorder(self: State, rows: Tensor) -> None:
         recurrent, lengths = self.recurrent, self.lengths
@@ -234,7 +234,7 @@ def test_only_beams_go_wrong(part: str, settings_of: Make, monkeypatch: Patch) -
             self.lengths = rows_first(lengths, rows)
         for kept in {"own": self.self_caches, "cross": self.cross_caches}.get(part, []):
             if "keys" in kept._tensors:
-                kept._tensors["keys"] = kept._tensors["keys"][torch.arange(len(rows)).flip(0)]
+                kept._tensors["keys"] = kept._tensors["keys"].flip(0)
 
     if part == "lengths":  # a made-up encoding that reads the desired length
         overrides = ["encoding=absolute"]
@@ -271,10 +271,10 @@ def test_hypotheses_that_count_as_tokens_go_wrong(settings_of: Make, monkeypatch
 
 def test_swaps_within_a_sentence_are_seen(settings_of: Make, monkeypatch: Patch) -> None:
     """Rows that swap are different hypotheses, or forgetting to swap would not show."""
-    right, swap = State.reorder, [1, 0, 3, 3, 5, 4]
+    right, swap = State.reorder, [[1, 0], [3, 3], [5, 4]]
 
     def reorder(self: State, rows: Tensor) -> None:
-        right(self, torch.arange(6) if rows.tolist() == swap else rows)
+        right(self, torch.arange(6).view(3, 2) if rows.tolist() == swap else rows)
 
     monkeypatch.setattr(State, "reorder", reorder)
     assert failed(measure(settings_of("encoding=none"))) == {"beams"}
