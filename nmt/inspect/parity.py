@@ -203,7 +203,7 @@ def beams(subject: Subject) -> Pairs:
     decoding.grow(n // 2)
     decoding.reorder([[1, 0, 0], [4, 5, 5]])  # one sentence goes, the others have three
     decoding.grow(3 * n // 4)
-    decoding.reorder([[2, 1]])
+    decoding.reorder([[2, 1], [5, 3]])
     decoding.grow(n)
     return subject.against_full(decoding)
 
