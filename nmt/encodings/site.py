@@ -16,7 +16,7 @@ from typing import Any, cast
 from torch import Tensor, nn
 
 from nmt.encodings import limits
-from nmt.encodings.base import HOOKS, Dims, Encoding, Projection, softmax
+from nmt.encodings.base import Dims, Encoding, Projection, softmax
 from nmt.encodings.context import Context
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Scaled
@@ -34,21 +34,17 @@ class Encodings(nn.Module):
             if (why := limits.why_too_short(e, 1)) is not None:
                 raise ValueError(f"encoding.{e.name}: {why}")
         self.entries = nn.ModuleList(entries)
-        self._scaling = [e for e in entries if e.scale is not None]
-        self._with = {hook: [e for e in entries if hook in e.hooks] for hook in HOOKS}
 
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
         """The entries that override a hook and serve the layer, its number among those that each
         serves, and the context of their positions."""
-        if not self._with[hook] and hook != "embed":
+        if hook != "embed" and not any(hook in e.hooks for e in self):
             return []
-        for e in self:  # all of them, so that they draw random positions at the first hook
-            with_positions(context, e.positions)
-        chosen = [
-            (e, with_positions(context, e.positions)) for e in self._with[hook] if _serves(e, layer)
-        ]
+        # of all entries, so that they draw random positions at the first hook
+        entries = [(e, with_positions(context, e.positions)) for e in self]
+        chosen = [(e, c) for e, c in entries if hook in e.hooks and _serves(e, layer)]
         for e, c in chosen:
             if e.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
@@ -84,7 +80,7 @@ class Encodings(nn.Module):
 
     def scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
-        return next((e.scale for e in self._scaling if _serves(e, layer)), None)
+        return next((e.scale for e in self if e.scale is not None and _serves(e, layer)), None)
 
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
