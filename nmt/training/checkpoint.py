@@ -22,6 +22,7 @@ from nmt.training.reports import write_hint
 from nmt.training.timetable import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
+RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
 DIRECTORY = "checkpoints"  # in a run directory
 CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later

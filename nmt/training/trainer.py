@@ -6,9 +6,11 @@ import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
+import safetensors.torch
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -24,11 +26,11 @@ from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training import compilation, environment, loss
-from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.average import move_average
+from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.data_limits import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
 from nmt.training.early_stopping import EarlyStopping
-from nmt.training.ema import MovingAverage
 from nmt.training.failures import explained
 from nmt.training.feed import Feed
 from nmt.training.loss import DeviceBatch, Objective
@@ -104,7 +106,7 @@ class Trainer:
         self.objective = self.world.data_parallel(
             Objective(self.model, self.optim.label_smoothing, compiled)
         )
-        self.average = MovingAverage(self.model, self.options.ema)
+        self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = schedule(self.optim)
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
@@ -147,12 +149,14 @@ class Trainer:
 
     def start(self) -> None:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
-        if self.run.saved is not None:
-            self.resume(self.run.saved)
-        elif (parent := self.options.init_from) is not None:
+        saved, parent = self.run.saved, self.options.init_from
+        if saved is None and parent is not None:
             path = same_for_all(parent, self.world)
             self.origin = graft(self.model, self.settings, path).origin
-            self.average.restart()
+        if self.options.ema:
+            self.evaluated = deepcopy(self.model)
+        if saved is not None:
+            self.resume(saved)
 
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
@@ -210,7 +214,8 @@ class Trainer:
         now = time.monotonic()
         seconds, self.since = now - self.since, now
         if all(map(math.isfinite, (total, nll, norm))):
-            self.average.update(update.step)
+            if self.options.ema:
+                move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
             self.meter.add(total, nll, update.counts, norm, seconds)
@@ -290,15 +295,14 @@ class Trainer:
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
-        with self.average.applied():
-            perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
-            if not math.isfinite(perplexity):
-                raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
-            measured, cost = {"perplexity": perplexity}, perplexity
-            if (metric := self.options.dev_metric) != "perplexity":
-                score = partial(dev_score, self.model, self.settings, self.prepared)
-                measured[metric] = self.world.broadcast(score)  # rank 0 translates
-                cost = -measured[metric]
+        perplexity = loss.perplexity(self.evaluated, dev, self.device, self.autocast(), self.world)
+        if not math.isfinite(perplexity):
+            raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
+        measured, cost = {"perplexity": perplexity}, perplexity
+        if (metric := self.options.dev_metric) != "perplexity":
+            score = partial(dev_score, self.evaluated, self.settings, self.prepared)
+            measured[metric] = self.world.broadcast(score)  # rank 0 translates
+            cost = -measured[metric]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
             log.warning(
                 "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
@@ -345,10 +349,9 @@ class Trainer:
         lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
-        with self.average.applied():  # not while a file is written, which may fail
-            parts = iter([*modeldir.parts(self.settings, self.model, source, target, facts)])
-        yield from parts
-        yield from self.average.files()
+        yield from modeldir.parts(self.settings, self.evaluated, source, target, facts)
+        if self.options.ema:
+            yield RAW, safetensors.torch.save(modeldir.weights(self.model))
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,
@@ -371,9 +374,10 @@ class Trainer:
         state = saved.state
         self.origin = {key: state[key] for key in ("start", "parent") if key in state}
         checkpoint = VerifiedDirectory(saved.path)
-        tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
-        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
-        self.average.restore(checkpoint)
+        raw = RAW if self.options.ema else modeldir.WEIGHTS
+        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
+            tensors = modeldir.read_tensors(checkpoint, name)
+            modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
             getattr(self, name).load_state_dict(state.get(name, {}))

@@ -144,6 +144,7 @@ def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Tr
         patch.setattr(World, "device", lambda self, name: device)
         with open_run(path, training.settings(**changes)) as run:
             trainer = Trainer(training.prepared(path.parent), run)
+            trainer.start()
             with metrics_log(run.path, 0, 9, trainer.options) as trainer.progress:
                 yield trainer
 
@@ -183,7 +184,7 @@ def test_updates_that_are_not_finite_are_skipped_and_told_as_on_the_cpu(tmp_path
                     hook.remove()
             made.finish_update()
             assert made.nonfinite == 0
-            means = [*made.average.means.values()]
+            means = [*made.evaluated.parameters()]
             tensors = [t.detach().cpu() for t in (*made.parameters, *means)]
         lines = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
         return [(x["kind"], x["step"], x.get("lines"), x.get("loss", 0.0)) for x in lines], tensors

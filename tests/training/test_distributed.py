@@ -18,9 +18,9 @@ import torch
 from nmt.corpus.batches import Batches
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.training.checkpoint import RAW
 from nmt.training.directory import HOLDER
 from nmt.training.distributed import World
-from nmt.training.ema import RAW
 from tests.training import ranks, tiny
 from tests.training.ranks import ROOT, free_port, surroundings
 from tests.training.test_resume import newest
@@ -49,7 +49,7 @@ transformer = build.transformer
 
 def noted(self):
     outcome = fit(self)
-    held = [*self.model.state_dict().values(), *self.average.means.values()]
+    held = [*self.model.state_dict().values(), *self.evaluated.parameters()]
     sums = [str(value.double().sum().item()) for value in held]
     moved = f"{len(self.optimizer.state)} of {len(self.parameters)} parameters"
     told = [f"{outcome.step} {outcome.code.name}", moved, *sums]
