@@ -17,7 +17,7 @@ from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
-from nmt.training.run_config import differences
+from nmt.training.directory import differences
 
 log = logging.getLogger(__name__)
 

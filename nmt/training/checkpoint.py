@@ -19,7 +19,7 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import write_hint
-from nmt.training.timetable import DataPlace
+from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from

@@ -19,47 +19,29 @@ from nmt import build, modeldir
 from nmt.build import freeze
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
-from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
+from nmt.machine.device import numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.training import compilation, environment, loss
+from nmt.training import environment, loss
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
-from nmt.training.data_limits import check_data, leave_out_long
+from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
-from nmt.training.early_stopping import EarlyStopping
-from nmt.training.failures import explained
-from nmt.training.feed import Feed
-from nmt.training.loss import DeviceBatch, Objective
-from nmt.training.precision import number_format
+from nmt.training.directory import Run
+from nmt.training.environment import number_format
+from nmt.training.feed import DeviceBatch, Feed, halves, to_device
+from nmt.training.loss import Objective
 from nmt.training.reports import Meter, metrics_log
-from nmt.training.run import Outcome, Run
-from nmt.training.schedule import schedule
+from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
 from nmt.training.signals import stop_signals
-from nmt.training.surgery import graft, same_for_all
-from nmt.training.timetable import DataPlace, is_over, last_step
+from nmt.training.start import graft, same_for_all
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
 
 log = logging.getLogger(__name__)
-
-
-def fit(prepared: Prepared, run: Run) -> Outcome:
-    """Train, or resume training, in the directory that `open_run` gave: no finished run's.
-
-    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
-    last checkpoint stays intact.
-    """
-    deterministic = run.settings.trainer.deterministic
-    with run.records(), explained(run), deterministic_algorithms(deterministic):
-        log_remarks(prepared.report)
-        trainer = Trainer(prepared, run)
-        with trainer.batches.workers:
-            return trainer.fit()
 
 
 class _Update(NamedTuple):
@@ -81,7 +63,7 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
-        compiled = compilation.wanted(self.options, self.device)
+        compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         self.precision = number_format(self.options, self.device, self.world)
@@ -127,10 +109,8 @@ class Trainer:
         self.meter = Meter(prepared.train.corpora)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
-    def fit(self) -> Outcome:
-        """Train to the end, or until a signal or the time asks to stop."""
-        self.start()
-        self.run.begin(self.step)
+    def fit(self) -> int:
+        """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
         pace = self.last, self.updates, self.batches.pairs
         environment.announce(self.model, self.environment, *pace)
         self.batches.report()
@@ -145,7 +125,7 @@ class Trainer:
                     break
                 if self.is_due or self.is_over:
                     self.checkpoint()
-            return self.run.end(self.step, Exit(code), not self.is_over and not code)
+        return code
 
     def start(self) -> None:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
@@ -253,10 +233,8 @@ class Trainer:
             torch.cuda.empty_cache()
         self.splits += 1
         self.progress.split({**self.where(self.step, self.updated), "splits": self.splits})
-        smaller = [
-            half for batch in self.feed.host_batches(self.updated) for half in loss.halves(batch)
-        ]
-        return self.sum_gradients([loss.to_device(half, self.device) for half in smaller], tokens)
+        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
+        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""

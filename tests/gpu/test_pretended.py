@@ -19,10 +19,10 @@ from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import BOS, EOS, PAD
-from nmt.training import loss
+from nmt.training import feed, loss
+from nmt.training.directory import open_run
 from nmt.training.distributed import World
 from nmt.training.reports import metrics_log
-from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
@@ -71,7 +71,7 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     """One update as the trainer makes it, of a model that is on the device."""
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
-    ready = loss.to_device(batch(model), device)
+    ready = feed.to_device(batch(model), device)
     states = loss.predict(model.hidden, ready)
     summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
     summed.backward()

@@ -35,10 +35,10 @@ from pathlib import Path
 from torch.nn.parallel import DistributedDataParallel
 from nmt import build
 from nmt.cli.command import run as command
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.training import distributed, loss
 from nmt.training.distributed import joined
-from nmt.training.run import open_run
+from nmt.training.directory import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -48,13 +48,13 @@ fit, update, smoothed = Trainer.fit, Trainer.update, loss.smoothed
 transformer = build.transformer
 
 def noted(self):
-    outcome = fit(self)
+    code = fit(self)
     held = [*self.model.state_dict().values(), *self.evaluated.parameters()]
     sums = [str(value.double().sum().item()) for value in held]
     moved = f"{len(self.optimizer.state)} of {len(self.parameters)} parameters"
-    told = [f"{outcome.step} {outcome.code.name}", moved, *sums]
+    told = [f"{self.step} {Exit(code).name}", moved, *sums]
     (root / f"{name}-{self.world.rank}").write_bytes("\\n".join(told).encode())
-    return outcome
+    return code
 
 def after(step, act, rank=1):  # on one rank alone
     def changed(self, signal):
