@@ -89,7 +89,7 @@ def impatient():
         save(self, perplexity, cost)
         if self.world.rank == 0:
             time.sleep(8)
-    distributed.COUNTING_TIMEOUT, Trainer.save = timedelta(seconds=5), slow
+    distributed.TIMEOUT, Trainer.save = timedelta(seconds=5), slow
 
 def refuse():
     (root / "end").touch()
