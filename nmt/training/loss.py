@@ -220,14 +220,18 @@ def perplexity(
 
 
 def should_compile(options: Training, device: torch.device) -> bool:
-    """Whether passes are compiled on the device; raises UserError where true cannot be done.
+    """Whether passes are compiled; auto: on a GPU for which torch has Triton and a C compiler.
 
-    auto: on a GPU, where it can be done. On CPUs a compiled step was measured to take longer.
+    On CPUs a compiled step was measured to take longer. Raises UserError where layers are computed
+    twice, which breaks the compiler's graphs.
     """
+    twice = options.gradient_checkpointing
     if options.compile == "auto":
-        return device.type == "cuda" and _obstacle(options, device) is None
-    if options.compile and (why := _obstacle(options, device)) is not None:
-        raise UserError(f"trainer.compile=true: {why}")
+        return device.type == "cuda" and not twice and has_triton()
+    if options.compile and twice:
+        raise UserError(
+            "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one of them"
+        )
     return bool(options.compile)
 
 
@@ -242,37 +246,6 @@ def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     torch._dynamo.config.optimize_ddp = False
     return torch.compile(function, dynamic=True)
-
-
-def _obstacle(options: Training, device: torch.device) -> str | None:
-    """Why passes cannot be compiled, and what to do; None: they can."""
-    if options.gradient_checkpointing:
-        return (
-            "not with trainer.gradient_checkpointing=true, as layers that are computed twice "
-            "break the compiler's graphs; choose one of the two"
-        )
-    if device.type == "cpu" and not has_cpp_compiler():
-        return (
-            "torch finds no C++ compiler that works (g++, or the one that the variable CXX names); "
-            "install one, or choose trainer.compile=false"
-        )
-    if device.type == "cuda" and not has_triton():
-        return (
-            "torch compiles for GPUs by Triton, which is not installed, does not know this one, or "
-            "finds no C compiler (gcc, clang, or that of CC); choose trainer.compile=false"
-        )
-    return None
-
-
-def has_cpp_compiler() -> bool:
-    """Whether torch finds a C++ compiler that works."""
-    from torch._inductor.cpp_builder import get_cpp_compiler  # seconds, which others need not
-
-    try:
-        get_cpp_compiler()
-    except Exception:  # of several kinds, from missing to broken
-        return False
-    return True
 
 
 def has_triton() -> bool:

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -304,23 +303,9 @@ class Trainer:
             release_memory()
 
     def save(self, perplexity: float | None, cost: float | None) -> None:
-        """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`.
-
-        Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
-        """
-        if self.world.rank:
-            return
-        checkpoints = self.run.checkpoints
-        try:
-            checkpoints.save(self.step, cost, self.files(perplexity, cost))
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            needed = sum(len(data) for _, data in self.files(perplexity, cost))
-            free = shutil.disk_usage(checkpoints.directory).free
-            room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
-            message = f"{error.strerror}: {room}"
-            raise OSError(error.errno, message, str(checkpoints.directory)) from error
+        """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`. Raises OSError."""
+        if not self.world.rank:
+            self.run.checkpoints.save(self.step, cost, self.files(perplexity, cost))
 
     def files(self, perplexity: float | None, cost: float | None) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""

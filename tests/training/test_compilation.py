@@ -16,25 +16,6 @@ from tests.training.test_resume import newest
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-@pytest.mark.parametrize(
-    ("device", "missing", "said"),
-    [
-        (CPU, "has_cpp_compiler", "torch finds no C\\+\\+ compiler that works"),
-        (CUDA, "has_triton", "torch compiles for GPUs by Triton, which is not installed"),
-    ],
-)
-def test_a_compiler_that_is_missing_is_told_before_training(
-    device: torch.device, missing: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("has_cpp_compiler", "has_triton"):
-        monkeypatch.setattr(loss, name, lambda there=name != missing: there)
-    options = tiny.settings(trainer__compile=True).trainer
-    with pytest.raises(UserError, match=f"^trainer.compile=true: {said}"):
-        loss.should_compile(options, device)
-    monkeypatch.setattr(loss, missing, lambda: True)
-    assert loss.should_compile(options, device)
-
-
 def test_triton_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
     monkeypatch.setattr("shutil.which", lambda name: "/bin/clang" if name == "clang" else None)

@@ -103,7 +103,6 @@ def test_advice_about_the_compiler_can_be_followed(
     """As on another GPU; the bits are others, which is told."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("nmt.training.loss.compile_pass", lambda function: function)
-        patch.setattr("nmt.training.loss.has_cpp_compiler", lambda: True)
         tiny.train(tmp_path / "run", data, trainer__max_steps=1, trainer__compile=True)
     assert tiny.train(tmp_path / "run", data, trainer__max_steps=2).step == 2
     assert "not bit-identical to a run without a stop: compiled yes -> no" in caplog.text
