@@ -19,10 +19,10 @@ from nmt.machine.cpus import cores
 from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.training import corpus
-from nmt.training.directory import config_is_settled
+from nmt.training import run as training
+from nmt.training.directory import config_is_settled, open_run
 from nmt.training.reports import METRICS, read_metrics
-from nmt.training.run import Outcome, open_run
-from nmt.training.session import check_start
+from nmt.training.run import Outcome, check_start
 
 log = logging.getLogger(__name__)
 
@@ -135,10 +135,10 @@ def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | Non
     with open_run(run.directory, run.settings, elsewhere=run.experiment.elsewhere) as opened:
         if not opened.finished:
             return None
-        if corpus is None:
-            return opened.outcome()
-        opened.refuse_other_data(corpus.facts["fingerprint"])
-        return opened.end(opened.step)
+        if corpus is not None:
+            training.refuse_other_data(opened, corpus.facts["fingerprint"])
+            opened.write_config()
+        return training.outcome_of(opened)
 
 
 def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:

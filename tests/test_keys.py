@@ -28,8 +28,8 @@ from nmt.errors import UserError
 from nmt.evaluation.testsets import corpus_test_files
 from nmt.model.cache import State
 from nmt.text.lines import read_text
-from nmt.training.run import open_run
-from nmt.training.trainer import fit
+from nmt.training.directory import open_run
+from nmt.training.run import fit
 from tests import composing
 from tests.fast import fast_first
 from tests.training import tiny

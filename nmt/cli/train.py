@@ -137,10 +137,10 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
 def train(experiment: "Experiment", world: "World") -> None:
     """Train one run, print its directory, and say what to type next."""
     from nmt import lengthen
-    from nmt.training import session
+    from nmt.training import run as training
 
     lengthen.check(experiment)
-    outcome = session.train(experiment.settings, experiment.run, world)
+    outcome = training.train(experiment.settings, experiment.run, world)
     if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")

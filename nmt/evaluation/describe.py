@@ -18,7 +18,7 @@ from nmt.evaluation.testsets import ParallelFiles
 from nmt.storage import manifest
 from nmt.text.columns import missing
 from nmt.text.lines import file_of
-from nmt.training.run import progress
+from nmt.training.directory import progress
 
 log = logging.getLogger(__name__)
 

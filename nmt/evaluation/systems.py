@@ -16,9 +16,7 @@ from nmt.exchange import ctranslate2_engine
 from nmt.storage import manifest
 from nmt.text.lines import uncompressed
 from nmt.text.side import Segmenter
-from nmt.training.directory import CONFIG
-from nmt.training.run import progress
-from nmt.training.run_config import read_config
+from nmt.training.directory import CONFIG, progress, read_config
 
 log = logging.getLogger(__name__)
 

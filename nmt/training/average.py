@@ -1,4 +1,4 @@
-"""One model from several: the mean of their weights.
+"""Means of weights: of several models, and of one model while it is trained (trainer.ema).
 
 Vaswani et al. (2017), section 6.1, translate with the mean of a run's last 5 or 20 checkpoints.
 """
@@ -8,17 +8,31 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
 from nmt import modeldir
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.storage.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
-from nmt.training.run_config import differences
+from nmt.training.directory import differences
 
 log = logging.getLogger(__name__)
 
 AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
+
+
+@torch.no_grad()
+def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) -> None:
+    """Move an exponential moving average of weights towards those after update `step`, from 1.
+
+    Marian calls it exponential smoothing. The decay is at most (1 + step) / (10 + step), as in
+    TensorFlow's ExponentialMovingAverage, so that the random start is soon forgotten.
+    """
+    share = 1 - min(decay, (1 + step) / (10 + step))
+    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], share)
 
 
 def of_run(run: Path, count: int, which: str) -> Trained:

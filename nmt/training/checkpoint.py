@@ -19,9 +19,10 @@ from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import write_hint
-from nmt.training.timetable import DataPlace
+from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
+RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
 DIRECTORY = "checkpoints"  # in a run directory
 CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later

@@ -1,15 +1,22 @@
-"""The prepared corpus of a run: its segmenter is learned, read from files, or the parent's."""
+"""The prepared corpus of a run, and whether its model can be trained on it."""
 
 import logging
 from pathlib import Path
 
+import numpy as np
+
 from nmt import modeldir
+from nmt.config.data import Data
 from nmt.config.settings import Settings, freeze
 from nmt.corpus import prepare as data
+from nmt.corpus.examples import joining_of
+from nmt.corpus.pairs import Pairs
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.model.transformer import Transformer
 from nmt.modeldir import checkpoints
 from nmt.storage import manifest
+from nmt.text.columns import out_of_range
 from nmt.text.lines import file_of, packed
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Sides
@@ -74,3 +81,37 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
         if saved is None or error.code != Exit.NO_INPUT:
             raise
         return modeldir.read_sides(saved)
+
+
+def leave_out_long(dev: Pairs, options: Data) -> Pairs:
+    """Return the development pairs that are no longer than any training example may be.
+
+    One line of noise among them may take more memory than all of training, at the first checkpoint.
+    Raises UserError (65) if none is left.
+    """
+    joining = joining_of(options)
+    most = max(options.max_length, joining.max_length if joining else 0)
+    pieces = np.maximum(dev.lengths["source"], dev.lengths["target"])
+    rows = np.flatnonzero(pieces <= most)
+    if len(rows) == len(dev):
+        return dev
+    longest = int(pieces.argmax())
+    left_out = (
+        f"{len(dev) - len(rows):,} of its {len(dev):,} pairs have more than {most} pieces, as no "
+        f"training example has (the longest, line {dev.place(longest)}: {pieces[longest]:,})"
+    )
+    if not len(rows):
+        raise UserError(f"dev text: {left_out}; raise data.max_length", Exit.DATA)
+    log.warning("dev text: %s; left out", left_out)
+    return dev.select(rows)
+
+
+def check_data(prepared: Prepared, model: Transformer) -> None:
+    """Raise UserError (exit 65) for integers of columns that an encoding has no row for."""
+    for name, store in (("train", prepared.train), ("dev", prepared.dev)):
+        for column, allowed in model.column_ranges.items():
+            values = store.columns[column]
+            for value in (int(values.min()), int(values.max())):
+                if value not in allowed:
+                    per_word = store.per[column] == "word"
+                    raise out_of_range(column, value, allowed, f"data.{name}", per_word)

@@ -1,8 +1,8 @@
-"""What a run directory may hold, and which process holds it.
+"""A run directory: the files it may hold, the process that holds it, and the config it is of.
 
 | file | written by | |
 |---|---|---|
-| config.json | `Run.begin` | with the checkpoints, all that resumption reads |
+| config.json | `Run.write_config` | with the checkpoints, all that resumption reads |
 | checkpoints/ | `Checkpoints.save` | step-NNNNNNNN/, each with a manifest |
 | best | `Checkpoints.save` | the name of the best checkpoint, a hint |
 | metrics.jsonl, tb/, train.log | `reports` | for people and scripts: nothing relies on them |
@@ -12,23 +12,106 @@ A directory without a checkpoint is free for any config if it holds only what a 
 failed leaves behind. Any other file there belongs to the user, and nothing is written next to it.
 """
 
+import json
+import math
 import os
 import shutil
 import socket
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from filelock import FileLock, Timeout
 
 from nmt import modeldir
+from nmt.config.check import flat
+from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic
-from nmt.training.checkpoint import CORRUPT, DIRECTORY
+from nmt.storage import atomic, manifest
+from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
+from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import BOARD, LOG, METRICS, write_hint
+from nmt.training.schedule import EarlyStopping, is_over, last_step
 
 CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
+MAY_DIFFER = (
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
+    *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
+    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
+    *("trainer.device", "trainer.nonfinite_patience"),
+    *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
+    "trainer.compile",  # with a warning: see environment.warn_of_changes
+)  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
+LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
+LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
+START = "trainer.init_from"
+
+
+@dataclass
+class Run:
+    """A run directory that this process has locked."""
+
+    path: Path
+    settings: Settings
+    world: World
+    checkpoints: Checkpoints
+    saved: Saved | None  # the newest checkpoint, from which training is resumed
+    elsewhere: str = "name="  # the option that names another directory
+    opened: float = field(default_factory=lambda: time.monotonic())
+
+    @property
+    def finished(self) -> bool:
+        """Whether all updates were made, on this corpus or another."""
+        return self.saved is not None and _is_finished(self.saved, self.settings)
+
+    def seconds_left(self) -> float:
+        """Until trainer.max_hours are over, counted from the opening of the run."""
+        hours = self.settings.trainer.max_hours
+        return math.inf if hours is None else hours * 3600 - (time.monotonic() - self.opened)
+
+    @property
+    def has_checkpoint(self) -> bool:
+        """Whether there is something to resume from, and so the name belongs to this config."""
+        return bool(modeldir.checkpoints(self.checkpoints.directory))
+
+    def write_config(self) -> None:
+        """Write config.json, unless it is the same; rank 0 alone does."""
+        where, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
+        if not self.world.rank and not (where.exists() and where.read_bytes() == data):
+            atomic.replace(where, data)
+
+
+@contextmanager
+def open_run(
+    path: Path, settings: Settings, world: World = SINGLE, elsewhere: str = "name="
+) -> Iterator[Run]:
+    """Make or take over a run directory, before any data is touched.
+
+    With several ranks, rank 0 does so, and the others see the same. `elsewhere` is the option that
+    names another directory: what an error advises.
+
+    Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
+    trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
+    73 if it cannot be written, is in use, or holds other things than a run.
+    """
+    world.device(settings.trainer.device)  # these two refuse what they cannot serve
+    world.check(settings.trainer)
+    trainer = settings.trainer
+    checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
+    with nullcontext() if world.rank else held(path, elsewhere):
+        if not world.rank and config_is_settled(path):
+            then, now = freeze(read_config(path)), freeze(settings)
+            if changes := ", ".join(differences(then, now)):
+                raise UserError(
+                    f"{path / CONFIG}: another config: {changes}; choose another {elsewhere}"
+                )
+        saved = world.broadcast(checkpoints.recover)
+        yield Run(path, settings, world, checkpoints, saved, elsewhere)
+    world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written
 
 
 @contextmanager
@@ -109,3 +192,57 @@ def _others(path: Path) -> Iterator[str]:
     for other in [*sorted(path.iterdir()), *inside]:
         if atomic.owner(other) is None and (other.parent == directory or other.name not in ours):
             yield other.relative_to(path).as_posix()
+
+
+def read_config(run: Path) -> Settings:
+    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
+    where = run / CONFIG
+    try:
+        return thaw(manifest.read(where))
+    except UserError as error:
+        message = str(error) if str(where) in str(error) else f"{where}: {error}"
+        raise UserError(f"{message}; restore it", Exit.DATA) from None
+
+
+def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+
+    Paths may differ: the fingerprint of the data is compared instead, and the weights of
+    trainer.init_from; but whether there is a start at all may not. Nor may what a model is trained
+    on and measured by: its languages, and target lengths where its translations are scored.
+    """
+    before, after = dict(flat(old)), dict(flat(new))
+    before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
+    scored = new["trainer"]["dev_metric"] != "perplexity"
+    fixed = (*LANGUAGES, LENGTH_RATIO) if scored else LANGUAGES
+    return [
+        f"{key}: {_show(before, key)} -> {_show(after, key)}"
+        for key in sorted(set(before) | set(after))
+        if before.get(key, ...) != after.get(key, ...)
+        and (key in fixed or not {key, key.split(".")[0]} & {*MAY_DIFFER})
+        and not (is_path(key) and (key != START or (before.get(key) and after.get(key))))
+    ]
+
+
+def _show(values: dict[str, Any], key: str) -> str:
+    value = values.get(key, ...)
+    return "absent" if value is ... else value if isinstance(value, str) else json.dumps(value)
+
+
+def progress(path: Path) -> tuple[int, int]:
+    """Return a run's newest step and, about, its final one; asks for no lock and changes nothing.
+
+    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
+    """
+    settings, saved = read_config(path), newest(path)
+    if saved is None:
+        raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
+    if _is_finished(saved, settings):
+        return saved.step, saved.step
+    return saved.step, max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
+
+
+def _is_finished(saved: Saved, settings: Settings) -> bool:
+    """Whether a run made all its updates, or was ended early."""
+    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping"))
+    return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)

@@ -29,11 +29,8 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
 T = TypeVar("T")
 PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
-TIMEOUT = timedelta(minutes=30)  # of a barrier, where rank 0 may be saving; of gradients on CPUs
-COUNTING_TIMEOUT = timedelta(minutes=5)  # of what is small, on the CPU
-# of gradients on GPUs: NCCL aborts the process, so what is small ends first
-NCCL_TIMEOUT = 2 * COUNTING_TIMEOUT
-PREPARING_TIMEOUT = timedelta(days=7)  # of a broadcast: rank 0 may be preparing a corpus
+TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
+WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
 LOST = re.compile("gloo|nccl|connection", re.IGNORECASE)  # such errors have no class of their own
 FIRST = re.compile(r"\n|\. ")  # what ends the first sentence of an error
 FAILURES = "nmt/failures"  # key of the store: how many ranks have failed
@@ -46,15 +43,12 @@ class World:
     """The processes that train one model, and the rank of this one among them.
 
     A single process is rank 0 of a world of size 1: its collectives return what they are given.
-    Small things (signals, counts) travel by gloo, on the CPU; gradients by gloo or NCCL, depending
-    on where they are. Where rank 0 alone works, a barrier or a broadcast follows, so that all other
-    collectives wait only while ranks compute, and notice soon that a machine is lost.
+    Sums travel by gloo from CPUs, by NCCL from GPUs. Where rank 0 alone works, a barrier or a
+    broadcast follows, in a group of its own, so that sums notice soon that a machine is lost.
     """
 
     store: "torch._C._distributed_c10d.Store"
-    counting: "dist.ProcessGroup"  # for what is small
-    waiting: "dist.ProcessGroup"  # for barriers
-    preparing: "dist.ProcessGroup"  # for broadcasts
+    waiting: "dist.ProcessGroup"  # for barriers and broadcasts
 
     def __init__(self, rank: int = 0, size: int = 1, local_rank: int = 0) -> None:
         self.rank, self.size, self.local_rank = rank, size, local_rank
@@ -120,9 +114,8 @@ class World:
         if self.size > 1:
             import torch.distributed as dist
 
-            group = self.counting if tensor.device.type == "cpu" else None
             with self.connected():
-                dist.all_reduce(tensor, getattr(dist.ReduceOp, op), group)
+                dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
         return tensor
 
     def broadcast(self, compute: Callable[[], T]) -> T:
@@ -133,7 +126,7 @@ class World:
 
             values = [value]
             with self.connected():
-                dist.broadcast_object_list(values, group=self.preparing)
+                dist.broadcast_object_list(values, group=self.waiting)
             (value,) = values
         return cast(T, value)
 
@@ -231,11 +224,9 @@ class World:
             store=self.store,
             rank=self.rank,
             world_size=self.size,
-            timeout=NCCL_TIMEOUT if nccl else TIMEOUT,
+            timeout=TIMEOUT,
         )
-        self.counting = dist.new_group(backend="gloo", timeout=COUNTING_TIMEOUT)
-        self.waiting = dist.new_group(backend="gloo", timeout=TIMEOUT)
-        self.preparing = dist.new_group(backend="gloo", timeout=PREPARING_TIMEOUT)
+        self.waiting = dist.new_group(backend="gloo", timeout=WAITING_TIMEOUT)
 
 
 SINGLE = World()

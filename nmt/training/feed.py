@@ -1,15 +1,76 @@
 """The batches of an update: which they are, and how they get to this rank's device."""
 
+from collections.abc import Sequence
+from functools import partial
+from typing import NamedTuple
+
 import torch
+from torch import Tensor
 
 from nmt.config.settings import Training
 from nmt.corpus.batches import Batch, Batches
-from nmt.training import loss
+from nmt.machine import device as devices
+from nmt.text.vocab import EOS, PAD
 from nmt.training.distributed import World
-from nmt.training.loss import DeviceBatch
-from nmt.training.timetable import DataPlace, Timetable, is_over
+from nmt.training.schedule import DataPlace, Timetable, is_over
 
 AHEAD = 4  # updates whose text workers segment meanwhile
+
+
+class DeviceBatch(NamedTuple):
+    """A batch on the device: what the model reads, and what it is to predict."""
+
+    source: Tensor  # [batch, source] ids
+    prefix: Tensor  # [batch, target] ids, BOS ..., without EOS
+    columns: dict[str, Tensor]  # [batch, source | 1] each
+    labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
+    indices: Tensor  # [tokens] of the labels among [batch x target]
+    pairs: Sequence[int] = ()  # see `nmt.corpus.batches.Batch`
+    counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
+    position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
+
+    @property
+    def tokens(self) -> int:
+        """How many of an update's tokens it predicts."""
+        return len(self.labels) if self.counted else 0
+
+    @property
+    def counts(self) -> list[int]:
+        """The same, and its pairs of each corpus."""
+        return [self.tokens, *(n * self.counted for n in self.pairs)]
+
+
+def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
+    """Move a batch to a device, without waiting for it.
+
+    Padding is left out before the projection onto the vocabulary, which is most of the work. Which
+    tokens are padding is decided on the CPU: a GPU would make the host wait for its answer.
+    """
+    moved = partial(devices.to_device, device=device)
+    labels, prefix = batch.target[:, 1:].flatten(), batch.target[:, :-1]
+    indices = labels.ne(PAD).nonzero().squeeze(1)
+    return DeviceBatch(
+        source=moved(batch.source),
+        prefix=moved(prefix.masked_fill(prefix == EOS, PAD)),  # EOS is predicted and never read
+        columns={name: moved(values) for name, values in batch.columns.items()},
+        labels=moved(labels[indices]),
+        indices=moved(indices),
+        pairs=batch.pairs,
+    )
+
+
+def halves(batch: Batch) -> list[Batch]:
+    """The batch in two of half as many pairs; in one, where it has a single pair."""
+    middle = len(batch.source) // 2
+    return [
+        batch._replace(
+            source=batch.source[part],
+            target=batch.target[part],
+            lines=batch.lines[part],
+            columns={name: values[part] for name, values in batch.columns.items()},
+        )
+        for part in ([slice(middle), slice(middle, None)] if middle else [slice(None)])
+    ]
 
 
 class Feed:
@@ -39,7 +100,7 @@ class Feed:
         share = self.timetable(place.epoch).share(place)
         numbers = list(self.world.shard(share))
         made = [
-            loss.to_device(part, self.device)._replace(
+            to_device(part, self.device)._replace(
                 counted=bool(numbers), position=(number - place.batch, n)
             )
             for number in numbers or share[:1]

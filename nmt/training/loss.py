@@ -1,77 +1,144 @@
-"""Label-smoothed cross-entropy, and the perplexity that decides on a checkpoint."""
+"""Label-smoothed cross-entropy, its compiled passes, and the perplexity of a development text."""
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+import os
+import shutil
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from functools import partial
-from typing import NamedTuple
+from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.autograd.function import Function, once_differentiable
 
+from nmt.config.settings import Training
 from nmt.corpus.batches import Batch
-from nmt.machine import device as devices
+from nmt.errors import UserError
+from nmt.machine.products import add_gradient, product, product_format
 from nmt.model.transformer import Transformer
-from nmt.text.vocab import EOS, PAD
-from nmt.training import compilation
-from nmt.training.crossentropy import CrossEntropy
 from nmt.training.distributed import SINGLE, World
+from nmt.training.feed import DeviceBatch, to_device
+
+# Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
+# as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
+LOGITS = {"cpu": 2**22, "cuda": 2**27}
+FEWEST = 256  # tokens at once, however large the vocabulary: below, the products are slow
+STEP = 64  # products have a multiple of so many: for each new shape, a CPU first compiles code
+
+Gradients = tuple[Tensor, Tensor, Tensor]  # of states, weight and bias
 
 
-class DeviceBatch(NamedTuple):
-    """A batch on the device: what the model reads, and what it is to predict."""
+class CrossEntropy(Function):
+    """Projection onto the vocabulary and its cross-entropy, a few tokens at a time.
 
-    source: Tensor  # [batch, source] ids
-    prefix: Tensor  # [batch, target] ids, BOS ..., without EOS
-    columns: dict[str, Tensor]  # [batch, source | 1] each
-    labels: Tensor  # [tokens] ids to predict: target pieces and one EOS per row, no padding
-    indices: Tensor  # [tokens] of the labels among [batch x target]
-    pairs: Sequence[int] = ()  # see `nmt.corpus.batches.Batch`
-    counted: bool = True  # false: another rank's, gone through for the sum of gradients alone
-    position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
+    One after the other, they keep four or five tensors [tokens, vocab]; in a small model those are
+    most of the memory, and moving them is a third of a step. Here some tokens are projected, and
+    their loss and its gradients computed, before the next ones overwrite the logits.
 
-    @property
-    def tokens(self) -> int:
-        """How many of an update's tokens it predicts."""
-        return len(self.labels) if self.counted else 0
+    (states [n, dim], weight [vocab, dim], bias [vocab], labels [n], smoothing, learning)
+    -> (smoothed loss [], negative log-likelihoods [n] without a gradient), both in float32.
 
-    @property
-    def counts(self) -> list[int]:
-        """The same, and its pairs of each corpus."""
-        return [self.tokens, *(n * self.counted for n in self.pairs)]
-
-
-def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
-    """Move a batch to a device, without waiting for it.
-
-    Padding is left out before the projection onto the vocabulary, which is most of the work. Which
-    tokens are padding is decided on the CPU: a GPU would make the host wait for its answer.
+    learning: whether gradients may be asked for; `forward` itself cannot see torch.no_grad.
     """
-    moved = partial(devices.to_device, device=device)
-    labels, prefix = batch.target[:, 1:].flatten(), batch.target[:, :-1]
-    indices = labels.ne(PAD).nonzero().squeeze(1)
-    return DeviceBatch(
-        source=moved(batch.source),
-        prefix=moved(prefix.masked_fill(prefix == EOS, PAD)),  # EOS is predicted and never read
-        columns={name: moved(values) for name, values in batch.columns.items()},
-        labels=moved(labels[indices]),
-        indices=moved(indices),
-        pairs=batch.pairs,
-    )
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor,
+        labels: Tensor,
+        smoothing: float,
+        learning: bool,
+    ) -> tuple[Tensor, Tensor]:
+        """Compute the loss and, where they may be asked for, its gradients."""
+        low = product_format(states)
+        needed = learning and any(ctx.needs_input_grad[:3])
+        with torch.autocast(states.device.type, enabled=False):
+            loss, nll, gradients = compute(states, weight, bias, labels, smoothing, low, needed)
+        if gradients is not None:
+            ctx.save_for_backward(*gradients)
+        ctx.mark_non_differentiable(nll)
+        return loss, nll
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, by_loss: Tensor, by_nll: Tensor) -> tuple[Tensor | None, ...]:
+        """Scale the gradients that forward computed."""
+        return (*(gradient * by_loss for gradient in ctx.saved_tensors), None, None, None)
 
 
-def halves(batch: Batch) -> list[Batch]:
-    """The batch in two of half as many pairs; in one, where it has a single pair."""
-    middle = len(batch.source) // 2
-    return [
-        batch._replace(
-            source=batch.source[part],
-            target=batch.target[part],
-            lines=batch.lines[part],
-            columns={name: values[part] for name, values in batch.columns.items()},
-        )
-        for part in ([slice(middle), slice(middle, None)] if middle else [slice(None)])
-    ]
+def compute(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor,
+    labels: Tensor,
+    smoothing: float,
+    low: torch.dtype,
+    needed: bool,
+) -> tuple[Tensor, Tensor, Gradients | None]:
+    """Loss [], likelihoods [n], and gradients if they are needed.
+
+    Products are made in the number format `low`, sums in float32.
+
+    With p the softmax and q = 1 - smoothing at the true token plus smoothing / vocab all over,
+    the gradient of the logits is p - q. The part of q that all tokens of the vocabulary share is
+    linear in sums over the weights, so it costs no pass over the logits.
+    """
+    w, share = weight.to(low), smoothing / len(weight)
+    all_w, all_b = weight.sum(0), bias.sum()
+    gradients = None
+    if needed:
+        gradients = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
+    nll = states.new_empty(len(states), dtype=torch.float32)
+    size = _tokens_at_once(states, weight)
+    ones = states.new_ones(min(size, len(states)), dtype=torch.float32)
+    loss = states.new_zeros((), dtype=torch.float32)
+    for start in range(0, len(states), size):
+        some = slice(start, start + size)
+        h, label = states[some].to(low), labels[some, None]
+        n = len(h)
+        h = F.pad(h, (0, 0, 0, -n % STEP)) if n % STEP else h
+        logits = product(h, w)
+        p = logits[:n].to(torch.float32)
+        p += bias
+        nll[some], log_sum = _softmax_(p, label)
+        loss += (1 - smoothing) * nll[some].sum()
+        if smoothing:
+            summed = states[some].float() @ all_w + all_b  # of the logits over the vocabulary
+            loss += smoothing * log_sum.sum() - share * summed.sum()
+        if gradients is not None:
+            by_states, by_weight, by_bias = gradients
+            p.scatter_add_(1, label, p.new_full(label.shape, smoothing - 1))
+            by_bias += ones[:n] @ p  # a sum over tokens, twice as fast
+            if low != torch.float32:
+                logits[:n] = p
+            by_states[some] = product(logits, w.T)[:n]
+            add_gradient(by_weight, logits, h)
+    if gradients is not None:
+        by_states, by_weight, by_bias = gradients
+        by_states -= share * all_w
+        by_weight -= share * states.sum(0)
+        by_bias -= share * len(states)
+    return loss, nll, gradients
+
+
+def _tokens_at_once(states: Tensor, weight: Tensor) -> int:
+    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
+    return max(FEWEST, numbers // len(weight)) // STEP * STEP
+
+
+def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
+    """Put the softmax in place of logits [n, vocab]; return -log p of labels [n, 1], log sum exp.
+
+    Both are [n].
+    """
+    chosen = logits.gather(1, label)
+    torch.log_softmax(logits, 1, out=logits)
+    nll = -logits.gather(1, label)
+    logits.exp_()
+    return nll[:, 0], (chosen + nll)[:, 0]
 
 
 def predict(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
@@ -106,7 +173,7 @@ class Objective(nn.Module):
     def __init__(self, model: Transformer, smoothing: float, compiled: bool = False) -> None:
         super().__init__()
         self.model, self.smoothing = model, smoothing
-        self.hidden = compilation.compiled(model.hidden) if compiled else model.hidden
+        self.hidden = compile_pass(model.hidden) if compiled else model.hidden
 
     def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
         """Return a batch's loss [], divided by `tokens`, and its sums [2] without gradient.
@@ -150,3 +217,40 @@ def perplexity(
     nll, count = world.all_reduce(sums).tolist()
     mean = nll / count
     return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float
+
+
+def should_compile(options: Training, device: torch.device) -> bool:
+    """Whether passes are compiled; auto: on a GPU for which torch has Triton and a C compiler.
+
+    On CPUs a compiled step was measured to take longer. Raises UserError where layers are computed
+    twice, which breaks the compiler's graphs.
+    """
+    twice = options.gradient_checkpointing
+    if options.compile == "auto":
+        return device.type == "cuda" and not twice and has_triton()
+    if options.compile and twice:
+        raise UserError(
+            "trainer.compile=true: not with trainer.gradient_checkpointing=true; choose one of them"
+        )
+    return bool(options.compile)
+
+
+def compile_pass(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Return the function as torch compiles it at its first call, once for all shapes.
+
+    With several ranks torch would split its graph wherever a bucket of gradients is complete, to
+    send them earlier. With the embeddings' scale, which it keeps symbolic, that fails in torch
+    2.13, and in 2.11 each shape adds graphs. So it does not split graphs in this process.
+    """
+    import torch._dynamo
+
+    torch._dynamo.config.optimize_ddp = False
+    return torch.compile(function, dynamic=True)
+
+
+def has_triton() -> bool:
+    """Whether torch finds a Triton for the GPU, and that the C compiler that it calls."""
+    from torch.utils import _triton
+
+    compilers = (os.environ.get("CC"), shutil.which("gcc"), shutil.which("clang"))
+    return bool(_triton.has_triton()) and any(compilers)

@@ -22,7 +22,7 @@ from nmt.config.settings import Training
 from nmt.corpus.pairs import Corpora
 from nmt.errors import UserError, visible, where_raised
 from nmt.storage import atomic
-from nmt.training.stateful import Stateful
+from nmt.training.schedule import Stateful
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
@@ -113,7 +113,7 @@ class LogFile(logging.FileHandler):
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
-    """Append the log of nmt to a file in this context."""
+    """Append the log of nmt to a file in this context, with the error that ends it."""
     handler: logging.Handler = logging.NullHandler()
     with optional(path):
         handler = LogFile(path, encoding="utf-8")
@@ -121,6 +121,9 @@ def log_file(path: Path) -> Iterator[None]:
     logging.getLogger("nmt").addHandler(handler)
     try:
         yield
+    except BaseException as error:
+        log.error("failed: %s", error)
+        raise
     finally:
         logging.getLogger("nmt").removeHandler(handler)
         with optional(path):

@@ -1,29 +1,27 @@
-"""A run directory: one config, one process at a time, and records that outlive a kill.
-
-How far a run has come follows from its checkpoints and config.json.
-"""
+"""One training run, from settings to a directory with a trained model."""
 
 import logging
-import math
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from pathlib import Path
 from signal import Signals
 from typing import Any, NamedTuple
 
-from nmt import modeldir
+import torch
+
+from nmt import modeldir, preflight
 from nmt.config.settings import Settings, freeze, thaw
-from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
-from nmt.training.checkpoint import DIRECTORY, Checkpoints, Saved, newest
-from nmt.training.directory import CONFIG, config_is_settled, held
+from nmt.corpus.prepare import Prepared, load
+from nmt.corpus.report import log_remarks
+from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.machine.device import deterministic_algorithms, nondeterministic
+from nmt.training import corpus, dev_score, start
+from nmt.training.checkpoint import DIRECTORY, Saved
+from nmt.training.directory import Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
-from nmt.training.early_stopping import EarlyStopping
-from nmt.training.reports import LOG, log_file
-from nmt.training.run_config import differences, read_config
-from nmt.training.timetable import is_over, last_step
+from nmt.training.reports import LOG, function_of, log_file
+from nmt.training.schedule import is_over
+from nmt.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
@@ -50,138 +48,146 @@ class Outcome(NamedTuple):
         return f"{finished}{early}{best}"
 
 
-@dataclass
-class Run:
-    """A run directory that this process has locked."""
+@torch.inference_mode(False)  # and gradients, which a notebook may have turned off
+def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome:
+    """Train, or resume training; a run that is finished stays as it is.
 
-    path: Path
-    settings: Settings
-    world: World
-    checkpoints: Checkpoints
-    saved: Saved | None  # the newest checkpoint, from which training is resumed
-    elsewhere: str = "name="  # the option that names another directory
-
-    def __post_init__(self) -> None:
-        self.step = self.saved.step if self.saved else 0  # at the begin or the end of this process
-        self.begun = False  # training began in this process
-        self._opened = time.monotonic()
-
-    @property
-    def finished(self) -> bool:
-        """Whether all updates were made, on this corpus or another."""
-        return self.saved is not None and _is_finished(self.saved, self.settings)
-
-    def seconds_left(self) -> float:
-        """Until trainer.max_hours are over, counted from the opening of the run."""
-        hours = self.settings.trainer.max_hours
-        return math.inf if hours is None else hours * 3600 - (time.monotonic() - self._opened)
-
-    @property
-    def has_checkpoint(self) -> bool:
-        """Whether there is something to resume from, and so the name belongs to this config."""
-        return bool(modeldir.checkpoints(self.checkpoints.directory))
-
-    def refuse_other_data(self, fingerprint: str) -> None:
-        """Raise UserError (65) if the run was trained on another corpus, or started otherwise."""
-        if self.saved is None:
-            return
-        if self.saved.state["fingerprint"] != fingerprint:
-            raise UserError(
-                f"{self.saved.path}: trained on other data than that of "
-                f"data={self.settings.data.name} now; restore the data, "
-                f"or choose another {self.elsewhere}",
-                Exit.DATA,
-            )
-        self._refuse_other_start(self.saved)
-
-    def _refuse_other_start(self, saved: Saved) -> None:
-        """Raise UserError (65) if trainer.init_from has other weights than the run started from.
-
-        They were read before the first step, so a start that is gone is no obstacle, nor is a run
-        that has another best checkpoint since.
-        """
-        start = self.settings.trainer.init_from
-        try:
-            if start is None or modeldir.weights_sha256(start) == saved.state.get("start"):
-                return
-            is_parent = _is_of_run(Path(start), saved.state.get("parent"))
-        except UserError:
-            log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
-            return
-        if not is_parent:
-            raise UserError(
-                f"{saved.path}: started from other weights than those of "
-                f"trainer.init_from={start} now; restore them, or choose another {self.elsewhere}",
-                Exit.DATA,
-            )
-        log.warning("trainer.init_from=%s: its best model is another than at the start", start)
-
-    def begin(self, step: int) -> None:
-        """Record that training goes on from a step."""
-        self.begun, self.step = True, step
-        self._write_config()
-
-    def outcome(self, code: Exit = Exit.OK, early: bool = False) -> Outcome:
-        """How the run stands at the step that was last reported."""
-        best, metric = self.checkpoints.best, self.settings.trainer.dev_metric
-        score = None if best is None else abs(best[0])  # the cost of a BLEU is its negative
-        if self.saved is not None and not self.begun:  # finished before
-            early = not is_over(self.step, self.saved.place, self.settings.trainer)
-        return Outcome(self.step, score, metric, not self.begun, code, early)
-
-    def end(self, step: int, code: Exit = Exit.OK, early: bool = False) -> Outcome:
-        """Record that the run is finished, perhaps early, or was stopped, which `code` says."""
-        self._write_config()  # its budget may have been changed to less than was trained
-        self.step = step
-        return self.outcome(code, early)
-
-    def _write_config(self) -> None:
-        where, data = self.path / CONFIG, manifest.dump(freeze(self.settings))
-        if not self.world.rank and not (where.exists() and where.read_bytes() == data):
-            atomic.replace(where, data)
-
-    @contextmanager
-    def records(self) -> Iterator[None]:
-        """Write train.log in this context, with the error that ends it."""
-        with nullcontext() if self.world.rank else log_file(self.path / LOG):
-            try:
-                yield
-            except BaseException as error:
-                log.error("failed: %s", error)
-                raise
-
-
-@contextmanager
-def open_run(
-    path: Path, settings: Settings, world: World = SINGLE, elsewhere: str = "name="
-) -> Iterator[Run]:
-    """Make or take over a run directory, before any data is touched.
-
-    With several ranks, rank 0 does so, and the others see the same. `elsewhere` is the option that
-    names another directory: what an error advises.
-
-    Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
-    trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
-    73 if it cannot be written, is in use, or holds other things than a run.
+    Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
+    prepared, in this order, so that errors come early. Raises UserError, also where a signal (exit
+    128 + its number) or trainer.max_hours (75) stopped the run.
     """
-    world.device(settings.trainer.device)  # these two refuse what they cannot serve
-    world.check(settings.trainer)
-    trainer = settings.trainer
-    checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
-    with nullcontext() if world.rank else held(path, elsewhere):
-        if not world.rank and config_is_settled(path):
-            then, now = freeze(read_config(path)), freeze(settings)
-            if changes := ", ".join(differences(then, now)):
-                raise UserError(
-                    f"{path / CONFIG}: another config: {changes}; choose another {elsewhere}"
+    preflight.check(settings)
+    with open_run(directory, settings, world) as run:
+        if run.finished:
+            refuse_other_data(run, world.broadcast(lambda: _fingerprint(settings, directory)))
+            if settings.decode != modeldir.read_settings(directory).decode:
+                log.warning(
+                    "decode: the checkpoints keep the settings of the search that they were "
+                    "trained with; give others to nmt-translate and nmt-evaluate"
                 )
-        saved = world.broadcast(checkpoints.recover)
-        yield Run(path, settings, world, checkpoints, saved, elsewhere)
-    world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written
+            run.write_config()  # its budget may have become less than was trained
+            return outcome_of(run)
+        world.broadcast(lambda: check_start(settings, run.saved is not None))
+        prepared = _prepared(settings, directory, world)
+        refuse_other_data(run, prepared.facts["fingerprint"])
+        threads = torch.get_num_threads()
+        try:
+            outcome = fit(prepared, run)
+        finally:  # a caller's own
+            torch.set_num_threads(threads)
+    if outcome.code != Exit.OK:
+        raise UserError(str(outcome), outcome.code)
+    return outcome
+
+
+def fit(prepared: Prepared, run: Run) -> Outcome:
+    """Train, or resume training, in a directory that is open and holds no finished run.
+
+    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
+    last checkpoint stays intact.
+    """
+    deterministic = run.settings.trainer.deterministic
+    records = nullcontext() if run.world.rank else log_file(run.path / LOG)
+    with records, translate_errors(run), deterministic_algorithms(deterministic):
+        log_remarks(prepared.report)
+        trainer = Trainer(prepared, run)
+        with trainer.batches.workers:
+            trainer.start()
+            run.write_config()
+            code = Exit(trainer.fit())
+    early = not trainer.is_over and code == Exit.OK
+    return Outcome(trainer.step, *_best(run), code=code, early=early)
+
+
+def outcome_of(run: Run) -> Outcome:
+    """How a finished run ended."""
+    assert run.saved is not None
+    early = not is_over(run.saved.step, run.saved.place, run.settings.trainer)
+    return Outcome(run.saved.step, *_best(run), already_finished=True, early=early)
+
+
+def _best(run: Run) -> tuple[float | None, str]:
+    """The best score on the development text, and its metric."""
+    best = run.checkpoints.best  # the cost of a BLEU is its negative
+    return None if best is None else abs(best[0]), run.settings.trainer.dev_metric
+
+
+def check_start(settings: Settings, begun: bool) -> None:
+    """Raise UserError for what would end training at once, or at its first checkpoint.
+
+    That is a callback that is not there, a BLEU that cannot be computed here and, unless the run
+    has `begun`, a parent that will not do.
+    """
+    trainer = settings.trainer
+    if trainer.callback is not None:
+        function_of(trainer.callback)
+    if trainer.dev_metric == "bleu":
+        dev_score.bleu(settings)
+    if trainer.init_from is not None and not begun:
+        start.check(settings, trainer.init_from)
+
+
+def _fingerprint(settings: Settings, directory: Path) -> str:
+    """The fingerprint of the corpus of a finished run."""
+    try:
+        return corpus.fingerprint(settings, directory)
+    except UserError as error:
+        raise UserError(
+            f"{error}; {directory} is finished, but whether on this corpus cannot be seen without "
+            "it (nmt-translate and nmt-evaluate need no corpus)",
+            error.code,
+        ) from None
+
+
+def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
+    """The prepared corpus: rank 0 makes and verifies it, one of each other machine verifies it."""
+    if world.size == 1:
+        return corpus.prepare(settings, directory)
+    path = world.broadcast(lambda: corpus.prepare(settings, directory).path)
+    prepared = load(path, verify=world.rank > 0 and world.local_rank == 0)
+    world.barrier()  # other machines may read more slowly
+    return prepared
+
+
+def refuse_other_data(run: Run, fingerprint: str) -> None:
+    """Raise UserError (65) if the run was trained on another corpus, or started otherwise."""
+    if run.saved is None:
+        return
+    if run.saved.state["fingerprint"] != fingerprint:
+        raise UserError(
+            f"{run.saved.path}: trained on other data than that of "
+            f"data={run.settings.data.name} now; restore the data, "
+            f"or choose another {run.elsewhere}",
+            Exit.DATA,
+        )
+    _refuse_other_start(run, run.saved)
+
+
+def _refuse_other_start(run: Run, saved: Saved) -> None:
+    """Raise UserError (65) if trainer.init_from has other weights than the run started from.
+
+    They were read before the first step, so a start that is gone is no obstacle, nor is a run
+    that has another best checkpoint since.
+    """
+    start = run.settings.trainer.init_from
+    try:
+        if start is None or modeldir.weights_sha256(start) == saved.state.get("start"):
+            return
+        is_parent = _is_of_run(Path(start), saved.state.get("parent"))
+    except UserError:
+        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
+        return
+    if not is_parent:
+        raise UserError(
+            f"{saved.path}: started from other weights than those of "
+            f"trainer.init_from={start} now; restore them, or choose another {run.elsewhere}",
+            Exit.DATA,
+        )
+    log.warning("trainer.init_from=%s: its best model is another than at the start", start)
 
 
 def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
-    """Whether a path is the run of which a parent was a model, as `surgery.origin_of` describes."""
+    """Whether a path is the run of which a parent was a model, as `start.origin_of` describes."""
     if parent is None or not (path / DIRECTORY).is_dir():
         return False
     config_then = freeze(thaw(parent["config"]))
@@ -189,20 +195,35 @@ def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
     return same_data and not differences(config_then, freeze(modeldir.read_settings(path)))
 
 
-def progress(path: Path) -> tuple[int, int]:
-    """Return a run's newest step and, about, its final one; asks for no lock and changes nothing.
+@contextmanager
+def translate_errors(run: Run) -> Iterator[None]:
+    """Raise UserError for want of memory (71), a failing disk (74), and bits that differ (2)."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if isinstance(error, RuntimeError) and (name := nondeterministic(error)) is not None:
+            raise UserError(
+                f"trainer.deterministic=true: {name}, which this model needs, does not give "
+                "the same bits in every run on a GPU; leave it out, or train on the CPU"
+            ) from error
+        if not is_out_of_memory(error):
+            raise
+        raise UserError(f"out of memory; {_less_memory(run)}", Exit.NO_MEMORY) from error
+    except OSError as error:
+        kept = "the last checkpoint is intact, resume with the same command"
+        raise UserError(
+            f"{error.filename or run.path}: {error.strerror}; "
+            f"{kept if run.has_checkpoint else 'start again with the same command'}",
+            Exit.IO,
+        ) from error
 
-    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
-    """
-    settings, saved = read_config(path), newest(path)
-    if saved is None:
-        raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
-    if _is_finished(saved, settings):
-        return saved.step, saved.step
-    return saved.step, max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
 
-
-def _is_finished(saved: Saved, settings: Settings) -> bool:
-    """Whether a run made all its updates, or was ended early."""
-    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping"))
-    return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)
+def _less_memory(run: Run) -> str:
+    """The keys that save memory; a run with a checkpoint may change only the first of them."""
+    begun = run.has_checkpoint
+    advice = "lower trainer.batch_tokens and raise trainer.accumulate"
+    if begun:
+        advice += ", with another name="
+    if run.settings.trainer.gradient_checkpointing:
+        return advice
+    return f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; or {advice}"

@@ -1,9 +1,23 @@
-"""Learning-rate schedules: by stalls of the dev perplexity, or by the step alone."""
+"""Learning rates, early stopping, and the updates and checkpoints of an epoch."""
 
 import math
+from typing import Any, ClassVar, NamedTuple
 
-from nmt.config.settings import Optim
-from nmt.training.stateful import Stateful
+from nmt.config.settings import Optim, Training
+
+
+class Stateful:
+    """Saves and restores the attributes that it names, as torch's modules do their tensors."""
+
+    kept: ClassVar[tuple[str, ...]] = ()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what `load_state_dict` needs to continue from here."""
+        return {name: getattr(self, name) for name in self.kept}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue where a state was saved."""
+        vars(self).update(state)
 
 
 class PlateauDecay(Stateful):
@@ -57,3 +71,75 @@ def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     if optim.kind == "plateau":
         return PlateauDecay(optim.lr, optim.decay, optim.patience, optim.min_lr)
     return InverseSqrtDecay(optim.lr, optim.warmup)
+
+
+class EarlyStopping(Stateful):
+    """Counts checkpoints since the best one."""
+
+    kept = ("best", "stalled")
+
+    def __init__(self, patience: int, state: dict[str, Any] | None = None) -> None:
+        """`patience`: checkpoints in a row without a new best; 0: any number of them."""
+        self.patience = patience
+        self.best: float | None = None
+        self.stalled = 0
+        self.load_state_dict(state or {})
+
+    def observe(self, cost: float) -> None:
+        """Take a checkpoint into account; the lower its cost, the better it is."""
+        if self.best is None or cost < self.best:
+            self.best, self.stalled = cost, 0
+        else:
+            self.stalled += 1
+
+    @property
+    def is_over(self) -> bool:
+        """Whether training is to end."""
+        return 0 < self.patience <= self.stalled
+
+
+class DataPlace(NamedTuple):
+    """Where the next update begins; both count from 0."""
+
+    epoch: int = 0
+    batch: int = 0
+
+
+class Timetable(NamedTuple):
+    """The updates of an epoch; a batch that is made in several parts counts once."""
+
+    batches: int
+    accumulate: int  # batches of an update
+    checkpoints: int
+
+    @property
+    def updates(self) -> int:
+        """Updates of the epoch; the last may have fewer batches, none has those of two epochs."""
+        return math.ceil(self.batches / self.accumulate)
+
+    def share(self, place: DataPlace) -> range:
+        """Return the numbers of an update's batches."""
+        return range(place.batch, min(place.batch + self.accumulate, self.batches))
+
+    def after(self, place: DataPlace) -> DataPlace:
+        """Return the place of the next update."""
+        end = self.share(place).stop
+        return DataPlace(place.epoch + 1) if end == self.batches else DataPlace(place.epoch, end)
+
+    def is_due(self, place: DataPlace) -> bool:
+        """Whether a checkpoint follows an update: evenly spaced, always at an epoch's end."""
+        before, number = place.batch // self.accumulate, min(self.checkpoints, self.updates)
+        return (before + 1) * number // self.updates > before * number // self.updates
+
+
+def is_over(step: int, place: DataPlace, trainer: Training) -> bool:
+    """Whether a training of so many updates, the next of which is at a place, is at its end."""
+    steps, epochs = trainer.max_steps, trainer.max_epochs
+    return (steps is not None and step >= steps) or (epochs is not None and place.epoch >= epochs)
+
+
+def last_step(updates: int, trainer: Training) -> int:
+    """Return the final step, where all epochs have so many updates."""
+    epochs = trainer.max_epochs
+    limits = (trainer.max_steps, None if epochs is None else epochs * updates)
+    return min(limit for limit in limits if limit is not None)

@@ -2,13 +2,14 @@
 
 import logging
 import math
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
+import safetensors.torch
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -17,47 +18,29 @@ from nmt import build, modeldir
 from nmt.build import freeze
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
-from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.machine.device import deterministic_algorithms, numbers_later, set_up
+from nmt.machine.device import numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.training import compilation, environment, loss
-from nmt.training.checkpoint import FULL, STATE, Saved, optimizer_files, restore_optimizer
-from nmt.training.data_limits import check_data, leave_out_long
+from nmt.training import environment, loss
+from nmt.training.average import move_average
+from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
-from nmt.training.early_stopping import EarlyStopping
-from nmt.training.ema import MovingAverage
-from nmt.training.failures import explained
-from nmt.training.feed import Feed
-from nmt.training.loss import DeviceBatch, Objective
-from nmt.training.precision import number_format
+from nmt.training.directory import Run
+from nmt.training.environment import number_format
+from nmt.training.feed import DeviceBatch, Feed, halves, to_device
+from nmt.training.loss import Objective
 from nmt.training.reports import Meter, metrics_log
-from nmt.training.run import Outcome, Run
-from nmt.training.schedule import schedule
+from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
 from nmt.training.signals import stop_signals
-from nmt.training.surgery import graft, same_for_all
-from nmt.training.timetable import DataPlace, is_over, last_step
+from nmt.training.start import graft, same_for_all
 
 COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
 
 log = logging.getLogger(__name__)
-
-
-def fit(prepared: Prepared, run: Run) -> Outcome:
-    """Train, or resume training, in the directory that `open_run` gave: no finished run's.
-
-    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
-    last checkpoint stays intact.
-    """
-    deterministic = run.settings.trainer.deterministic
-    with run.records(), explained(run), deterministic_algorithms(deterministic):
-        log_remarks(prepared.report)
-        trainer = Trainer(prepared, run)
-        with trainer.batches.workers:
-            return trainer.fit()
 
 
 class _Update(NamedTuple):
@@ -79,7 +62,7 @@ class Trainer:
         self.settings, self.prepared, self.run = settings, prepared, run
         self.options, self.optim, self.world = settings.trainer, settings.optim, run.world
         self.device = self.world.device(self.options.device)
-        compiled = compilation.wanted(self.options, self.device)
+        compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
         self.precision = number_format(self.options, self.device, self.world)
@@ -104,7 +87,7 @@ class Trainer:
         self.objective = self.world.data_parallel(
             Objective(self.model, self.optim.label_smoothing, compiled)
         )
-        self.average = MovingAverage(self.model, self.options.ema)
+        self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = schedule(self.optim)
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
@@ -125,10 +108,8 @@ class Trainer:
         self.meter = Meter(prepared.train.corpora)
         self.early_stopping = EarlyStopping(self.options.early_stopping)
 
-    def fit(self) -> Outcome:
-        """Train to the end, or until a signal or the time asks to stop."""
-        self.start()
-        self.run.begin(self.step)
+    def fit(self) -> int:
+        """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
         pace = self.last, self.updates, self.batches.pairs
         environment.announce(self.model, self.environment, *pace)
         self.batches.report()
@@ -143,16 +124,18 @@ class Trainer:
                     break
                 if self.is_due or self.is_over:
                     self.checkpoint()
-            return self.run.end(self.step, Exit(code), not self.is_over and not code)
+        return code
 
     def start(self) -> None:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
-        if self.run.saved is not None:
-            self.resume(self.run.saved)
-        elif (parent := self.options.init_from) is not None:
+        saved, parent = self.run.saved, self.options.init_from
+        if saved is None and parent is not None:
             path = same_for_all(parent, self.world)
             self.origin = graft(self.model, self.settings, path).origin
-            self.average.restart()
+        if self.options.ema:
+            self.evaluated = deepcopy(self.model)
+        if saved is not None:
+            self.resume(saved)
 
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
@@ -210,7 +193,8 @@ class Trainer:
         now = time.monotonic()
         seconds, self.since = now - self.since, now
         if all(map(math.isfinite, (total, nll, norm))):
-            self.average.update(update.step)
+            if self.options.ema:
+                move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
             self.meter.add(total, nll, update.counts, norm, seconds)
@@ -248,10 +232,8 @@ class Trainer:
             torch.cuda.empty_cache()
         self.splits += 1
         self.progress.split({**self.where(self.step, self.updated), "splits": self.splits})
-        smaller = [
-            half for batch in self.feed.host_batches(self.updated) for half in loss.halves(batch)
-        ]
-        return self.sum_gradients([loss.to_device(half, self.device) for half in smaller], tokens)
+        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
+        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""
@@ -290,15 +272,14 @@ class Trainer:
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
-        with self.average.applied():
-            perplexity = loss.perplexity(self.model, dev, self.device, self.autocast(), self.world)
-            if not math.isfinite(perplexity):
-                raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
-            measured, cost = {"perplexity": perplexity}, perplexity
-            if (metric := self.options.dev_metric) != "perplexity":
-                score = partial(dev_score, self.model, self.settings, self.prepared)
-                measured[metric] = self.world.broadcast(score)  # rank 0 translates
-                cost = -measured[metric]
+        perplexity = loss.perplexity(self.evaluated, dev, self.device, self.autocast(), self.world)
+        if not math.isfinite(perplexity):
+            raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
+        measured, cost = {"perplexity": perplexity}, perplexity
+        if (metric := self.options.dev_metric) != "perplexity":
+            score = partial(dev_score, self.evaluated, self.settings, self.prepared)
+            measured[metric] = self.world.broadcast(score)  # rank 0 translates
+            cost = -measured[metric]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
             log.warning(
                 "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
@@ -322,33 +303,18 @@ class Trainer:
             release_memory()
 
     def save(self, perplexity: float | None, cost: float | None) -> None:
-        """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`.
-
-        Raises OSError; that of a full disk says how many bytes are needed, and how many are free.
-        """
-        if self.world.rank:
-            return
-        checkpoints = self.run.checkpoints
-        try:
-            checkpoints.save(self.step, cost, self.files(perplexity, cost))
-        except OSError as error:
-            if error.errno not in FULL:
-                raise
-            needed = sum(len(data) for _, data in self.files(perplexity, cost))
-            free = shutil.disk_usage(checkpoints.directory).free
-            room = f"a checkpoint needs {needed:,} bytes, and {free:,} are free"
-            message = f"{error.strerror}: {room}"
-            raise OSError(error.errno, message, str(checkpoints.directory)) from error
+        """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`. Raises OSError."""
+        if not self.world.rank:
+            self.run.checkpoints.save(self.step, cost, self.files(perplexity, cost))
 
     def files(self, perplexity: float | None, cost: float | None) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""
         lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target
-        with self.average.applied():  # not while a file is written, which may fail
-            parts = iter([*modeldir.parts(self.settings, self.model, source, target, facts)])
-        yield from parts
-        yield from self.average.files()
+        yield from modeldir.parts(self.settings, self.evaluated, source, target, facts)
+        if self.options.ema:
+            yield RAW, safetensors.torch.save(modeldir.weights(self.model))
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,
@@ -371,9 +337,10 @@ class Trainer:
         state = saved.state
         self.origin = {key: state[key] for key in ("start", "parent") if key in state}
         checkpoint = VerifiedDirectory(saved.path)
-        tensors = modeldir.read_tensors(checkpoint, modeldir.WEIGHTS)
-        modeldir.set_weights(self.model, tensors, saved.path / modeldir.WEIGHTS)
-        self.average.restore(checkpoint)
+        raw = RAW if self.options.ema else modeldir.WEIGHTS
+        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
+            tensors = modeldir.read_tensors(checkpoint, name)
+            modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
             getattr(self, name).load_state_dict(state.get(name, {}))

@@ -10,8 +10,8 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError
 from nmt.modeldir import WEIGHTS
 from nmt.training.checkpoint import OPTIMIZER, newest
-from nmt.training.run import open_run
-from nmt.training.trainer import fit
+from nmt.training.directory import open_run
+from nmt.training.run import fit
 from scripts.bench import corpus
 from scripts.bench.session import Session
 

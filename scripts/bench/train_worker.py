@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from nmt.config.settings import thaw
-from nmt.training.run import open_run
+from nmt.training.directory import open_run
 from nmt.training.trainer import Trainer
 from scripts.bench import corpus
 from scripts.bench.peers.protocol import Channel, read_job
@@ -56,6 +56,7 @@ def main(kind: type[HeldTrainer] = HeldTrainer) -> None:
         trainer = kind(prepared, run)
         trainer.channel, trainer.updates, trainer.tokens = channel, job["updates"], job["tokens"]
         channel.ready(parameters=sum(p.numel() for p in trainer.parameters))
+        trainer.start()
         trainer.fit()
 
 

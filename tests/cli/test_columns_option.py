@@ -18,7 +18,7 @@ from nmt.config.settings import freeze
 from nmt.errors import UserError
 from nmt.evaluation.testsets import columns_of_test
 from nmt.modeldir import Trained
-from nmt.training.run_config import differences
+from nmt.training.directory import differences
 from tests.conftest import TINY
 from tests.decode.copying import model_of
 from tests.decode.test_sources import beside, settings, translator

@@ -19,10 +19,10 @@ from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import BOS, EOS, PAD
-from nmt.training import loss
+from nmt.training import feed, loss
+from nmt.training.directory import open_run
 from nmt.training.distributed import World
 from nmt.training.reports import metrics_log
-from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
@@ -71,7 +71,7 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     """One update as the trainer makes it, of a model that is on the device."""
     torch.manual_seed(3)
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
-    ready = loss.to_device(batch(model), device)
+    ready = feed.to_device(batch(model), device)
     states = loss.predict(model.hidden, ready)
     summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
     summed.backward()
@@ -144,6 +144,7 @@ def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Tr
         patch.setattr(World, "device", lambda self, name: device)
         with open_run(path, training.settings(**changes)) as run:
             trainer = Trainer(training.prepared(path.parent), run)
+            trainer.start()
             with metrics_log(run.path, 0, 9, trainer.options) as trainer.progress:
                 yield trainer
 
@@ -183,7 +184,7 @@ def test_updates_that_are_not_finite_are_skipped_and_told_as_on_the_cpu(tmp_path
                     hook.remove()
             made.finish_update()
             assert made.nonfinite == 0
-            means = [*made.average.means.values()]
+            means = [*made.evaluated.parameters()]
             tensors = [t.detach().cpu() for t in (*made.parameters, *means)]
         lines = map(json.loads, (path / "metrics.jsonl").read_text().splitlines())
         return [(x["kind"], x["step"], x.get("lines"), x.get("loss", 0.0)) for x in lines], tensors

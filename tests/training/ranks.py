@@ -14,7 +14,7 @@ os.fsync = lambda descriptor: None
 import torch
 from nmt.training import corpus
 from nmt.training.distributed import joined
-from nmt.training.run import open_run
+from nmt.training.directory import open_run
 from tests.training import tiny
 
 compiler = torch.compile

@@ -9,48 +9,29 @@ import torch
 
 from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError
-from nmt.training import compilation
+from nmt.training import loss
 from tests.training import ranks, tiny
 from tests.training.test_resume import newest
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 
 
-@pytest.mark.parametrize(
-    ("device", "missing", "said"),
-    [
-        (CPU, "has_cpp_compiler", "torch finds no C\\+\\+ compiler that works"),
-        (CUDA, "has_triton", "torch compiles for GPUs by Triton, which is not installed"),
-    ],
-)
-def test_a_compiler_that_is_missing_is_told_before_training(
-    device: torch.device, missing: str, said: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for name in ("has_cpp_compiler", "has_triton"):
-        monkeypatch.setattr(compilation, name, lambda there=name != missing: there)
-    options = tiny.settings(trainer__compile=True).trainer
-    with pytest.raises(UserError, match=f"^trainer.compile=true: {said}"):
-        compilation.wanted(options, device)
-    monkeypatch.setattr(compilation, missing, lambda: True)
-    assert compilation.wanted(options, device)
-
-
 def test_triton_needs_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("torch.utils._triton.has_triton", lambda: True)
     monkeypatch.setattr("shutil.which", lambda name: "/bin/clang" if name == "clang" else None)
     monkeypatch.delenv("CC", raising=False)
-    assert compilation.has_triton()
+    assert loss.has_triton()
     monkeypatch.setattr("shutil.which", lambda name: None)
-    assert not compilation.has_triton()
+    assert not loss.has_triton()
 
 
 def test_left_to_us_only_gpus_that_can_have_compiled_passes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def compiled(device: torch.device, triton: bool, twice: bool = False) -> bool:
-        monkeypatch.setattr(compilation, "has_triton", lambda: triton)
+        monkeypatch.setattr(loss, "has_triton", lambda: triton)
         options = tiny.settings(trainer__compile="auto", trainer__gradient_checkpointing=twice)
-        return compilation.wanted(options.trainer, device)
+        return loss.should_compile(options.trainer, device)
 
     assert compiled(CUDA, triton=True)
     assert not compiled(CUDA, triton=False)

@@ -13,7 +13,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.decode.translator import Translator
 from nmt.modeldir import checkpoints
 from nmt.training.dev_score import dev_score
-from nmt.training.early_stopping import EarlyStopping
+from nmt.training.schedule import EarlyStopping
 from tests.training import tiny
 
 

@@ -18,9 +18,9 @@ import torch
 from nmt.corpus.batches import Batches
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
+from nmt.training.checkpoint import RAW
 from nmt.training.directory import HOLDER
 from nmt.training.distributed import World
-from nmt.training.ema import RAW
 from tests.training import ranks, tiny
 from tests.training.ranks import ROOT, free_port, surroundings
 from tests.training.test_resume import newest
@@ -35,10 +35,10 @@ from pathlib import Path
 from torch.nn.parallel import DistributedDataParallel
 from nmt import build
 from nmt.cli.command import run as command
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.training import distributed, loss
 from nmt.training.distributed import joined
-from nmt.training.run import open_run
+from nmt.training.directory import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -48,13 +48,13 @@ fit, update, smoothed = Trainer.fit, Trainer.update, loss.smoothed
 transformer = build.transformer
 
 def noted(self):
-    outcome = fit(self)
-    held = [*self.model.state_dict().values(), *self.average.means.values()]
+    code = fit(self)
+    held = [*self.model.state_dict().values(), *self.evaluated.parameters()]
     sums = [str(value.double().sum().item()) for value in held]
     moved = f"{len(self.optimizer.state)} of {len(self.parameters)} parameters"
-    told = [f"{outcome.step} {outcome.code.name}", moved, *sums]
+    told = [f"{self.step} {Exit(code).name}", moved, *sums]
     (root / f"{name}-{self.world.rank}").write_bytes("\\n".join(told).encode())
-    return outcome
+    return code
 
 def after(step, act, rank=1):  # on one rank alone
     def changed(self, signal):
@@ -89,7 +89,7 @@ def impatient():
         save(self, perplexity, cost)
         if self.world.rank == 0:
             time.sleep(8)
-    distributed.COUNTING_TIMEOUT, Trainer.save = timedelta(seconds=5), slow
+    distributed.TIMEOUT, Trainer.save = timedelta(seconds=5), slow
 
 def refuse():
     (root / "end").touch()

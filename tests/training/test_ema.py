@@ -14,7 +14,7 @@ from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
 from nmt.modeldir import WEIGHTS
 from nmt.training import loss
-from nmt.training.ema import RAW
+from nmt.training.checkpoint import RAW
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 from tests.training.test_resume import newest, same

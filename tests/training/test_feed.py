@@ -8,10 +8,10 @@ import torch
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.prepare import Prepared
-from nmt.training.data_limits import leave_out_long
+from nmt.training.corpus import leave_out_long
 from nmt.training.distributed import World
 from nmt.training.feed import AHEAD, Feed
-from nmt.training.timetable import DataPlace
+from nmt.training.schedule import DataPlace
 from tests.training import tiny
 
 

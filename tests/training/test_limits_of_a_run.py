@@ -13,9 +13,10 @@ import torch
 from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.training import loss, session
-from nmt.training.loss import DeviceBatch
-from nmt.training.run import Run
+from nmt.training import loss
+from nmt.training import run as training
+from nmt.training.directory import Run
+from nmt.training.feed import DeviceBatch
 from tests.training import tiny
 
 HOURS = {"trainer__max_hours": 1.0}
@@ -62,7 +63,7 @@ def test_time_is_counted_from_the_opening_of_the_run(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr("nmt.training.run.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("nmt.training.directory.time.monotonic", lambda: now[0])
     run = tiny.reopen(tmp_path / "run", trainer__max_hours=2.0)
     now[0] = 7199.0
     assert run.seconds_left() == 1.0
@@ -157,7 +158,7 @@ def test_frozen_parts_stay_and_the_rest_moves(data: Prepared, tmp_path: Path) ->
 )
 def test_names_to_freeze_are_checked(names: list[str], message: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message):
-        session.train(
+        training.train(
             tiny.settings(trainer__freeze=names, data__cache=str(tmp_path)), tmp_path / "run"
         )
     assert not (tmp_path / "run").exists()
@@ -208,7 +209,7 @@ def test_a_callback_that_is_not_there_is_refused_first(
 ) -> None:
     settings = tiny.settings(trainer__callback=named, data__cache=str(tmp_path))
     with pytest.raises(UserError, match=message):
-        session.train(settings, tmp_path / "run")
+        training.train(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
@@ -226,5 +227,5 @@ def test_a_module_that_cannot_be_imported_is_refused_first(
     monkeypatch.syspath_prepend(tmp_path)
     settings = tiny.settings(trainer__callback="broken:tell", data__cache=str(tmp_path))
     with pytest.raises(UserError, match=f"^trainer.callback=broken:tell: {message}"):
-        session.train(settings, tmp_path / "run")
+        training.train(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()

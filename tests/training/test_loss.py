@@ -16,7 +16,7 @@ from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import EOS, PAD
-from nmt.training import crossentropy, loss
+from nmt.training import feed, loss
 from tests.training import tiny
 
 CPU = torch.device("cpu")
@@ -53,9 +53,9 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
 def test_gradients_of_the_loss_are_those_of_autograd(
     tokens: int, precision: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crossentropy, "FEWEST", 2)
-    monkeypatch.setattr(crossentropy, "STEP", 2)
-    monkeypatch.setitem(crossentropy.LOGITS, "cpu", 6 * 11)
+    monkeypatch.setattr(loss, "FEWEST", 2)
+    monkeypatch.setattr(loss, "STEP", 2)
+    monkeypatch.setitem(loss.LOGITS, "cpu", 6 * 11)
     torch.manual_seed(1)
     output, start = nn.Linear(8, 11), torch.randn(tokens, 8)
     target = torch.randint(11, (tokens,))
@@ -95,7 +95,7 @@ def test_products_in_bfloat16_have_few_shapes() -> None:
 
 def test_gradients_are_taken_only_where_one_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
     taken: list[int] = []
-    monkeypatch.setattr(crossentropy, "add_gradient", lambda *_: taken.append(1))
+    monkeypatch.setattr(loss, "add_gradient", lambda *_: taken.append(1))
     hidden, output, target = torch.randn(5, 4), nn.Linear(4, 7), torch.tensor([0, 6, 3, 3, 1])
     with torch.no_grad():  # as on the dev set
         loss.smoothed(hidden, output, target, 0.0)
@@ -123,7 +123,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
     model.hidden = spy  # type: ignore[method-assign, assignment]
     batch = next(in_order(data.train, 300, "max"))
     for columns in ({}, {"order": batch.source}):
-        loss.predict(model.hidden, loss.to_device(batch._replace(columns=columns), CPU))
+        loss.predict(model.hidden, feed.to_device(batch._replace(columns=columns), CPU))
     assert seen[0] == {} and list(seen[1]) == ["order"]
     assert torch.equal(seen[1]["order"], batch.source)
     tokens = (batch.target != PAD).sum(1) - 1  # bos is read, and eos is not
@@ -133,7 +133,7 @@ def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> N
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
     model.eval()
     batch = next(in_order(data.train, 300, "max"))
-    ready = loss.to_device(batch, CPU)
+    ready = feed.to_device(batch, CPU)
     states = loss.predict(model.hidden, ready)
     whole = model(batch.source, batch.target[:, :-1])
     kept = [

@@ -13,7 +13,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import environment
 from nmt.training.distributed import World
-from nmt.training.precision import number_format
+from nmt.training.environment import number_format
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -28,8 +28,8 @@ def chosen(precision: str) -> str:
 @pytest.fixture(params=[True, False], ids=["with units", "without units"])
 def units(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> bool:
     found: bool = request.param
-    monkeypatch.setattr("nmt.training.precision.has_low_precision", lambda device: found)
-    monkeypatch.setattr("nmt.training.precision.device_name", lambda device: "Tesla T4")
+    monkeypatch.setattr("nmt.training.environment.has_low_precision", lambda device: found)
+    monkeypatch.setattr("nmt.training.environment.device_name", lambda device: "Tesla T4")
     return found
 
 

@@ -16,10 +16,9 @@ from nmt.config.settings import freeze, is_path, thaw
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.training import session
-from nmt.training.run import open_run, progress
-from nmt.training.run_config import MAY_DIFFER, differences
-from nmt.training.trainer import fit
+from nmt.training import run as training
+from nmt.training.directory import MAY_DIFFER, differences, open_run, progress
+from nmt.training.run import fit
 from tests.training import tiny
 
 
@@ -103,8 +102,7 @@ def test_advice_about_the_compiler_can_be_followed(
 ) -> None:
     """As on another GPU; the bits are others, which is told."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("nmt.training.compilation.compiled", lambda function: function)
-        patch.setattr("nmt.training.compilation.has_cpp_compiler", lambda: True)
+        patch.setattr("nmt.training.loss.compile_pass", lambda function: function)
         tiny.train(tmp_path / "run", data, trainer__max_steps=1, trainer__compile=True)
     assert tiny.train(tmp_path / "run", data, trainer__max_steps=2).step == 2
     assert "not bit-identical to a run without a stop: compiled yes -> no" in caplog.text
@@ -231,7 +229,7 @@ def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
     def fails(batch: object, device: object) -> int:
         raise error
 
-    patch.setattr("nmt.training.loss.to_device", fails)
+    patch.setattr("nmt.training.feed.to_device", fails)
 
 
 @pytest.mark.parametrize(
@@ -300,7 +298,7 @@ def test_a_first_try_that_fails_before_training_leaves_no_directory(
     monkeypatch.setattr("nmt.training.corpus.prepare", lambda *_: data)
     monkeypatch.setattr(where, failing(error))
     with pytest.raises(type(error)):
-        session.train(tiny.settings(), tmp_path / "runs/group/run")
+        training.train(tiny.settings(), tmp_path / "runs/group/run")
     left = sorted(tmp_path.rglob("*"))
     user_made = there == "runs/group/run"  # which stays
     assert (tmp_path / there).is_dir() if user_made else left == before
@@ -315,7 +313,7 @@ def test_a_file_of_a_user_keeps_the_directory_of_a_failed_try(
 
     monkeypatch.setattr("nmt.training.corpus.prepare", fail)
     with pytest.raises(UserError, match="no such corpus"):
-        session.train(tiny.settings(), tmp_path / "runs/run")
+        training.train(tiny.settings(), tmp_path / "runs/run")
     assert (tmp_path / "runs/run/notes").read_bytes() == b"precious"
 
 
@@ -398,7 +396,7 @@ def test_what_is_no_run_has_no_progress(tmp_path: Path) -> None:
 def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.training.loss.to_device", lambda batch, device: 1 / 0)
+    monkeypatch.setattr("nmt.training.feed.to_device", lambda batch, device: 1 / 0)
     with (
         pytest.raises(ZeroDivisionError),
         open_run(tmp_path / "run", tiny.settings()) as run,

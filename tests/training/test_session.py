@@ -14,7 +14,8 @@ from nmt.config.compose import experiment_of
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.storage import manifest
-from nmt.training import corpus, session
+from nmt.training import corpus
+from nmt.training import run as training
 from nmt.training.distributed import World
 from tests.training import tiny
 
@@ -124,7 +125,7 @@ def test_words_that_bleu_could_not_find_are_told_at_once(
     monkeypatch.setattr("sacrebleu.BLEU", lacks)
     changes = {"trainer__dev_metric": "bleu", "data__target_language": language, **decode}
     with pytest.raises(UserError) as error:
-        session.train(tiny.settings(**changes), tmp_path / "runs")
+        training.train(tiny.settings(**changes), tmp_path / "runs")
     code = "ko" if decode else "ja"
     assert str(error.value) == (
         f"trainer.dev_metric=bleu: Tokenization of {code} requires extra dependencies; "
@@ -146,7 +147,7 @@ def test_one_rank_of_each_machine_verifies_the_corpus(
         world = World(rank, size=8, local_rank=rank % 4)
         monkeypatch.setattr(world, "broadcast", lambda compute: path)
         monkeypatch.setattr(world, "barrier", lambda: None)
-        return session._prepared(settings, tmp_path, world)
+        return training._prepared(settings, tmp_path, world)
 
     for rank in (0, 1, 5):  # rank 0 verifies what it has prepared, before it tells the others
         assert len(prepared(rank).train) == 20
@@ -166,11 +167,11 @@ def test_what_a_caller_has_set_is_no_obstacle_and_stays(
     experiment = experiment_of([*words, *places, "data.dev_pairs=5", "data.test_pairs=5"])
     experiment.settings.trainer.threads = torch.get_num_threads() + 1
     with turned_off():
-        assert session.train(experiment.settings, experiment.run).step == 1
+        assert training.train(experiment.settings, experiment.run).step == 1
         assert not torch.is_grad_enabled()
     assert torch.get_num_threads() == experiment.settings.trainer.threads - 1
-    session.train(experiment.settings, experiment.run)
+    training.train(experiment.settings, experiment.run)
     assert "decode: the checkpoints keep" not in caplog.text
     experiment.settings.decode.beam_size += 1
-    assert session.train(experiment.settings, experiment.run).already_finished
+    assert training.train(experiment.settings, experiment.run).already_finished
     assert "decode: the checkpoints keep" in caplog.text

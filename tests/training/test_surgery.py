@@ -14,7 +14,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.storage import manifest
 from nmt.training.checkpoint import newest
-from nmt.training.surgery import Graft, check, difference, graft
+from nmt.training.start import Graft, check, difference, graft
 from tests.training import tiny
 
 PARENT: dict[str, Any] = {"absolute": {}}
@@ -189,7 +189,7 @@ def test_a_run_records_the_weights_that_were_copied(
         later.rename(path)
         return difference(*models)
 
-    monkeypatch.setattr("nmt.training.surgery.difference", compared)
+    monkeypatch.setattr("nmt.training.start.difference", compared)
     changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
     tiny.train(tmp_path / "run", data, **changes, trainer__init_from=str(path))
     saved = newest(tmp_path / "run")

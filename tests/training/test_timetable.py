@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.training.timetable import DataPlace, Timetable, is_over, last_step
+from nmt.training.schedule import DataPlace, Timetable, is_over, last_step
 from tests.training import tiny
 
 counts = st.integers(1, 40)

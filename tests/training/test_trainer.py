@@ -16,9 +16,9 @@ from torch import Tensor
 
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.training import loss
+from nmt.training import feed, loss
+from nmt.training.directory import open_run
 from nmt.training.reports import metrics_log
-from nmt.training.run import open_run
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -48,7 +48,7 @@ def parameters(trainer: Trainer) -> list[Tensor]:
 def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
     trainer.model.eval()  # no dropout
     trainer.optimizer.zero_grad()
-    ready = [loss.to_device(batch, trainer.device) for batch in batches]
+    ready = [feed.to_device(batch, trainer.device) for batch in batches]
     trainer.backward(ready, sum(batch.tokens for batch in ready))
     return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
 

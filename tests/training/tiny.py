@@ -18,8 +18,9 @@ from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import Vocabulary
-from nmt.training.run import Outcome, Run, open_run
-from nmt.training.trainer import Trainer, fit
+from nmt.training.directory import Run, open_run
+from nmt.training.run import Outcome, fit, outcome_of, refuse_other_data
+from nmt.training.trainer import Trainer
 
 if TYPE_CHECKING:  # processes of tests import this file, too
     import pytest
@@ -129,8 +130,10 @@ def train(run: Path, data: Prepared, /, **changes: Any) -> Outcome:
     """Open the run, train, and let go of it."""
     chosen = settings(**changes)
     with open_run(run, chosen) as opened:
-        opened.refuse_other_data(data.facts["fingerprint"])
-        return opened.end(opened.step) if opened.finished else fit(data, opened)
+        refuse_other_data(opened, data.facts["fingerprint"])
+        if opened.finished:
+            opened.write_config()
+        return outcome_of(opened) if opened.finished else fit(data, opened)
 
 
 def reopen(run: Path, **changes: Any) -> Run:
