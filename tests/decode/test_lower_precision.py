@@ -66,7 +66,7 @@ def test_weights_laid_out_beforehand_give_the_same(
     model, found = sharp(tiny, f"encoding={encoding}"), []
     for packs in (True, False):
         pretend(packs=packs)
-        engine = Translator.of(trained()._replace(model=model), decode()).engine
+        engine = TorchEngine([trained()._replace(model=model)], decode())
         assert isinstance(engine.models[0].output, Packed) is packs
         found.append(translations(model))
     for a, b in zip(*found, strict=True):
