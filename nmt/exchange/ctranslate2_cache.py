@@ -16,6 +16,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
+from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.machine.device_name import DeviceName
 from nmt.storage import atomic
@@ -34,20 +35,8 @@ def exported(
     `read` reads a checkpoint, where an export is made of it. Raises UserError for what CTranslate2
     cannot, or computes otherwise, and where nothing can be written (73).
     """
-    ctranslate2_engine.refuse(decode)
-    if decode.mbr:
-        raise UserError(
-            f"decode.mbr={decode.mbr}: not with CTranslate2, because its beam holds other "
-            f"candidates in the end; {BY_NMT}"
-        )
+    refuse(decode, device)
     from ctranslate2 import __version__ as engine_version
-    from ctranslate2 import get_supported_compute_types
-
-    if decode.precision not in get_supported_compute_types(device.type, device.number or 0):
-        raise UserError(
-            f"decode.precision={decode.precision}: CTranslate2 does not compute in it on {device}; "
-            f"{BY_NMT}"
-        )
 
     def of(checkpoint: Path) -> ExportedModel:
         digest = modeldir.open_model(checkpoint).digest
@@ -61,8 +50,25 @@ def exported(
         return ctranslate2_engine.load(place)
 
     export = modeldir.reading(model, of)
-    _check_lengths(export, decode)
+    check_lengths(export.naming, decode)
     return export
+
+
+def refuse(decode: Decode, device: DeviceName) -> None:
+    """Raise UserError for a search that CTranslate2 cannot follow there with any model."""
+    ctranslate2_engine.refuse(decode)
+    if decode.mbr:
+        raise UserError(
+            f"decode.mbr={decode.mbr}: not with CTranslate2, because its beam holds other "
+            f"candidates in the end; {BY_NMT}"
+        )
+    from ctranslate2 import get_supported_compute_types
+
+    if decode.precision not in get_supported_compute_types(device.type, device.number or 0):
+        raise UserError(
+            f"decode.precision={decode.precision}: CTranslate2 does not compute in it on {device}; "
+            f"{BY_NMT}"
+        )
 
 
 def _export(trained: "Trained", place: Path, precision: str) -> None:
@@ -91,12 +97,12 @@ def _locked(place: Path) -> Iterator[None]:
         ) from None
 
 
-def _check_lengths(export: ExportedModel, decode: Decode) -> None:
+def check_lengths(naming: Naming, decode: Decode) -> None:
     """Refuse lengths for which nmt has positions, but the tables of an export have not."""
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
     for key, most, table, language in (
-        ("max_source", decode.max_source, export.naming.source_table, decode.source_language),
-        ("max_length_ratio", longest, export.naming.target_table, decode.target_language),
+        ("max_source", decode.max_source, naming.source_table, decode.source_language),
+        ("max_length_ratio", longest, naming.target_table, decode.target_language),
     ):
         pieces = LONGEST - (language is not None) - 1  # eos, or bos, takes a position, too
         if table == LONGEST and most > pieces:

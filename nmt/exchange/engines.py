@@ -156,13 +156,13 @@ def _by_ctranslate2(
 
 def advise_ctranslate2(loaded: LoadedModels, decode: Decode) -> None:
     """Say that CTranslate2 could have searched, where models of this toolkit did on a CPU."""
-    if len(loaded.models) != 1 or loaded.device != "cpu" or decode.mbr or CTRANSLATE2.is_missing():
+    if len(loaded.models) != 1 or loaded.device != "cpu" or CTRANSLATE2.is_missing():
         return
     from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
 
     try:
-        ctranslate2_engine.refuse(decode)
-        CTranslate2Adapter(loaded.models[0])
+        ctranslate2_cache.refuse(decode, DeviceName("cpu"))
+        ctranslate2_cache.check_lengths(CTranslate2Adapter(loaded.models[0]).naming, decode)
     except UserError:
         return
     log.info("next time, --engine auto lets CTranslate2 search, mostly in less time")

@@ -171,6 +171,18 @@ def test_a_second_process_waits_for_the_first(
     assert "another process is exporting the model; waiting" in caplog.text
 
 
+def test_after_a_long_search_the_faster_engine_is_named_once(
+    saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(saved) == Exit.OK
+    assert "--engine auto" not in capsys.readouterr().err
+    monkeypatch.setattr(translate, "LONG", -1)
+    assert run(saved) == Exit.OK
+    assert capsys.readouterr().err.count("--engine auto lets CTranslate2 search") == 1
+    assert run(saved, "--engine", "nmt") == Exit.OK
+    assert "--engine auto" not in capsys.readouterr().err
+
+
 def test_where_nothing_can_be_written_a_line_says_so(
     saved: Path, exports: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -217,6 +229,7 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
         modeldir.save(certain("encoding=absolute"), saved)
     if reason.startswith("decode.precision"):
         monkeypatch.setattr("ctranslate2.get_supported_compute_types", lambda *given: {"float32"})
+    monkeypatch.setattr(translate, "LONG", -1)
     names = {"IN": str(saved.with_name("empty")), "MODEL": str(saved)}
     saved.with_name("empty").write_text("\n" * len(LINES), encoding="utf-8")
     options = tuple(names.get(option, option) for option in options)
@@ -224,6 +237,7 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
     text = [str(saved), str(saved.with_name("in.txt")), "--device", "cpu", *changes, *options]
     assert translate.main(text) == Exit.OK
     ours = capsys.readouterr()
+    assert "--engine auto" not in ours.err
     assert translate.main([*text, "--engine", "auto"]) == Exit.OK
     auto = capsys.readouterr()
     assert auto.out == ours.out
