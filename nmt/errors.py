@@ -21,7 +21,7 @@ class Exit(IntEnum):
     USAGE = 2  # the command line or a config is wrong
     DATA = 65  # a file's content or hash is wrong
     NO_INPUT = 66  # an input file is missing
-    UNAVAILABLE = 69  # a download cannot be had
+    UNAVAILABLE = 69  # a download, a library or a GPU cannot be had
     DIVERGED = 70  # training produced no finite numbers
     NO_MEMORY = 71  # the memory of host or device is too small
     CANT_CREATE = 73  # the output directory cannot be written, or is in use

@@ -20,7 +20,7 @@ def parse(device: object, gpus: Callable[[], int], library: str) -> DeviceName:
     """Read cpu, cuda, cuda:1, or auto (a GPU if there is one); `gpus` says how many a library sees.
 
     Anything whose text is a name will do, as a torch.device. Raises UserError: exit 2 for another
-    name, 71 for a device that is not there.
+    name, 69 for a device that is not there.
     """
     name = str(device)
     if name == "auto":
@@ -29,5 +29,5 @@ def parse(device: object, gpus: Callable[[], int], library: str) -> DeviceName:
     if kind not in ("cpu", "cuda") or (index and not index.isdecimal()):
         raise UserError(f"device={name}: choose one of auto, cpu, cuda, cuda:0, cuda:1, ...")
     if kind == "cuda" and int(index or 0) >= gpus():
-        raise UserError(f"device={name}: {library} finds no such GPU here", Exit.NO_MEMORY)
+        raise UserError(f"device={name}: {library} finds no such GPU here", Exit.UNAVAILABLE)
     return DeviceName(kind, int(index) if index else None)

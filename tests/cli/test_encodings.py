@@ -160,7 +160,7 @@ def test_a_trained_model_is_checked(
 def test_decoding_is_checked_on_the_device(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert main(["absolute", "--check", "--device", "cuda:7"]) == 71
+    assert main(["absolute", "--check", "--device", "cuda:7"]) == 69
     assert "device=cuda:7: torch finds no such GPU here" in capsys.readouterr().err
     devices: list[torch.device] = []
 

@@ -34,7 +34,7 @@ def test_unknown_names(name: str) -> None:
 def test_a_gpu_that_is_not_there() -> None:
     with pytest.raises(UserError, match="finds no such GPU") as error:
         pick("cuda:99")
-    assert error.value.code == Exit.NO_MEMORY
+    assert error.value.code == Exit.UNAVAILABLE
 
 
 CUDA = torch.device("cuda", 0)
