@@ -53,7 +53,7 @@ class Saved(NamedTuple):
 
         None if it was saved on a signal, without measuring one.
         """
-        return self.state.get("cost", self.state["perplexity"])
+        return self.state["cost"]
 
 
 class Checkpoints:

@@ -37,7 +37,7 @@ from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, 
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft, same_for_all
 
-COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
+COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
 
 log = logging.getLogger(__name__)
@@ -67,9 +67,10 @@ class Trainer:
             keep_memory()
         self.precision = number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        self.environment = environment.describe(
+        facts = environment.describe(
             self.device, self.precision, self.options.deterministic, compiled
         )
+        self.environment = {**facts, "workers": str(self.world.size)}
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
         self.model = build.model(settings, source, target).to(self.device).train()
@@ -318,17 +319,14 @@ class Trainer:
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,
-            "perplexity": perplexity,
             "cost": cost,
             "place": self.place,
             "updates": self.updates,
-            "checkpoints": self.checkpoints,
             **{name: getattr(self, name) for name in COUNTERS},
             **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
             **self.origin,
             "environment": self.environment,
-            "workers": self.world.size,
         }
         yield STATE, manifest.dump(state)
 
@@ -343,14 +341,10 @@ class Trainer:
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
-            getattr(self, name).load_state_dict(state.get(name, {}))
-        vars(self).update({name: state[name] for name in COUNTERS if name in state})
+            getattr(self, name).load_state_dict(state[name])
+        vars(self).update({name: state[name] for name in COUNTERS})
         self.step, self.place = saved.step, saved.place
-        self.checkpoints = state["checkpoints"]
-        environment.warn_of_changes(
-            {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**self.environment, "workers": str(self.world.size)},
-        )
+        environment.warn_of_changes(state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def autocast(self) -> AbstractContextManager[None]:

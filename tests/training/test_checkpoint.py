@@ -20,7 +20,7 @@ from nmt.training.trainer import Trainer
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage
 
-STATE = b'{"step": %d, "perplexity": %s}'
+STATE = b'{"step": %d, "cost": %s}'
 CALLS = ("fsync", "rename", "replace")
 
 

@@ -124,7 +124,8 @@ def test_another_number_of_threads_is_told(
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     state = next((tmp_path / "run/checkpoints").iterdir()) / "state.json"
     assert set(json.loads(state.read_bytes())["environment"]) == {
-        *("nmt", "torch", "device", "threads", "capability", "format", "compiled", "processor")
+        *("nmt", "torch", "device", "threads", "capability", "format", "compiled", "processor"),
+        "workers",
     }
     with caplog.at_level(logging.WARNING):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
