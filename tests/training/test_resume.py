@@ -313,7 +313,7 @@ def test_records_that_a_full_disk_refuses_are_told_once(
     tiny.train(run, data)
     err = capfd.readouterr().err
     for name in ("train.log", "metrics.jsonl", "best"):
-        line = f"{run / name}: No space left on device; training goes on without it"
+        line = f"{run / name}: No space left on device; training continues"
         assert caplog.text.count(line) == 1
     assert "Traceback" not in err and "Logging error" not in err
     assert tiny.digest(newest(run) / WEIGHTS) == tiny.digest(newest(whole) / WEIGHTS)
