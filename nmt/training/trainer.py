@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir
-from nmt.build import freeze
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -29,9 +28,7 @@ from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, re
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.dev_score import dev_score
 from nmt.training.directory import Run
-from nmt.training.environment import number_format
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
-from nmt.training.loss import Objective
 from nmt.training.reports import Meter, metrics_log
 from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
 from nmt.training.signals import stop_signals
@@ -65,7 +62,7 @@ class Trainer:
         compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
-        self.precision = number_format(self.options, self.device, self.world)
+        self.precision = environment.number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
         facts = environment.describe(
             self.device, self.precision, self.options.deterministic, compiled
@@ -76,7 +73,7 @@ class Trainer:
         self.model = build.model(settings, source, target).to(self.device).train()
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
-        freeze(self.model, self.options.freeze)
+        build.freeze(self.model, self.options.freeze)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
             self.parameters,
@@ -86,7 +83,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            Objective(self.model, self.optim.label_smoothing, compiled)
+            loss.Objective(self.model, self.optim.label_smoothing, compiled)
         )
         self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = schedule(self.optim)
@@ -111,8 +108,9 @@ class Trainer:
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
-        pace = self.last, self.updates, self.batches.pairs
-        environment.announce(self.model, self.environment, *pace)
+        environment.announce(
+            self.model, self.environment, self.last, self.updates, self.batches.pairs
+        )
         self.batches.report()
         first, code = self.step, 0
         reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
@@ -255,14 +253,13 @@ class Trainer:
         where = self.where(update.step, update.place)
         self.progress.skipped({**where, "lr": update.rate, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
-            reason = f"{self.nonfinite} updates in a row were not finite"
-            raise self.diverged(update.step, reason)
+            raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
     def diverged(self, step: int, reason: str) -> UserError:
         """Return the error (exit 70) that ends training, with advice."""
-        intact = "the last checkpoint is intact; try a lower optim.lr with another name="
-        absent = "there is no checkpoint yet; try a lower optim.lr"
-        kept = intact if self.run.has_checkpoint else absent
+        kept = "there is no checkpoint yet; try a lower optim.lr"
+        if self.run.has_checkpoint:
+            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
         return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
@@ -287,16 +284,15 @@ class Trainer:
                 "vocabulary); try a lower optim.lr, or set trainer.early_stopping",
                 *(self.step, perplexity, f"{self.model.output.out_features:,}"),
             )
-        rate = self.schedule.rate(self.step)
-        self.progress.dev({**self.where(self.step, self.updated), **measured, "lr": rate})
+        measured["lr"] = self.schedule.rate(self.step)
+        self.progress.dev({**self.where(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
         try:
             self.save(perplexity, cost)
         except OSError as error:
-            is_last = self.is_over or self.early_stopping.is_over
-            if error.errno not in FULL or is_last:
+            if error.errno not in FULL or self.is_over or self.early_stopping.is_over:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
