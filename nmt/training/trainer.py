@@ -129,8 +129,7 @@ class Trainer:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
-            path = same_for_all(parent, self.world)
-            self.origin = graft(self.model, self.settings, path).origin
+            self.origin = graft(self.model, self.settings, same_for_all(parent, self.world)).origin
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
         if saved is not None:
@@ -250,8 +249,8 @@ class Trainer:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
         lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
-        where = self.where(update.step, update.place)
-        self.progress.skipped({**where, "lr": update.rate, "lines": lines})
+        where = {**self.where(update.step, update.place), "lr": update.rate}
+        self.progress.skipped({**where, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
