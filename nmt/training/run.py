@@ -15,7 +15,7 @@ from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, nondeterministic
-from nmt.training import corpus, dev_score, start
+from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, Saved
 from nmt.training.directory import Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
@@ -90,7 +90,7 @@ def check_start(settings: Settings, begun: bool) -> None:
     if trainer.callback is not None:
         function_of(trainer.callback)
     if trainer.dev_metric == "bleu":
-        dev_score.bleu(settings)
+        validation.bleu(settings)
     if trainer.init_from is not None and not begun:
         start.check(settings, trainer.init_from)
 

@@ -22,11 +22,10 @@ from nmt.machine.device import numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.training import environment, loss
+from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
-from nmt.training.dev_score import dev_score
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
 from nmt.training.reports import Meter, metrics_log
@@ -269,12 +268,13 @@ class Trainer:
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
-        perplexity = loss.perplexity(self.evaluated, dev, self.device, self.autocast(), self.world)
+        where = self.device, self.autocast(), self.world
+        perplexity = validation.perplexity(self.evaluated, dev, *where)
         if not math.isfinite(perplexity):
             raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
         measured, cost = {"perplexity": perplexity}, perplexity
         if (metric := self.options.dev_metric) != "perplexity":
-            score = partial(dev_score, self.evaluated, self.settings, self.prepared)
+            score = partial(validation.dev_score, self.evaluated, self.settings, self.prepared)
             measured[metric] = self.world.broadcast(score)  # rank 0 translates
             cost = -measured[metric]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
