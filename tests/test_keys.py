@@ -294,7 +294,7 @@ ELSEWHERE = {  # key -> the test that flips it
     "trainer.gradient_checkpointing": "tests/training/test_resume.py",
     **dict.fromkeys(
         (f"trainer.{key}" for key in ("early_stopping", "dev_metric", "dev_lines", "keep_best")),
-        "tests/training/test_dev_score.py",
+        "tests/training/test_validation.py",
     ),
     **dict.fromkeys(
         (f"trainer.{key}" for key in ("max_hours", "freeze", "callback")),

@@ -18,7 +18,7 @@ from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.storage import atomic, manifest
 from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
-from nmt.training.reports import write_hint
+from nmt.training.reports import optional, write_hint
 from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
@@ -53,7 +53,7 @@ class Saved(NamedTuple):
 
         None if it was saved on a signal, without measuring one.
         """
-        return self.state.get("cost", self.state["perplexity"])
+        return self.state["cost"]
 
 
 class Checkpoints:
@@ -67,7 +67,6 @@ class Checkpoints:
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / DIRECTORY
         self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
-        self.stuck: set[str] = set()  # names of those that could not be removed
 
     def recover(self) -> Saved | None:
         """Clear away what a kill left, verify all checkpoints, and return the newest.
@@ -130,12 +129,9 @@ class Checkpoints:
         measured = [path.name for path in paths if path.name in self.costs]
         kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
         for path in paths:
-            if path.name not in kept | self.stuck:
-                try:
+            if path.name not in kept:
+                with optional(path):
                     atomic.discard(path)
-                except OSError as error:
-                    log.warning("%s: cannot be removed: %s", path, error.strerror)
-                    self.stuck.add(path.name)
                 if not path.exists():
                     self.costs.pop(path.name, None)
 

@@ -244,5 +244,5 @@ def progress(path: Path) -> tuple[int, int]:
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
     """Whether a run made all its updates, or was ended early."""
-    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state.get("early_stopping"))
+    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state["early_stopping"])
     return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)

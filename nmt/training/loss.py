@@ -1,10 +1,8 @@
-"""Label-smoothed cross-entropy, its compiled passes, and the perplexity of a development text."""
+"""Label-smoothed cross-entropy of a batch, and its compiled passes."""
 
-import math
 import os
 import shutil
-from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,12 +11,10 @@ from torch import Tensor, nn
 from torch.autograd.function import Function, once_differentiable
 
 from nmt.config.settings import Training
-from nmt.corpus.batches import Batch
 from nmt.errors import UserError
 from nmt.machine.products import add_gradient, product, product_format
 from nmt.model.transformer import Transformer
-from nmt.training.distributed import SINGLE, World
-from nmt.training.feed import DeviceBatch, to_device
+from nmt.training.feed import DeviceBatch
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times
 # as many cost the same within 15 % (AMD's Zen 5, with all it has, AVX2 alone, and without AVX).
@@ -186,37 +182,6 @@ class Objective(nn.Module):
         if not batch.counted:
             loss, sums = loss * 0, sums * 0
         return loss / tokens, sums
-
-
-def perplexity(
-    model: Transformer,
-    batches: Iterable[Batch],
-    device: torch.device,
-    autocast: AbstractContextManager[None],
-    world: World = SINGLE,
-) -> float:
-    """Return exp of the mean negative log-likelihood per token, EOS included, unsmoothed.
-
-    The ranks share the batches, and all get the same result. There is no dropout, and the random
-    numbers that training will draw stay the same.
-    """
-    total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
-    gpus = [device] if device.type == "cuda" else []
-    model.eval()
-    try:
-        with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for on_host in world.shard(batches):
-                batch = to_device(on_host, device)
-                states = predict(model.hidden, batch)
-                _, likelihoods = smoothed(states, model.output, batch.labels, 0.0)
-                total += likelihoods.double().sum()
-                tokens += len(batch.labels)
-    finally:
-        model.train()
-    sums = torch.tensor([float(total), tokens], dtype=torch.float64)
-    nll, count = world.all_reduce(sums).tolist()
-    mean = nll / count
-    return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float
 
 
 def should_compile(options: Training, device: torch.device) -> bool:

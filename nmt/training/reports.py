@@ -27,7 +27,7 @@ from nmt.training.schedule import Stateful
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
 LONGEST = 300  # characters of the error of a callback that cannot be imported
-WARNED: set[Path] = set()  # reports that this process could not write
+WARNED: set[Path] = set()  # files that this process has warned of
 
 Line = dict[str, Any]
 
@@ -35,15 +35,15 @@ log = logging.getLogger(__name__)
 
 
 def warn_once(path: Path, error: OSError) -> None:
-    """Warn that a report is incomplete; once, as the next line fails, too."""
+    """Warn once of a file that could not be written or removed: the next time fails, too."""
     if path not in WARNED:
         WARNED.add(path)
-        log.warning("%s: %s; training goes on without it", path, error.strerror or str(error))
+        log.warning("%s: %s; training continues", path, error.strerror or str(error))
 
 
 @contextmanager
 def optional(path: Path) -> Iterator[None]:
-    """Write a file that training does not need; an OSError in this context is a warning."""
+    """Write or remove a file that training does not need; an OSError is a warning."""
     try:
         yield
     except OSError as error:

@@ -15,7 +15,7 @@ from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, nondeterministic
-from nmt.training import corpus, dev_score, start
+from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, Saved
 from nmt.training.directory import Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
@@ -59,7 +59,7 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     preflight.check(settings)
     with open_run(directory, settings, world) as run:
         if run.finished:
-            refuse_other_data(run, world.broadcast(lambda: _fingerprint(settings, directory)))
+            refuse_other_data(run, world.broadcast(lambda: corpus.fingerprint(settings, directory)))
             if settings.decode != modeldir.read_settings(directory).decode:
                 log.warning(
                     "decode: the checkpoints keep the settings of the search that they were "
@@ -68,7 +68,7 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
             run.write_config()  # its budget may have become less than was trained
             return outcome_of(run)
         world.broadcast(lambda: check_start(settings, run.saved is not None))
-        prepared = _prepared(settings, directory, world)
+        prepared = prepare(settings, directory, world)
         refuse_other_data(run, prepared.facts["fingerprint"])
         threads = torch.get_num_threads()
         try:
@@ -78,38 +78,6 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
     if outcome.code != Exit.OK:
         raise UserError(str(outcome), outcome.code)
     return outcome
-
-
-def fit(prepared: Prepared, run: Run) -> Outcome:
-    """Train, or resume training, in a directory that is open and holds no finished run.
-
-    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
-    last checkpoint stays intact.
-    """
-    deterministic = run.settings.trainer.deterministic
-    records = nullcontext() if run.world.rank else log_file(run.path / LOG)
-    with records, translate_errors(run), deterministic_algorithms(deterministic):
-        log_remarks(prepared.report)
-        trainer = Trainer(prepared, run)
-        with trainer.batches.workers:
-            trainer.start()
-            run.write_config()
-            code = Exit(trainer.fit())
-    early = not trainer.is_over and code == Exit.OK
-    return Outcome(trainer.step, *_best(run), code=code, early=early)
-
-
-def outcome_of(run: Run) -> Outcome:
-    """How a finished run ended."""
-    assert run.saved is not None
-    early = not is_over(run.saved.step, run.saved.place, run.settings.trainer)
-    return Outcome(run.saved.step, *_best(run), already_finished=True, early=early)
-
-
-def _best(run: Run) -> tuple[float | None, str]:
-    """The best score on the development text, and its metric."""
-    best = run.checkpoints.best  # the cost of a BLEU is its negative
-    return None if best is None else abs(best[0]), run.settings.trainer.dev_metric
 
 
 def check_start(settings: Settings, begun: bool) -> None:
@@ -122,25 +90,13 @@ def check_start(settings: Settings, begun: bool) -> None:
     if trainer.callback is not None:
         function_of(trainer.callback)
     if trainer.dev_metric == "bleu":
-        dev_score.bleu(settings)
+        validation.bleu(settings)
     if trainer.init_from is not None and not begun:
         start.check(settings, trainer.init_from)
 
 
-def _fingerprint(settings: Settings, directory: Path) -> str:
-    """The fingerprint of the corpus of a finished run."""
-    try:
-        return corpus.fingerprint(settings, directory)
-    except UserError as error:
-        raise UserError(
-            f"{error}; {directory} is finished, but whether on this corpus cannot be seen without "
-            "it (nmt-translate and nmt-evaluate need no corpus)",
-            error.code,
-        ) from None
-
-
-def _prepared(settings: Settings, directory: Path, world: World) -> Prepared:
-    """The prepared corpus: rank 0 makes and verifies it, one of each other machine verifies it."""
+def prepare(settings: Settings, directory: Path, world: World) -> Prepared:
+    """Prepare the corpus: rank 0 makes and verifies it, one of each other machine verifies it."""
     if world.size == 1:
         return corpus.prepare(settings, directory)
     path = world.broadcast(lambda: corpus.prepare(settings, directory).path)
@@ -169,21 +125,21 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     They were read before the first step, so a start that is gone is no obstacle, nor is a run
     that has another best checkpoint since.
     """
-    start = run.settings.trainer.init_from
+    parent = run.settings.trainer.init_from
     try:
-        if start is None or modeldir.weights_sha256(start) == saved.state.get("start"):
+        if parent is None or modeldir.weights_sha256(parent) == saved.state.get("start"):
             return
-        is_parent = _is_of_run(Path(start), saved.state.get("parent"))
+        is_parent = _is_of_run(Path(parent), saved.state.get("parent"))
     except UserError:
-        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", start)
+        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", parent)
         return
     if not is_parent:
         raise UserError(
             f"{saved.path}: started from other weights than those of "
-            f"trainer.init_from={start} now; restore them, or choose another {run.elsewhere}",
+            f"trainer.init_from={parent} now; restore them, or choose another {run.elsewhere}",
             Exit.DATA,
         )
-    log.warning("trainer.init_from=%s: its best model is another than at the start", start)
+    log.warning("trainer.init_from=%s: its best model is another than at the start", parent)
 
 
 def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
@@ -193,6 +149,25 @@ def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
     config_then = freeze(thaw(parent["config"]))
     same_data = modeldir.read_facts(path).get("fingerprint") == parent["fingerprint"]
     return same_data and not differences(config_then, freeze(modeldir.read_settings(path)))
+
+
+def fit(prepared: Prepared, run: Run) -> Outcome:
+    """Train, or resume training, in a directory that is open and holds no finished run.
+
+    Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
+    last checkpoint stays intact.
+    """
+    deterministic = run.settings.trainer.deterministic
+    records = nullcontext() if run.world.rank else log_file(run.path / LOG)
+    with records, translate_errors(run), deterministic_algorithms(deterministic):
+        log_remarks(prepared.report)
+        trainer = Trainer(prepared, run)
+        with trainer.batches.workers:
+            trainer.start()
+            run.write_config()
+            code = Exit(trainer.fit())
+    early = not trainer.is_over and code == Exit.OK
+    return Outcome(trainer.step, *_best(run), code=code, early=early)
 
 
 @contextmanager
@@ -227,3 +202,16 @@ def _less_memory(run: Run) -> str:
     if run.settings.trainer.gradient_checkpointing:
         return advice
     return f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; or {advice}"
+
+
+def outcome_of(run: Run) -> Outcome:
+    """How a finished run ended."""
+    assert run.saved is not None
+    early = not is_over(run.saved.step, run.saved.place, run.settings.trainer)
+    return Outcome(run.saved.step, *_best(run), already_finished=True, early=early)
+
+
+def _best(run: Run) -> tuple[float | None, str]:
+    """The best score on the development text, and its metric."""
+    best = run.checkpoints.best  # the cost of a BLEU is its negative
+    return None if best is None else abs(best[0]), run.settings.trainer.dev_metric

@@ -79,7 +79,7 @@ class EarlyStopping(Stateful):
     kept = ("best", "stalled")
 
     def __init__(self, patience: int, state: dict[str, Any] | None = None) -> None:
-        """`patience`: checkpoints in a row without a new best; 0: any number of them."""
+        """`patience`: checkpoints in a row without a new best; 0: any number; `state`: as saved."""
         self.patience = patience
         self.best: float | None = None
         self.stalled = 0

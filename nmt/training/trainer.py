@@ -15,7 +15,6 @@ from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
 
 from nmt import build, modeldir
-from nmt.build import freeze
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -23,21 +22,18 @@ from nmt.machine.device import numbers_later, set_up
 from nmt.machine.memory import keep_memory, peak_memory, release_memory
 from nmt.storage import manifest
 from nmt.storage.manifest import VerifiedDirectory
-from nmt.training import environment, loss
+from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
-from nmt.training.dev_score import dev_score
 from nmt.training.directory import Run
-from nmt.training.environment import number_format
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
-from nmt.training.loss import Objective
 from nmt.training.reports import Meter, metrics_log
 from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft, same_for_all
 
-COUNTERS = ("nonfinite", "seconds", "splits")  # of a Trainer, in state.json
+COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
 
 log = logging.getLogger(__name__)
@@ -65,17 +61,18 @@ class Trainer:
         compiled = loss.should_compile(self.options, self.device)
         if self.device.type == "cpu":
             keep_memory()
-        self.precision = number_format(self.options, self.device, self.world)
+        self.precision = environment.number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        self.environment = environment.describe(
+        facts = environment.describe(
             self.device, self.precision, self.options.deterministic, compiled
         )
+        self.environment = {**facts, "workers": str(self.world.size)}
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
         self.model = build.model(settings, source, target).to(self.device).train()
         for stack in (self.model.encoder, self.model.decoder):
             stack.recompute = self.options.gradient_checkpointing
-        freeze(self.model, self.options.freeze)
+        build.freeze(self.model, self.options.freeze)
         self.parameters = [p for p in self.model.parameters() if p.requires_grad]
         self.optimizer = torch.optim.AdamW(  # without weight decay it is Adam
             self.parameters,
@@ -85,7 +82,7 @@ class Trainer:
             fused=True,
         )
         self.objective = self.world.data_parallel(
-            Objective(self.model, self.optim.label_smoothing, compiled)
+            loss.Objective(self.model, self.optim.label_smoothing, compiled)
         )
         self.evaluated = self.model  # with trainer.ema another, the average of its weights
         self.schedule = schedule(self.optim)
@@ -110,8 +107,9 @@ class Trainer:
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
-        pace = self.last, self.updates, self.batches.pairs
-        environment.announce(self.model, self.environment, *pace)
+        environment.announce(
+            self.model, self.environment, self.last, self.updates, self.batches.pairs
+        )
         self.batches.report()
         first, code = self.step, 0
         reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
@@ -130,8 +128,7 @@ class Trainer:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
-            path = same_for_all(parent, self.world)
-            self.origin = graft(self.model, self.settings, path).origin
+            self.origin = graft(self.model, self.settings, same_for_all(parent, self.world)).origin
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
         if saved is not None:
@@ -251,17 +248,16 @@ class Trainer:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
         lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
-        where = self.where(update.step, update.place)
-        self.progress.skipped({**where, "lr": update.rate, "lines": lines})
+        where = {**self.where(update.step, update.place), "lr": update.rate}
+        self.progress.skipped({**where, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
-            reason = f"{self.nonfinite} updates in a row were not finite"
-            raise self.diverged(update.step, reason)
+            raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
     def diverged(self, step: int, reason: str) -> UserError:
         """Return the error (exit 70) that ends training, with advice."""
-        intact = "the last checkpoint is intact; try a lower optim.lr with another name="
-        absent = "there is no checkpoint yet; try a lower optim.lr"
-        kept = intact if self.run.has_checkpoint else absent
+        kept = "there is no checkpoint yet; try a lower optim.lr"
+        if self.run.has_checkpoint:
+            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
         return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
@@ -272,12 +268,13 @@ class Trainer:
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
-        perplexity = loss.perplexity(self.evaluated, dev, self.device, self.autocast(), self.world)
+        where = self.device, self.autocast(), self.world
+        perplexity = validation.perplexity(self.evaluated, dev, *where)
         if not math.isfinite(perplexity):
             raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
         measured, cost = {"perplexity": perplexity}, perplexity
         if (metric := self.options.dev_metric) != "perplexity":
-            score = partial(dev_score, self.evaluated, self.settings, self.prepared)
+            score = partial(validation.dev_score, self.evaluated, self.settings, self.prepared)
             measured[metric] = self.world.broadcast(score)  # rank 0 translates
             cost = -measured[metric]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
@@ -286,16 +283,15 @@ class Trainer:
                 "vocabulary); try a lower optim.lr, or set trainer.early_stopping",
                 *(self.step, perplexity, f"{self.model.output.out_features:,}"),
             )
-        rate = self.schedule.rate(self.step)
-        self.progress.dev({**self.where(self.step, self.updated), **measured, "lr": rate})
+        measured["lr"] = self.schedule.rate(self.step)
+        self.progress.dev({**self.where(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
         try:
             self.save(perplexity, cost)
         except OSError as error:
-            is_last = self.is_over or self.early_stopping.is_over
-            if error.errno not in FULL or is_last:
+            if error.errno not in FULL or self.is_over or self.early_stopping.is_over:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
@@ -318,17 +314,14 @@ class Trainer:
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,
-            "perplexity": perplexity,
             "cost": cost,
             "place": self.place,
             "updates": self.updates,
-            "checkpoints": self.checkpoints,
             **{name: getattr(self, name) for name in COUNTERS},
             **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
             **self.origin,
             "environment": self.environment,
-            "workers": self.world.size,
         }
         yield STATE, manifest.dump(state)
 
@@ -343,14 +336,10 @@ class Trainer:
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
-            getattr(self, name).load_state_dict(state.get(name, {}))
-        vars(self).update({name: state[name] for name in COUNTERS if name in state})
+            getattr(self, name).load_state_dict(state[name])
+        vars(self).update({name: state[name] for name in COUNTERS})
         self.step, self.place = saved.step, saved.place
-        self.checkpoints = state["checkpoints"]
-        environment.warn_of_changes(
-            {**state["environment"], "workers": str(state.get("workers", 1))},
-            {**self.environment, "workers": str(self.world.size)},
-        )
+        environment.warn_of_changes(state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def autocast(self) -> AbstractContextManager[None]:

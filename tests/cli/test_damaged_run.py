@@ -248,7 +248,7 @@ def test_what_is_in_the_place_of_a_record_costs_a_line_and_stays(
     assert trained.train(copy.parent, 6, *["trainer.tensorboard=true"] * (name == "tb")) == 0
     err = capsys.readouterr().err
     (line,) = lines_of(err, copy)
-    assert line.startswith(f"{copy / name}: ") and line.endswith("training goes on without it")
+    assert line.startswith(f"{copy / name}: ") and line.endswith("training continues")
     assert weights(copy, 6) == trained.sixth and "Traceback" not in err
     left = copy / name / "precious" if damage is directory else copy / name
     assert damage is dangling or left.read_bytes() == b"precious"

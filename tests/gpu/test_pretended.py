@@ -19,7 +19,7 @@ from nmt.encodings.vectors.by_row import sum_by_row
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import BOS, EOS, PAD
-from nmt.training import feed, loss
+from nmt.training import feed, loss, validation
 from nmt.training.directory import open_run
 from nmt.training.distributed import World
 from nmt.training.reports import metrics_log
@@ -238,12 +238,12 @@ def test_dev_text_is_read_once(tiny: Make) -> None:
     model = tiny("encoding=absolute", *PLAIN)
     batches = [batch(model)] * 3
     off = torch.autocast("cpu", enabled=False)
-    plain = loss.perplexity(model, batches, CPU, off)
+    plain = validation.perplexity(model, batches, CPU, off)
     with pretended() as gpu:
         model.to(GPU)
         gpu.waits.clear()
-        found = loss.perplexity(model, batches, GPU, off)
-    assert gpu.waits == {"loss.py:perplexity _local_scalar_dense": 1}
+        found = validation.perplexity(model, batches, GPU, off)
+    assert gpu.waits == {"validation.py:perplexity _local_scalar_dense": 1}
     assert found == pytest.approx(plain, rel=1e-6)
 
 

@@ -28,7 +28,7 @@ def trained(
 ) -> Path:
     """A run with the dev perplexities above, which keeps so many checkpoints and the best."""
     said = iter(PERPLEXITIES)
-    patch.setattr("nmt.training.loss.perplexity", lambda *_: next(said))
+    patch.setattr("nmt.training.validation.perplexity", lambda *_: next(said))
     tiny.train(run, data, trainer__keep_checkpoints=keep, **changes)
     return run
 
@@ -117,7 +117,7 @@ def test_a_checkpoint_of_a_signal_does_not_count(
         tiny.stop_after(patch, 9)
         trained(tmp_path / "run", data, 3, patch)
     said = iter(PERPLEXITIES[4:])
-    monkeypatch.setattr("nmt.training.loss.perplexity", lambda *_: next(said))
+    monkeypatch.setattr("nmt.training.validation.perplexity", lambda *_: next(said))
     tiny.train(tmp_path / "run", data, trainer__keep_checkpoints=3)
     assert step(tmp_path / "run", 9).is_dir()
     for path in (tmp_path / "run", run):

@@ -13,7 +13,7 @@ from nmt import modeldir
 from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
 from nmt.modeldir import WEIGHTS
-from nmt.training import loss
+from nmt.training import validation
 from nmt.training.checkpoint import RAW
 from nmt.training.trainer import Trainer
 from tests.training import tiny
@@ -75,7 +75,7 @@ def test_what_is_saved_is_what_was_evaluated(averaged: Path, data: Prepared) -> 
     trained = modeldir.load(newest(averaged))
     cpu = torch.device("cpu")
     dev, none = in_order(data.dev, 64, "max"), torch.autocast("cpu", enabled=False)
-    found = loss.perplexity(trained.model, dev, cpu, none)
+    found = validation.perplexity(trained.model, dev, cpu, none)
     assert math.isclose(found, trained.facts["dev_perplexity"], rel_tol=1e-12)
 
 

@@ -16,7 +16,7 @@ from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
 from nmt.model.transformer import Transformer
 from nmt.text.vocab import EOS, PAD
-from nmt.training import feed, loss
+from nmt.training import feed, loss, validation
 from tests.training import tiny
 
 CPU = torch.device("cpu")
@@ -158,7 +158,7 @@ def test_perplexity_is_a_mean_over_tokens_whatever_the_batches(
         likelihood -= float(log_probs[0].gather(1, target[0][:, None]).sum().detach())
         tokens += target.shape[1]
     for budget in (1, 50, 10_000):
-        found = loss.perplexity(
+        found = validation.perplexity(
             model, in_order(data.dev, budget, "max"), CPU, contextlib.nullcontext()
         )
         assert math.isclose(found, math.exp(likelihood / tokens), rel_tol=1e-5)
@@ -172,6 +172,6 @@ def test_looking_uses_no_random_number_and_leaves_dropout_on(
         yield from in_order(data.dev, 100, "max")
 
     before = torch.get_rng_state()
-    loss.perplexity(model, batches(), CPU, contextlib.nullcontext())  # type: ignore[arg-type]
+    validation.perplexity(model, batches(), CPU, contextlib.nullcontext())  # type: ignore[arg-type]
     assert torch.equal(torch.get_rng_state(), before)
     assert model.training

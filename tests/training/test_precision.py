@@ -67,7 +67,7 @@ def test_the_device_is_set_up_as_asked(
     monkeypatch.setattr(
         "nmt.training.trainer.set_up", lambda d, tf32, threads: said.append((d.type, tf32))
     )
-    monkeypatch.setattr("nmt.training.trainer.number_format", lambda *_: precision)
+    monkeypatch.setattr("nmt.training.environment.number_format", lambda *_: precision)
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     assert said == [("cpu", precision == "tf32")]
 

@@ -20,7 +20,7 @@ from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
 from nmt.storage import atomic
 from nmt.toy import pairs
-from nmt.training import loss
+from nmt.training import validation
 from nmt.training.trainer import Trainer
 from tests.fast import fast_first
 from tests.training import tiny
@@ -119,7 +119,7 @@ def test_a_full_disk_at_an_early_end_is_an_error(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending = {"trainer__early_stopping": 1, "trainer__dev_metric": "bleu"}
-    monkeypatch.setattr("nmt.training.trainer.dev_score", lambda *_: 10.0)  # the second ends it
+    monkeypatch.setattr("nmt.training.validation.dev_score", lambda *_: 10.0)  # the second ends it
     with monkeypatch.context() as patch:
         full_disk(patch, range(3, 20))
         with pytest.raises(UserError, match="No space left on device") as error:
@@ -189,7 +189,9 @@ def test_gradient_checkpointing_may_come_and_go(
 def test_resume_right_after_a_cut_of_the_rate(
     optim: str, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # each checkpoint but the first stalls
+    monkeypatch.setattr(
+        validation, "perplexity", lambda *_: 7.0
+    )  # each checkpoint but the first stalls
     values = {**vars(tiny.settings().optim), "patience": 2}
     if optim == "inverse_sqrt":
         values = {k: v for k, v in values.items() if k not in ("decay", "patience", "min_lr")}
@@ -210,7 +212,9 @@ def test_resume_right_after_a_cut_of_the_rate(
 def test_more_steps_later_equal_more_steps_at_first(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loss, "perplexity", lambda *_: 7.0)  # a look too many would cut the rate
+    monkeypatch.setattr(
+        validation, "perplexity", lambda *_: 7.0
+    )  # a look too many would cut the rate
     run, whole = tmp_path / "run", tmp_path / "whole"
     for steps in (3, 7, None):  # 3 and 7 lie between two checkpoints of the timetable
         tiny.train(run, data, trainer__max_steps=steps, optim__patience=3)
@@ -313,7 +317,7 @@ def test_records_that_a_full_disk_refuses_are_told_once(
     tiny.train(run, data)
     err = capfd.readouterr().err
     for name in ("train.log", "metrics.jsonl", "best"):
-        line = f"{run / name}: No space left on device; training goes on without it"
+        line = f"{run / name}: No space left on device; training continues"
         assert caplog.text.count(line) == 1
     assert "Traceback" not in err and "Logging error" not in err
     assert tiny.digest(newest(run) / WEIGHTS) == tiny.digest(newest(whole) / WEIGHTS)

@@ -124,7 +124,8 @@ def test_another_number_of_threads_is_told(
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     state = next((tmp_path / "run/checkpoints").iterdir()) / "state.json"
     assert set(json.loads(state.read_bytes())["environment"]) == {
-        *("nmt", "torch", "device", "threads", "capability", "format", "compiled", "processor")
+        *("nmt", "torch", "device", "threads", "capability", "format", "compiled", "processor"),
+        "workers",
     }
     with caplog.at_level(logging.WARNING):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
@@ -321,7 +322,7 @@ def test_a_file_of_a_user_keeps_the_directory_of_a_failed_try(
 def test_divergence_before_the_first_checkpoint_speaks_of_none(
     seen: float, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nmt.training.loss.perplexity", lambda *_: seen)
+    monkeypatch.setattr("nmt.training.validation.perplexity", lambda *_: seen)
     with pytest.raises(UserError, match="diverged") as raised:
         tiny.train(tmp_path / "run", data)
     assert str(raised.value) == (

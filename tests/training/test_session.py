@@ -147,7 +147,7 @@ def test_one_rank_of_each_machine_verifies_the_corpus(
         world = World(rank, size=8, local_rank=rank % 4)
         monkeypatch.setattr(world, "broadcast", lambda compute: path)
         monkeypatch.setattr(world, "barrier", lambda: None)
-        return training._prepared(settings, tmp_path, world)
+        return training.prepare(settings, tmp_path, world)
 
     for rank in (0, 1, 5):  # rank 0 verifies what it has prepared, before it tells the others
         assert len(prepared(rank).train) == 20

@@ -12,15 +12,15 @@ from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.decode.translator import Translator
 from nmt.modeldir import checkpoints
-from nmt.training.dev_score import dev_score
 from nmt.training.schedule import EarlyStopping
+from nmt.training.validation import dev_score
 from tests.training import tiny
 
 
 def scores(patch: pytest.MonkeyPatch, values: list[float]) -> None:
     """Let the checkpoints have these scores, one after the other; the last one for ever."""
     remaining = iter(values)
-    patch.setattr("nmt.training.trainer.dev_score", lambda *_: next(remaining, values[-1]))
+    patch.setattr("nmt.training.validation.dev_score", lambda *_: next(remaining, values[-1]))
 
 
 @pytest.mark.parametrize("metric", ["bleu", "chrf"])
@@ -128,7 +128,7 @@ def test_the_average_is_translated(
         seen.append(next(model.parameters()).detach().clone())
         return 1.0
 
-    monkeypatch.setattr("nmt.training.trainer.dev_score", look)
+    monkeypatch.setattr("nmt.training.validation.dev_score", look)
     tiny.train(
         tmp_path / "run", data, trainer__dev_metric="bleu", trainer__ema=0.5, trainer__max_steps=3
     )

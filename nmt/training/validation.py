@@ -1,10 +1,15 @@
-"""Development text translated at a checkpoint, and scored by BLEU or chrF (trainer.dev_metric)."""
+"""The development text at a checkpoint: its perplexity, and BLEU or chrF of its translations."""
 
+import math
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import replace
 
 import sacrebleu
+import torch
 
 from nmt.config.settings import RESTRICTIONS, Settings
+from nmt.corpus.batches import Batch
 from nmt.corpus.grouping import by_length
 from nmt.corpus.pairs import Pairs
 from nmt.corpus.prepare import Prepared
@@ -14,6 +19,40 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.languages import languages_of
+from nmt.training import loss
+from nmt.training.distributed import SINGLE, World
+from nmt.training.feed import to_device
+
+
+def perplexity(
+    model: Transformer,
+    batches: Iterable[Batch],
+    device: torch.device,
+    autocast: AbstractContextManager[None],
+    world: World = SINGLE,
+) -> float:
+    """Return exp of the mean negative log-likelihood per token, EOS included, unsmoothed.
+
+    The ranks share the batches, and all get the same result. There is no dropout, and the random
+    numbers that training will draw stay the same.
+    """
+    total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
+    gpus = [device] if device.type == "cuda" else []
+    model.eval()
+    try:
+        with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
+            for on_host in world.shard(batches):
+                batch = to_device(on_host, device)
+                states = loss.predict(model.hidden, batch)
+                _, likelihoods = loss.smoothed(states, model.output, batch.labels, 0.0)
+                total += likelihoods.double().sum()
+                tokens += len(batch.labels)
+    finally:
+        model.train()
+    sums = torch.tensor([float(total), tokens], dtype=torch.float64)
+    nll, count = world.all_reduce(sums).tolist()
+    mean = nll / count
+    return math.exp(mean) if mean < 700 else math.inf  # exp(710) is no float
 
 
 def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> float:
