@@ -74,9 +74,9 @@ def _misfit(
 ) -> str | None:
     """How results differ from AXES, or from the dtypes of plain projections; None: they do not."""
     streams = e.streams if hook == "readout" and e.dims.site == "decoder" else 1
-    sizes = {"batch": context.rows // streams, "heads": e.dims.heads, "dim": e.dims.dim}
+    dims = {name: getattr(e.dims, name) for name in ("heads", "dim", "head_dim")}
+    sizes = {"batch": context.rows // streams, **dims}
     sizes |= {"query": context.queries.shape[1], "key": context.keys.shape[1]}
-    sizes |= {"head_dim": e.dims.head_dim}
     for part, axes in zip(results, AXES[hook], strict=True):
         returned = None if part is None else [*part.shape]
         sizes.setdefault("width", returned[-1] if returned else 0)  # `changes_width` lets it be any
@@ -87,6 +87,5 @@ def _misfit(
             return f"returns {returned} in the {e.dims.site}; expected [{axes}] = {expected}"
     for part, projection in zip(results, plain, strict=False):
         if part is not None and part.dtype != projection.dtype:
-            wrong = f"returns {part.dtype} in the {e.dims.site}"
-            return f"{wrong} for projections in {projection.dtype}; convert it"
+            return f"returns {part.dtype} for projections in {projection.dtype}; convert it"
     return None

@@ -38,8 +38,7 @@ class Encodings(nn.Module):
     def _entries_with(
         self, hook: str, context: Context, layer: int | None = None
     ) -> list[tuple[Encoding, int, Context]]:
-        """The entries that override a hook and serve the layer, its number among those that each
-        serves, and the context of their positions."""
+        """Entries with a hook that serve a layer, each with its number of it and its context."""
         if hook != "embed" and not any(hook in e.hooks for e in self):
             return []
         # of all entries, so that they draw random positions at the first hook

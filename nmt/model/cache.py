@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-KEYS, VALUES = "keys", "values"
-
 
 class Cache:
     """Keys and values [rows, heads, length, head_dim] of the tokens seen so far.
@@ -21,13 +19,14 @@ class Cache:
 
     def append(self, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         """Add new positions and return all."""
-        all_keys, all_values = self._add(KEYS, k), self._add(VALUES, v)
+        all_keys, all_values = self._add("keys", k), self._add("values", v)
         self.length += k.shape[2]
         return all_keys, all_values
 
     def all(self) -> tuple[Tensor, Tensor]:
         """All keys and values; there must be some."""
-        return self._tensors[KEYS][:, :, : self.length], self._tensors[VALUES][:, :, : self.length]
+        keys, values = self._tensors["keys"], self._tensors["values"]
+        return keys[:, :, : self.length], values[:, :, : self.length]
 
     def remember(self, name: str, new: Tensor) -> Tensor:
         """Add values that an encoding computed of new keys [rows, any, new, width]; return all.

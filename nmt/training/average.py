@@ -48,9 +48,14 @@ def of_run(run: Path, count: int, which: str) -> Trained:
             f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
             Exit.NO_INPUT,
         )
-    paths = modeldir.checkpoints(directory)
-    saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
-    return _mean([s.path for s in _chosen(run, saved, count, which)])
+    while True:
+        paths = modeldir.checkpoints(directory)
+        try:
+            saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
+            return _mean([s.path for s in _chosen(run, saved, count, which)])
+        except (UserError, OSError):
+            if all(path.is_dir() for path in paths):
+                raise  # else training has removed one meanwhile, and has written another
 
 
 def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from nmt import build, modeldir
 from nmt.checks import example
 from nmt.checks.example import Sentences
 from nmt.config.settings import Settings, freeze
 from nmt.encodings.base import Encoding
-from nmt.encodings.site import Encodings
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
@@ -166,9 +165,8 @@ def _effect(model: Transformer, name: str) -> str:
     if any(own) or any(e.may_lack_gradients for e in entries):
         return "not measured alone, as it comes with other projections"
     without = build.shallow(model)
-    for site, encodings in without.sites.items():
-        others = Encodings([e for e in encodings if e.name != name])
-        setattr(without, f"{site}_encodings", others)
+    for encodings in without.sites.values():
+        encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
     return f"changes the logits by up to {difference(model, without):.2g}"
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -76,6 +77,34 @@ def test_the_weights_are_the_mean(
     sums = [each["weights_sha256"] for each in again.facts["averaged"]]
     assert sums == [modeldir.weights_sha256(step(run, number)) for number in steps]
     assert str(run) not in (output / "facts.json").read_text()
+
+
+def test_checkpoints_that_training_removes_meanwhile_are_listed_again(
+    run: Path, tmp_path: Path
+) -> None:
+    copy, outside = tmp_path / "run", tmp_path / "outside"
+    shutil.copytree(run, copy)
+    outside.mkdir()
+    step(copy, 4).rename(outside / "4")
+    step(copy, 12).rename(outside / "12")
+    is_over = threading.Event()
+
+    def rotate() -> None:
+        inside, gone = 8, 12
+        while not is_over.wait(0.1):
+            (outside / str(gone)).rename(step(copy, gone))
+            step(copy, inside).rename(outside / str(inside))
+            inside, gone = gone, inside
+
+    trainer = threading.Thread(target=rotate)
+    trainer.start()
+    try:
+        for _ in range(20):
+            mean = average.of_run(copy, 2, "last")
+            assert [each["step"] for each in mean.facts["averaged"]] in ([8, 10], [10, 12])
+    finally:
+        is_over.set()
+        trainer.join()
 
 
 def test_buffers_of_integers_stay_integers(
