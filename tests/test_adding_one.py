@@ -65,7 +65,7 @@ def tree(tmp_path: Path) -> Path:
 def test_the_commands_of_the_page_work_in_their_order(tree: Path) -> None:
     for command in commands(PAGE):
         run_in_shell(command, tree, tree)
-    assert len(commands(PAGE)) == 5
+    assert len(commands(PAGE)) == 4
 
 
 @pytest.mark.slow

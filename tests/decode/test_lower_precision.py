@@ -59,7 +59,9 @@ def test_scores_are_nearly_those_of_float32(precision: str, encoding: str, tiny:
     assert whole == translations(model)  # and leaves the model as it was
 
 
-@pytest.mark.parametrize("encoding", fast_first(2, ["relative", "lstm", "complex_order", "cnn"]))
+@pytest.mark.parametrize(
+    "encoding", fast_first(2, ["relative", "lstm", "complex_order", "convolution"])
+)
 def test_weights_laid_out_beforehand_give_the_same(
     encoding: str, tiny: Make, pretend: Callable[..., None]
 ) -> None:

@@ -455,7 +455,7 @@ def test_each_rank_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert error.value.code == Exit.USAGE
     with pytest.raises(UserError, match="each rank needs to see all GPUs") as error:
         World(2, 3, 2).device("cuda")
-    assert error.value.code == Exit.NO_MEMORY
+    assert error.value.code == Exit.UNAVAILABLE
 
 
 def test_an_error_of_nccl_is_told_by_its_reason() -> None:
