@@ -69,7 +69,10 @@ def exit_code(error: BaseException) -> int:
     return Exit.IO if isinstance(error, OSError) and error.errno in (*DISK, errno.EBADF) else BUG
 
 
-def where_raised(error: Exception) -> str:
+PLUGIN_ERRORS = (Exception, SystemExit)  # of code that users give, which may call sys.exit
+
+
+def where_raised(error: BaseException) -> str:
     """Type, file and line, and the first line of the message of an unexpected exception."""
     trace = traceback.extract_tb(error.__traceback__)
     frames = [f for f in trace if "torch" not in Path(f.filename).parts] or trace

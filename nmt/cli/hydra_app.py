@@ -17,7 +17,7 @@ from omegaconf import DictConfig
 
 from nmt.config.catalog import conf_dir
 from nmt.config.hydra_conf import ENTRY, ROOT, compose, parse, reading_conf
-from nmt.errors import where_raised
+from nmt.errors import PLUGIN_ERRORS, where_raised
 
 if TYPE_CHECKING:  # which imports torch
     from nmt.sweep import PlannedRun
@@ -53,7 +53,7 @@ def launch(train: Train, runs: Sequence["PlannedRun"]) -> None:
         where = [line for line in runs[0].experiment.overrides if line.startswith("runs=")]
         try:
             launcher.launch([where] * len(runs), initial_job_idx=0)
-        except Exception as error:  # of a plugin, of whatever kind
+        except PLUGIN_ERRORS as error:
             log.warning("the launcher ended with %s", where_raised(error))
 
 

@@ -17,7 +17,7 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.positions import START
 from nmt.encodings.site import check_layers, restrict
-from nmt.errors import UserError, where_raised
+from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers")  # options of every entry
@@ -235,7 +235,7 @@ def _load(kind: Kind, point: EntryPoint) -> Any:
     where = f"{_distribution(point)} ({point.value})"
     try:
         loaded = point.load()
-    except Exception as e:  # anything that the module raises while it is imported
+    except PLUGIN_ERRORS as e:  # while the module is imported
         why = where_raised(e)
         raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
     if not _fits(kind, loaded):

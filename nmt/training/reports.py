@@ -20,7 +20,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 from nmt.config.settings import Training
 from nmt.corpus.pairs import Corpora
-from nmt.errors import UserError, visible, where_raised
+from nmt.errors import PLUGIN_ERRORS, UserError, visible, where_raised
 from nmt.storage import atomic
 from nmt.training.schedule import Stateful
 
@@ -264,7 +264,7 @@ def function_of(callback: str) -> Callable[[Line, Path], None]:
             f"trainer.callback={callback}: {visible(error, LONGEST)}; give package:function of "
             "what Python can import here (see PYTHONPATH)"
         ) from None
-    except Exception as error:  # of any kind: the module runs
+    except PLUGIN_ERRORS as error:  # of any kind: the module runs
         raise UserError(f"trainer.callback={callback}: {where_raised(error)}") from None
     if not callable(function):
         raise UserError(f"trainer.callback={callback}: not a function")
@@ -281,7 +281,7 @@ def calling(callback: str, run: Path) -> Callable[[Line], None]:
             return
         try:
             function(dict(line), run)
-        except Exception as error:
+        except PLUGIN_ERRORS as error:
             failed = True
             where = where_raised(error)
             log.warning("trainer.callback=%s: %s; it is not called again", callback, where)

@@ -141,6 +141,7 @@ def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
         ("mine_encodings:Yours", MINE, "cannot be imported: AttributeError at"),
         ("mine_encodings:Mine", "\n1 / 0", "ZeroDivisionError at mine_encodings.py:2: division"),
         ("mine_encodings:Mine", "raise OSError('two\\nlines')", "mine_encodings.py:1: two;"),
+        ("mine_encodings:Mine", "import sys; sys.exit(2)", "SystemExit at mine_encodings.py:1: 2"),
         ("mine_encodings", MINE, "is no class derived from nmt.encodings.base.Encoding"),
         ("mine_encodings:Mine", "Mine = 3", "is no class derived from"),
         ("mine_encodings:Mine", "class Mine: pass", "is no class derived from"),

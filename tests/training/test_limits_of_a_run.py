@@ -174,7 +174,11 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Path]]:
         lines.append((line, run))
         raise OSError("no network")
 
-    module.fails, module.number = fails, 3
+    def leaves(line: dict[str, Any], run: Path) -> None:
+        lines.append((line, run))
+        sys.exit("no budget left")
+
+    module.fails, module.leaves, module.number = fails, leaves, 3
     monkeypatch.setitem(sys.modules, "tracking", module)
     return lines
 
@@ -187,12 +191,19 @@ def test_the_callback_is_told_of_each_line(
     assert {run for _, run in told} == {tmp_path / "run"}
 
 
+@pytest.mark.parametrize(("name", "error"), [("fails", "OSError"), ("leaves", "SystemExit")])
 def test_a_callback_that_fails_stops_nothing(
-    data: Prepared, tmp_path: Path, told: list[Any], caplog: pytest.LogCaptureFixture
+    name: str,
+    error: str,
+    data: Prepared,
+    tmp_path: Path,
+    told: list[Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tiny.train(tmp_path / "run", data, trainer__callback="tracking:fails", trainer__max_steps=4)
-    assert len(told) == 1
-    assert "trainer.callback=tracking:fails: OSError at" in caplog.text
+    callback = f"tracking:{name}"
+    outcome = tiny.train(tmp_path / "run", data, trainer__callback=callback, trainer__max_steps=4)
+    assert len(told) == 1 and outcome.step == 4
+    assert f"trainer.callback={callback}: {error} at" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -217,6 +228,7 @@ def test_a_callback_that_is_not_there_is_refused_first(
     ("text", "message"),
     [
         ("raise RuntimeError('no key')", "RuntimeError at broken.py:1: no key"),
+        ("import sys; sys.exit(3)", "SystemExit at broken.py:1: 3"),
         ("def tell(", "SyntaxError at .*broken.py, line 1"),
     ],
 )
