@@ -229,6 +229,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("trainer.max_epochs=1", ["trainer.max_steps=20", "data.train_pairs=8"], "metrics"),
     ("trainer.max_steps=2", [], "weights"),
     ("trainer.checkpoints_per_epoch=100", ["trainer.max_steps=5"], "files"),
+    ("trainer.checkpoint_every=1", ["trainer.max_steps=5"], "files"),
     (
         "trainer.keep_checkpoints=4",
         ["trainer.max_steps=5", "trainer.checkpoints_per_epoch=100"],

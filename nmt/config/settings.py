@@ -125,6 +125,9 @@ class Training:
     checkpoints_per_epoch: PositiveInt = key(
         8, "dev perplexity and checkpoint so often (Rosendahl et al. 2019)"
     )
+    checkpoint_every: PositiveInt | None = key(
+        None, "updates between checkpoints; null: checkpoints_per_epoch"
+    )
     keep_checkpoints: Annotated[int, Between(2)] = key(
         2, "newest checkpoints kept in addition to the best"
     )

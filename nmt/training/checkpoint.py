@@ -48,10 +48,11 @@ class Saved(NamedTuple):
         return DataPlace(*self.state["place"])
 
     @property
-    def cost(self) -> float | None:
-        """The lower, the better: dev perplexity, or a score of trainer.dev_metric as a negative.
+    def cost(self) -> list[float] | None:
+        """The lower, the better: dev perplexity, or before it the negative of a score of dev text.
 
-        None if it was saved on a signal, without measuring one.
+        Of two that are equal in trainer.dev_metric, the perplexity decides. None if it was saved on
+        a signal, without measuring one.
         """
         return self.state["cost"]
 
@@ -66,7 +67,7 @@ class Checkpoints:
         """
         self.run, self.keep, self.keep_best = run, keep, keep_best
         self.directory = run / DIRECTORY
-        self.costs: dict[str, float] = {}  # of all checkpoints that are kept, by name
+        self.costs: dict[str, list[float]] = {}  # of all checkpoints that are kept, by name
 
     def recover(self) -> Saved | None:
         """Clear away what a kill left, verify all checkpoints, and return the newest.
@@ -90,11 +91,11 @@ class Checkpoints:
         return saved[-1] if saved else None
 
     @property
-    def best(self) -> tuple[float, str] | None:
+    def best(self) -> tuple[list[float], str] | None:
         """Cost and name of the best checkpoint, of equals the oldest; None: none was measured."""
         return min(((cost, name) for name, cost in self.costs.items()), default=None)
 
-    def save(self, step: int, cost: float | None, files: Iterable[tuple[str, bytes]]) -> None:
+    def save(self, step: int, cost: list[float] | None, files: Iterable[tuple[str, bytes]]) -> None:
         """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
@@ -102,7 +103,7 @@ class Checkpoints:
         if cost is not None:
             self.costs[path.name] = cost
         self._point()
-        self._rotate()
+        self.rotate()
 
     def _verified(self, path: Path) -> Saved | None:
         try:
@@ -121,7 +122,7 @@ class Checkpoints:
         if (best := self.best) is not None:
             write_hint(self.run / modeldir.BEST, f"{best[1]}\n".encode())
 
-    def _rotate(self) -> None:
+    def rotate(self) -> None:
         """Remove those that are neither among the best nor among the newest; see `__init__`."""
         ranked = sorted((cost, name) for name, cost in self.costs.items())
         best = [name for _, name in ranked[: self.keep_best]]

@@ -16,7 +16,7 @@ from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, nondeterministic
 from nmt.training import corpus, start, validation
-from nmt.training.checkpoint import DIRECTORY, Saved
+from nmt.training.checkpoint import DIRECTORY, FULL, Saved
 from nmt.training.directory import Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import LOG, function_of, log_file
@@ -164,6 +164,8 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
         trainer = Trainer(prepared, run)
         with trainer.batches.workers:
             trainer.start()
+            if not run.world.rank:
+                run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
             run.write_config()
             code = Exit(trainer.fit())
     early = not trainer.is_over and code == Exit.OK
@@ -186,8 +188,9 @@ def translate_errors(run: Run) -> Iterator[None]:
         raise UserError(f"out of memory; {_less_memory(run)}", Exit.NO_MEMORY) from error
     except OSError as error:
         kept = "the last checkpoint is intact, resume with the same command"
+        room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""
         raise UserError(
-            f"{error.filename or run.path}: {error.strerror}; "
+            f"{error.filename or run.path}: {error.strerror}; {room}"
             f"{kept if run.has_checkpoint else 'start again with the same command'}",
             Exit.IO,
         ) from error
@@ -214,4 +217,4 @@ def outcome_of(run: Run) -> Outcome:
 def _best(run: Run) -> tuple[float | None, str]:
     """The best score on the development text, and its metric."""
     best = run.checkpoints.best  # the cost of a BLEU is its negative
-    return None if best is None else abs(best[0]), run.settings.trainer.dev_metric
+    return None if best is None else abs(best[0][0]), run.settings.trainer.dev_metric

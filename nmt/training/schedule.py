@@ -34,14 +34,14 @@ class PlateauDecay(Stateful):
 
     def __init__(self, lr: float, decay: float, patience: int, min_lr: float) -> None:
         self.lr, self.decay, self.patience, self.min_lr = lr, decay, patience, min_lr
-        self.best: float | None = None
+        self.best: list[float] | None = None
         self.stalled = 0
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, which it does not depend on."""
         return self.lr
 
-    def observe(self, cost: float) -> None:
+    def observe(self, cost: list[float]) -> None:
         """Take the cost of a checkpoint into account: count a stall, or start anew."""
         if self.best is None or cost < self.best:
             self.best, self.stalled = cost, 0
@@ -62,7 +62,7 @@ class InverseSqrtDecay(Stateful):
         """Return the rate of a step; the first step is 1."""
         return self.peak * min(step / self.warmup, math.sqrt(self.warmup / step))
 
-    def observe(self, cost: float) -> None:
+    def observe(self, cost: list[float]) -> None:
         """The cost of a checkpoint changes nothing."""
 
 
@@ -81,11 +81,11 @@ class EarlyStopping(Stateful):
     def __init__(self, patience: int, state: dict[str, Any] | None = None) -> None:
         """`patience`: checkpoints in a row without a new best; 0: any number; `state`: as saved."""
         self.patience = patience
-        self.best: float | None = None
+        self.best: list[float] | None = None
         self.stalled = 0
         self.load_state_dict(state or {})
 
-    def observe(self, cost: float) -> None:
+    def observe(self, cost: list[float]) -> None:
         """Take a checkpoint into account; the lower its cost, the better it is."""
         if self.best is None or cost < self.best:
             self.best, self.stalled = cost, 0

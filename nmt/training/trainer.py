@@ -118,7 +118,7 @@ class Trainer:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
                     self.finish_update()
-                    self.save(None, None)
+                    self.save(None)
                     break
                 if self.is_due or self.is_over:
                     self.checkpoint()
@@ -153,7 +153,9 @@ class Trainer:
             return stop
         counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
         self.step += 1
-        self.updated, self.place, self.is_due = place, table.after(place), table.is_due(place)
+        self.updated, self.place = place, table.after(place)
+        every = self.options.checkpoint_every
+        self.is_due = self.step % every == 0 if every else table.is_due(place)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
@@ -272,11 +274,11 @@ class Trainer:
         perplexity = validation.perplexity(self.evaluated, dev, *where)
         if not math.isfinite(perplexity):
             raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
-        measured, cost = {"perplexity": perplexity}, perplexity
+        measured, cost = {"perplexity": perplexity}, [perplexity]
         if (metric := self.options.dev_metric) != "perplexity":
             score = partial(validation.dev_score, self.evaluated, self.settings, self.prepared)
             measured[metric] = self.world.broadcast(score)  # rank 0 translates
-            cost = -measured[metric]
+            cost = [-measured[metric], perplexity]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
             log.warning(
                 "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
@@ -289,7 +291,7 @@ class Trainer:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
         try:
-            self.save(perplexity, cost)
+            self.save(cost)
         except OSError as error:
             if error.errno not in FULL or self.is_over or self.early_stopping.is_over:
                 raise
@@ -298,13 +300,14 @@ class Trainer:
         if self.device.type == "cpu":
             release_memory()
 
-    def save(self, perplexity: float | None, cost: float | None) -> None:
+    def save(self, cost: list[float] | None) -> None:
         """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`. Raises OSError."""
         if not self.world.rank:
-            self.run.checkpoints.save(self.step, cost, self.files(perplexity, cost))
+            self.run.checkpoints.save(self.step, cost, self.files(cost))
 
-    def files(self, perplexity: float | None, cost: float | None) -> Iterator[tuple[str, bytes]]:
+    def files(self, cost: list[float] | None) -> Iterator[tuple[str, bytes]]:
         """Yield the files of a checkpoint: a model directory, and what resumption needs."""
+        perplexity = cost[-1] if cost else None
         lengths = {f"longest_{side}": pieces for side, pieces in self.batches.longest.items()}
         facts = {**self.prepared.facts, **lengths, "step": self.step, "dev_perplexity": perplexity}
         source, target = self.prepared.source, self.prepared.target

@@ -25,7 +25,7 @@ CALLS = ("fsync", "rename", "replace")
 
 
 def files(step: int, perplexity: float = 5.0) -> list[tuple[str, bytes]]:
-    state = STATE % (step, str(perplexity).encode())
+    state = STATE % (step, str([perplexity]).encode())
     return [(WEIGHTS, b"%d" % step * 400), ("state.json", state)]
 
 
@@ -43,7 +43,7 @@ def names(run: Path) -> list[str]:
 def test_the_best_and_the_newest_are_kept(tmp_path: Path) -> None:
     checkpoints = fresh(tmp_path / "run")
     for step, perplexity in ((1, 9.0), (2, 4.0), (3, 6.0), (4, 4.0), (5, 7.0), (6, None)):
-        checkpoints.save(step, perplexity, files(step))
+        checkpoints.save(step, [perplexity] if perplexity else None, files(step))
     kept = [f"step-0000000{step}" for step in (2, 4, 5, 6)]  # the last one without a cost
     assert names(tmp_path / "run") == kept
     assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"  # of equals the first
@@ -101,10 +101,10 @@ def test_a_resumed_optimizer_leaves_its_file(
 def test_a_restart_knows_the_best_without_the_pointer(tmp_path: Path) -> None:
     checkpoints = fresh(tmp_path / "run")
     for step, perplexity in ((1, 9.0), (2, 4.0), (3, 6.0)):
-        checkpoints.save(step, perplexity, files(step, perplexity))
+        checkpoints.save(step, [perplexity], files(step, perplexity))
     (tmp_path / "run/best").write_bytes(b"step-00000003\n")
     again = fresh(tmp_path / "run")
-    assert again.best == (4.0, "step-00000002")
+    assert again.best == ([4.0], "step-00000002")
     assert (tmp_path / "run/best").read_bytes() == b"step-00000002\n"
 
 
@@ -130,10 +130,10 @@ def test_data_is_on_the_disk_before_its_name_and_that_before_older_data_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     checkpoints = fresh(tmp_path / "run")
-    checkpoints.save(1, 9.0, files(1))
-    checkpoints.save(2, 8.0, files(2))
+    checkpoints.save(1, [9.0], files(1))
+    checkpoints.save(2, [8.0], files(2))
     seen = recorded(monkeypatch)
-    checkpoints.save(3, 7.0, files(3))
+    checkpoints.save(3, [7.0], files(3))
     files_first, rest = sorted(seen[:3]), seen[3:]
     assert files_first == [("fsync", n) for n in ("manifest.json", WEIGHTS, "state.json")]
     assert rest == [
@@ -171,7 +171,7 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
         facts: dict[str, Any] = {"step": step, "longest_source": 9}
         given = list(modeldir.parts(parts[0], old, parts[1], parts[2], facts))
         state = STATE % (step, b"%d.0" % (9 - step))
-        checkpoints.save(step, 9.0 - step, [*given, ("state.json", state)])
+        checkpoints.save(step, [9.0 - step], [*given, ("state.json", state)])
 
     for k in range(100):
         run = tmp_path / f"run{k}"
@@ -277,7 +277,7 @@ def test_a_checkpoint_of_a_later_format_is_refused_and_left_alone(
 
 def test_strays_of_a_kill_are_swept_away(tmp_path: Path) -> None:
     checkpoints = fresh(tmp_path / "run")
-    checkpoints.save(1, 9.0, files(1))
+    checkpoints.save(1, [9.0], files(1))
     for step in (0, 2):
         stray = atomic.temporary_of(tmp_path / f"run/checkpoints/step-{step:08d}")
         stray.mkdir()

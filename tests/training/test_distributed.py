@@ -85,8 +85,8 @@ def unsynchronised(self):  # buffers, which do not change
 
 def impatient():
     save = Trainer.save
-    def slow(self, perplexity, cost):
-        save(self, perplexity, cost)
+    def slow(self, cost):
+        save(self, cost)
         if self.world.rank == 0:
             time.sleep(8)
     distributed.TIMEOUT, Trainer.save = timedelta(seconds=5), slow

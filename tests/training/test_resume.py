@@ -119,7 +119,8 @@ def test_a_full_disk_at_an_early_end_is_an_error(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ending = {"trainer__early_stopping": 1, "trainer__dev_metric": "bleu"}
-    monkeypatch.setattr("nmt.training.validation.dev_score", lambda *_: 10.0)  # the second ends it
+    scores = iter([10.0, 9.0] * 2)  # the second ends it
+    monkeypatch.setattr("nmt.training.validation.dev_score", lambda *_: next(scores))
     with monkeypatch.context() as patch:
         full_disk(patch, range(3, 20))
         with pytest.raises(UserError, match="No space left on device") as error:
@@ -202,7 +203,7 @@ def test_resume_right_after_a_cut_of_the_rate(
         tiny.train(tmp_path / "run", data, optim=values)
     state = json.loads((newest(tmp_path / "run") / "state.json").read_bytes())
     assert state["schedule"] == (
-        {} if optim == "inverse_sqrt" else {"lr": 0.005, "best": 7.0, "stalled": 0}
+        {} if optim == "inverse_sqrt" else {"lr": 0.005, "best": [7.0], "stalled": 0}
     )
     tiny.train(tmp_path / "run", data, optim=values)
     assert same(tmp_path / "run", tmp_path / "whole")
@@ -228,10 +229,10 @@ def test_a_failed_write_stops_with_74_and_harms_nothing(
 ) -> None:
     save = Trainer.save
 
-    def full(self: Trainer, perplexity: float | None, cost: float | None) -> None:
+    def full(self: Trainer, cost: list[float] | None) -> None:
         if self.step == 6:
             raise OSError(5, "Input/output error", str(self.run.path))
-        save(self, perplexity, cost)
+        save(self, cost)
 
     with monkeypatch.context() as patch:
         patch.setattr(Trainer, "save", full)
@@ -288,6 +289,28 @@ def test_a_disk_without_room_for_the_last_checkpoint_ends_with_74(
         )
         assert newest(run).name == "step-00000004" and not [*run.glob("checkpoints/.nmt*")]
     tiny.train(run, data)
+    assert same(run, whole)
+
+
+def test_fewer_checkpoints_make_room_on_a_full_disk(
+    data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The disk has room for five checkpoints, and nothing else while there are more."""
+    run, write = tmp_path / "run", Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        if len([*run.glob("checkpoints/step-*")]) > 4:
+            raise OSError(28, "No space left on device", str(path))
+        return write(path, data)
+
+    with monkeypatch.context() as patch:
+        tiny.stop_after(patch, 9)
+        tiny.train(run, data, trainer__keep_checkpoints=5)
+    monkeypatch.setattr(Path, "write_bytes", full)
+    with pytest.raises(UserError, match="No space left") as error:
+        tiny.train(run, data, trainer__keep_checkpoints=6)
+    assert "trainer.keep_checkpoints=2" in str(error.value)
+    tiny.train(run, data, trainer__keep_checkpoints=2)
     assert same(run, whole)
 
 

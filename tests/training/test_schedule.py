@@ -17,7 +17,7 @@ def plateau(patience: int = 6, min_lr: float = 0.0) -> PlateauDecay:
 def rates(perplexities: list[float], patience: int = 6, min_lr: float = 0.0) -> list[float]:
     schedule, found = plateau(patience, min_lr), []
     for each in perplexities:
-        schedule.observe(each)
+        schedule.observe([each])
         found.append(schedule.rate(1))
     return found
 
@@ -48,7 +48,7 @@ def test_through_json_at_any_moment(values: list[float], at: int, patience: int)
             text = json.dumps(schedule.state_dict(), allow_nan=False)
             schedule = plateau(patience)
             schedule.load_state_dict(json.loads(text))
-        schedule.observe(value)
+        schedule.observe([value])
         found.append(schedule.rate(number))
     assert found == rates(values, patience)
 
@@ -65,6 +65,6 @@ def test_inverse_square_root() -> None:
 def test_inverse_square_root_needs_no_memory(steps: int) -> None:
     schedule = InverseSqrtDecay(1.0, 5)
     before = schedule.rate(steps)
-    schedule.observe(1.0)
+    schedule.observe([1.0])
     schedule.load_state_dict(schedule.state_dict())
     assert schedule.rate(steps) == before

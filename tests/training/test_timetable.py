@@ -1,10 +1,12 @@
 """Which batches an update takes, and where checkpoints lie."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.corpus.prepare import Prepared
 from nmt.training.schedule import DataPlace, Timetable, is_over, last_step
 from tests.training import tiny
 
@@ -36,6 +38,11 @@ def test_checkpoints_are_evenly_spaced_and_end_the_epoch(
     assert len(due) == min(table.updates, checkpoints) and due[-1] == table.updates
     gaps = [b - a for a, b in zip([0, *due], due, strict=False)]
     assert max(gaps) - min(gaps) <= 1
+
+
+def test_checkpoints_may_be_so_many_updates_apart(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__checkpoint_every=5)  # an epoch has 4
+    assert [line["step"] for line in tiny.lines(tmp_path / "run", "dev")] == [5, 10, 12]
 
 
 def test_the_first_limit_ends_the_run() -> None:

@@ -74,6 +74,17 @@ def test_it_decides_on_the_best_and_the_rate(
     assert rates[:5] == [0.01, 0.01, 0.01, 0.005, 0.0025]
 
 
+def test_of_equal_scores_the_lowest_perplexity_is_best(
+    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scores(monkeypatch, [30.0])
+    outcome = tiny.train(tmp_path / "run", data, trainer__dev_metric="bleu", optim__lr=0.03)
+    lines = tiny.lines(tmp_path / "run", "dev")
+    lowest = min(lines, key=lambda line: (line["perplexity"], line["step"]))
+    assert outcome.best == 30.0 and lowest["step"] > lines[0]["step"]
+    assert (tmp_path / "run/best").read_text() == f"step-{lowest['step']:08d}\n"
+
+
 def test_the_best_are_kept_and_found_again(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,7 +103,7 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     changes = {"trainer__dev_metric": "bleu", "trainer__early_stopping": 2}
-    scores(monkeypatch, [10.0, 30.0, 30.0, 20.0, 40.0, 35.0])
+    scores(monkeypatch, [10.0, 30.0, 29.0, 20.0, 40.0, 35.0])
     run = tmp_path / "run"
     outcome = tiny.train(run, data, **changes)
     assert len(tiny.lines(run, "dev")) == 4
@@ -104,7 +115,7 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
     longer = tiny.train(run, data, **{**changes, "trainer__early_stopping": 3})
     assert longer.step > outcome.step and longer.best == 40.0
     whole = tmp_path / "whole"
-    scores(monkeypatch, [10.0, 30.0, 30.0, 20.0, 40.0, 35.0])
+    scores(monkeypatch, [10.0, 30.0, 29.0, 20.0, 40.0, 35.0])
     tiny.train(whole, data, **{**changes, "trainer__early_stopping": 3})
     newest = [checkpoints(each / "checkpoints")[-1] / "model.safetensors" for each in (run, whole)]
     assert tiny.digest(newest[0]) == tiny.digest(newest[1])
@@ -113,8 +124,8 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
 def test_zero_patience_never_ends() -> None:
     never, soon = EarlyStopping(0), EarlyStopping(1)
     for cost in (1.0, 2.0, 3.0):
-        never.observe(cost)
-        soon.observe(cost)
+        never.observe([cost])
+        soon.observe([cost])
     assert not never.is_over and soon.is_over
     assert EarlyStopping(2, soon.state_dict()).is_over
 
