@@ -111,16 +111,34 @@ def _count(ids: NDArray[np.integer[Any]], wanted: int) -> int:
     return sum(int(np.count_nonzero(part == wanted)) for part in parts)
 
 
-def count_untagged(train: Pairs, dev: Pairs, source: Side) -> int:
-    """How many sources of `dev` lack a word like that with which each source of `train` begins.
+def count_symbols(train: Pairs, dev: Pairs, source: Side) -> dict[str, Any]:
+    """Compare the symbols that sources begin with: tags of corpora, codes of languages, and others.
 
-    Such words are tags of corpora, codes of languages, and other symbols.
+    untagged: sources of `dev` without one, where all of `train` have one. absent: each symbol that
+    sources of `train` begin with and none of `dev`, and how many of `train` do.
     """
     symbols = source.segmenter.tokenizer.symbols
     known = {*source.vocabulary.ids(symbols)[:-1], *language_codes(source.vocabulary).values()}
-    of_train, of_dev = (p.ids["source"][p.offsets["source"][:-1]] for p in (train, dev))
-    tags = np.unique(of_train)
-    return int((~np.isin(of_dev, tags)).sum()) if known.issuperset(tags.tolist()) else 0
+    known.discard(UNK)
+    (of_train, plain), (of_dev, untagged) = (_count_leading(p, [*known]) for p in (train, dev))
+    absent = {i: number for i, number in of_train.items() if i not in of_dev}
+    names = source.vocabulary.pieces(absent)
+    return {
+        "untagged": 0 if plain else untagged,
+        "absent": dict(zip(names, absent.values(), strict=True)),
+    }
+
+
+def _count_leading(pairs: Pairs, symbols: list[int]) -> tuple[dict[int, int], int]:
+    """How many sources begin with each symbol (several may follow each other), and with none."""
+    counts, tagged = Counter[int](), 0
+    at = pairs.offsets["source"][:-1].astype(np.int64)
+    while len(at := at[np.isin(pairs.ids["source"][at], symbols)]):
+        ids, numbers = np.unique(pairs.ids["source"][at], return_counts=True)
+        counts.update(dict(zip(ids.tolist(), numbers.tolist(), strict=True)))
+        tagged = tagged or len(at)
+        at = at + 1
+    return counts, len(pairs) - tagged
 
 
 def log_corpus(data: Data) -> None:
@@ -158,6 +176,11 @@ def warn_of_text(split: str, counted: Mapping[str, Any]) -> None:
         log.warning(
             "%s text: %s of its %s sources do not begin with a tag, as all training text does",
             *(split, f"{untagged:,}", f"{total:,}"),
+        )
+    if absent := counted.get("absent"):
+        log.info(
+            "%s text: no source begins with %s, as sources of the training text do",
+            *(split, ", ".join(f"{symbol} ({n:,} pairs)" for symbol, n in absent.items())),
         )
     if known := counted.get("known"):
         log.warning(

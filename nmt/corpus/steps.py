@@ -94,7 +94,7 @@ class Preparation:
         }
         reports["train"]["duplicates"] = len(counted["train"].hashes) - len(unique)
         reports["dev"]["known"] = int(np.isin(counted["dev"].hashes, unique).sum())
-        reports["dev"]["untagged"] = report.count_untagged(stores["train"], stores["dev"], sides[0])
+        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
         sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
         return reports | {"vocabulary": sizes_of}
 

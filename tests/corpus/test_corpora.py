@@ -13,7 +13,7 @@ from nmt.config.data import Corpus, Data
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining, draw_examples
 from nmt.corpus.prepare import Prepared, count_known, fingerprint, prepare
-from nmt.corpus.report import describe
+from nmt.corpus.report import describe, log_remarks
 from nmt.corpus.sampling import RandomSegmentation, samplers
 from nmt.errors import UserError
 from nmt.training.corpus import prepare as prepare_for
@@ -115,14 +115,22 @@ def test_training_warns_of_test_pairs_that_are_known(
     assert f"test text: {len(pairs)} of its {len(pairs)} pairs are also" in caplog.text
 
 
-def test_development_sources_without_the_tag_of_training_are_counted(tmp_path: Path) -> None:
+def test_symbols_of_training_that_development_sources_lack_are_counted(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     data = settings(tmp_path)
     for corpus in data.corpora.values():
         corpus.dev_source = corpus.dev_target = None
-    lines = [">>fr<< hund 1", "hund 2", "hund 3", ">>it<< hund", ">>it<< 4"]
+    lines = [">>fr<< hund 1", "hund 2", "hund 3", ">>fr<< hund"]
     for code in ("de", "en"):
         (tmp_path / f"dev.{code}").write_bytes(text(lines))
-    assert prepare(data, BPE).report["dev"]["untagged"] == 2
+    made = prepare(data, BPE)
+    of_it = int((made.train.ids["source"] == made.source.vocabulary.ids([">>it<<"])[0]).sum())
+    assert made.report["dev"]["untagged"] == 2 and of_it > 1
+    assert made.report["dev"]["absent"] == {">>it<<": of_it}
+    with caplog.at_level("INFO", "nmt"):
+        log_remarks(made.report)
+    assert f">>it<< ({of_it} pairs)" in caplog.text
 
 
 def test_weights_change_no_text_and_tags_do(tmp_path: Path) -> None:
