@@ -11,6 +11,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
+from tqdm import tqdm
+
 from nmt.errors import Exit, UserError
 from nmt.training.signals import handled
 
@@ -85,7 +87,11 @@ def run_all(
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
                     states = [f"{name}: {state(name)}" for name, _ in running.values()]
-                    line = "   ".join([f"{len(codes)} of {len(commands)} ended", *states])
+                    ended, left = len(codes), ""
+                    if ended and running:
+                        seconds = (reported - began) / ended * (len(commands) - ended)
+                        left = f", about {tqdm.format_interval(seconds)} left"
+                    line = "   ".join([f"{ended} of {len(commands)} ended{left}", *states])
                     sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)

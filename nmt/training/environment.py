@@ -71,9 +71,9 @@ def describe(
 
 
 def announce(
-    model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
+    run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
 ) -> None:
-    """Log what is trained, on what device, on how many pairs, and for how long."""
+    """Log what is trained and where, on what device, on how many pairs, and for how long."""
     for site, encodings in model.sites.items():
         if encodings.breaks_shift_invariance is not None:
             log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
@@ -81,8 +81,10 @@ def announce(
     device = described["device"]
     if "cuda" not in described:
         device += f", threads: {described['threads']}"
+    if (ranks := described["workers"]) != "1":
+        device += f", ranks: {ranks}"
     log.info(
-        f"training {size:,} parameters in {described['format']} on {device}; {last:,} "
+        f"{run}: training {size:,} parameters in {described['format']} on {device}; {last:,} "
         f"updates, {updates:,} to an epoch of {pairs:,} pairs"
     )
     log.info("processor: %s", described["processor"])

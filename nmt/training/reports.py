@@ -8,6 +8,7 @@ import json
 import logging
 import math
 import sys
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
@@ -26,6 +27,7 @@ from nmt.training.schedule import Stateful
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
+FEW = 5  # updates that tell about how long the others will take
 LONGEST = 300  # characters of the error of a callback that cannot be imported
 WARNED: set[Path] = set()  # files that this process has warned of
 
@@ -176,7 +178,19 @@ class MetricsLog:
 
     def __init__(self, bar: "tqdm[Any]", writers: list[Callable[[Line], None]]) -> None:
         self.bar, self.writers = bar, writers
+        self.first, self.began = bar.n, time.monotonic()
         self.fields: dict[str, str] = {}  # behind the bar
+
+    def advance(self, step: int) -> None:
+        """Count an update."""
+        self.bar.update()
+        if self.bar.disable and step - self.first == FEW:
+            log.info("about %s for the other %d updates", self.left(step), self.bar.total - step)
+
+    def left(self, step: int) -> str:
+        """About how long the updates after this one will take, checkpoints included: h:mm:ss."""
+        seconds = (time.monotonic() - self.began) / (step - self.first)
+        return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
     def train(self, line: Line) -> None:
         """Report on the updates since the last report."""
@@ -189,9 +203,10 @@ class MetricsLog:
         )
         if self.bar.disable:
             log.info(
-                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, %.1f GB, lr %.3g",
+                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, %.1f GB, lr %.3g, %s left",
                 *(line["step"], self.bar.total, line["epoch"], line["loss"]),
                 *(line["tokens_per_second"], line["memory_bytes"] / GIGA, line["lr"]),
+                self.left(line["step"]),
             )
 
     def dev(self, line: Line) -> None:

@@ -108,7 +108,7 @@ class Trainer:
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
         environment.announce(
-            self.model, self.environment, self.last, self.updates, self.batches.pairs
+            self.run.path, self.model, self.environment, self.last, self.updates, self.batches.pairs
         )
         self.batches.report()
         first, code = self.step, 0
@@ -199,7 +199,7 @@ class Trainer:
             self.meter.add(total, nll, update.counts, norm, seconds)
         else:
             self.skip(update)
-        self.progress.bar.update()
+        self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             where = self.where(update.step, update.place)

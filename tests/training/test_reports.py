@@ -66,9 +66,11 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
 ) -> None:
     with caplog.at_level(logging.INFO):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
+        tiny.train(tmp_path / "run", data, trainer__max_steps=9)
+    assert re.search(r"about \d\d:\d\d for the other 2 updates", caplog.text)  # after 3 to 7
     text = (tmp_path / "run/train.log").read_bytes().decode()
     assert "step 2/2, epoch 1: dev perplexity" in text and "tokens/s" in text
-    assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01\n", text)
+    assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01, 00:00 left\n", text)
     assert "step 2/2, epoch 1: dev perplexity" in caplog.text
     assert not logging.getLogger("nmt").handlers  # the run's handler is gone
     out, err = capfd.readouterr()

@@ -204,9 +204,9 @@ def test_the_start_of_training_says_how_much_there_is_to_do(
 ) -> None:
     with caplog.at_level(logging.INFO):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
-    made, (line,) = trainer(), [m for m in caplog.messages if m.startswith("training ")]
+    made, (line,) = trainer(), [m for m in caplog.messages if "training " in m]
     size = sum(p.numel() for p in made.model.parameters())
-    assert line.startswith(f"training {size:,} parameters in float32 on ")
+    assert line.startswith(f"{tmp_path / 'run'}: training {size:,} parameters in float32 on ")
     assert line.endswith(f"threads: 1; 2 updates, {made.updates} to an epoch of 64 pairs")
 
 
