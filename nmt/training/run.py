@@ -15,11 +15,12 @@ from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.machine.device import deterministic_algorithms, nondeterministic
+from nmt.machine.memory import memory_of
 from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, FULL, Saved
 from nmt.training.directory import Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
-from nmt.training.reports import LOG, function_of, log_file
+from nmt.training.reports import GIGA, LOG, function_of, log_file
 from nmt.training.schedule import is_over
 from nmt.training.trainer import Trainer
 
@@ -162,7 +163,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     with records, translate_errors(run), deterministic_algorithms(deterministic):
         log_remarks(prepared.report)
         trainer = Trainer(prepared, run)
-        with trainer.batches.workers:
+        with trainer.batches.workers, explain_memory(trainer):
             trainer.start()
             if not run.world.rank:
                 run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
@@ -174,7 +175,7 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
 
 @contextmanager
 def translate_errors(run: Run) -> Iterator[None]:
-    """Raise UserError for want of memory (71), a failing disk (74), and bits that differ (2)."""
+    """Raise UserError for a failing disk (74), bits that differ (2), and too large a model (71)."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
@@ -185,7 +186,10 @@ def translate_errors(run: Run) -> Iterator[None]:
             ) from error
         if not is_out_of_memory(error):
             raise
-        raise UserError(f"out of memory; {_less_memory(run)}", Exit.NO_MEMORY) from error
+        raise UserError(
+            "out of memory before the first batch; choose a smaller model, such as model=small",
+            Exit.NO_MEMORY,
+        ) from error
     except OSError as error:
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""
@@ -196,15 +200,34 @@ def translate_errors(run: Run) -> Iterator[None]:
         ) from error
 
 
-def _less_memory(run: Run) -> str:
-    """The keys that save memory; a run with a checkpoint may change only the first of them."""
-    begun = run.has_checkpoint
-    advice = "lower trainer.batch_tokens and raise trainer.accumulate"
-    if begun:
-        advice += ", with another name="
-    if run.settings.trainer.gradient_checkpointing:
-        return advice
-    return f"{'resume' if begun else 'start'} with trainer.gradient_checkpointing=true; or {advice}"
+@contextmanager
+def explain_memory(trainer: Trainer) -> Iterator[None]:
+    """Raise UserError (71) where memory is short, with what takes it and the keys that save it.
+
+    A run with a checkpoint may change only trainer.gradient_checkpointing.
+    """
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        pairs, pieces = trainer.largest_batch()
+        used = 4 * sum(4 * p.numel() for p in trainer.parameters)  # with gradient and two moments
+        begun = trainer.run.has_checkpoint
+        less = "lower trainer.batch_tokens and raise trainer.accumulate"
+        advice = "lower data.max_length" if pairs == 1 else less
+        if begun:
+            advice += ", with another name="
+        if used > memory_of(trainer.device) / 2:
+            advice = "choose a smaller model"
+        elif not trainer.options.gradient_checkpointing:
+            again = "resume" if begun else "start"
+            advice = f"{again} with trainer.gradient_checkpointing=true; or {advice}"
+        raise UserError(
+            f"out of memory: weights, gradient and moments of Adam take {used / GIGA:.2g} GB, and "
+            f"besides a batch of {pairs} pairs of up to {pieces} pieces; {advice}",
+            Exit.NO_MEMORY,
+        ) from error
 
 
 def outcome_of(run: Run) -> Outcome:

@@ -234,6 +234,12 @@ class Trainer:
         smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
+    def largest_batch(self) -> tuple[int, int]:
+        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
+        batches = self.feed.host_batches(self.updated)
+        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
+        return max(shapes, key=math.prod)
+
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """The same, in one try."""
         total = torch.zeros(2, device=self.device)

@@ -3,6 +3,7 @@
 import itertools
 import json
 import logging
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from copy import copy
@@ -237,6 +238,10 @@ def test_out_of_memory_gives_advice(
         with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:
             tiny.train(tmp_path / "run", data, trainer__gradient_checkpointing=already)
         assert error.value.code == Exit.NO_MEMORY
+        shape = re.search(
+            r"take [\d.e+-]+ GB, .* (\d+) pairs of up to (\d+) pieces", str(error.value)
+        )
+        assert shape and 32 <= int(shape[1]) * int(shape[2]) <= 64  # batch_tokens of these tests
         advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
         assert advised is not already
 
