@@ -33,12 +33,14 @@ def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
     return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
-def out_of_memory_message(batch_tokens: int, device: object) -> str:
-    """The message about a batch for which the memory of a device is too small."""
-    return (
-        f"decode.batch_tokens={batch_tokens}: too much for the memory of {device}; "
-        "give a smaller one, or a smaller decode.max_source"
-    )
+def out_of_memory_message(lengths: list[int], batch_tokens: int, device: object) -> str:
+    """The message about lines of these lengths, for which the memory of a device is too small."""
+    if len(lengths) == 1:
+        what, key = f"a line of {lengths[0]} pieces", "decode.max_source"
+    else:
+        what = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
+        key = f"decode.batch_tokens than {batch_tokens}"
+    return f"{what}: too much for the memory of {device}; give a smaller {key}"
 
 
 @contextmanager

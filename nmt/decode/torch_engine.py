@@ -111,7 +111,8 @@ class TorchEngine:
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
-        message = out_of_memory_message(self.decode.batch_tokens, self.device)
+        lengths = [len(source.ids) for source in sources]
+        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
         try:
             with within_memory(message), no_gradients, autocast:
                 return self._find(sources, n_best)
@@ -128,7 +129,9 @@ class TorchEngine:
 
     def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
         """[target, source] of each pair, see `cross_attention.cross_attention`."""
-        with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
+        lengths = [pair.length for pair in pairs]
+        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
+        with within_memory(message):
             return cross_attention([build.shallow(model) for model in self.models], pairs)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:

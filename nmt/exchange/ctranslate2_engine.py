@@ -175,7 +175,9 @@ class CTranslate2Engine:
         found = {place: [NOTHING] for place, limit in enumerate(limits) if limit == 0}
         rest = [place for place, limit in enumerate(limits) if limit > 0]
         everything = [(max(limits), rest)] if rest and self.ranks_all else []
-        with within_memory(out_of_memory_message(self.decode.batch_tokens, self.device)):
+        lengths = [len(source.ids) for source in sources]
+        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
+        with within_memory(message):
             for place, hypotheses in self._searched(sources, everything, n_best):
                 longest, own = max(len(h.ids) for h in hypotheses), limits[place]
                 if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach
