@@ -15,7 +15,7 @@ from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_at
 from nmt.evaluation.testsets import corpus_test, unnamed_files
-from nmt.storage import outputs
+from nmt.system import outputs
 from nmt.text.languages import languages_of
 from nmt.text.unigram import language_codes
 

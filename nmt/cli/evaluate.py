@@ -15,7 +15,7 @@ from nmt.cli.parser import SAMPLES, Parser, integer
 from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
-from nmt.storage import outputs
+from nmt.system import outputs
 
 if TYPE_CHECKING:
     from nmt.evaluation.report import Report

@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, plain_output
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
-from nmt.storage.outputs import check_writable, unwritable
+from nmt.system import atomic, manifest
+from nmt.system.outputs import check_writable, unwritable
 from nmt.text.lines import file_of
 
 log = logging.getLogger(__name__)

@@ -26,8 +26,8 @@ from nmt.corpus.pairs import SIDES, Pairs, spans
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.sampling import RandomSegmentation, measure_growth, samplers
 from nmt.errors import UserError
-from nmt.machine.cpus import cores
-from nmt.machine.pool import Call, InProcess, WorkerPool, executor
+from nmt.system.pool import Call, InProcess, WorkerPool, executor
+from nmt.system.resources import cores
 from nmt.text.vocab import BOS, PAD
 
 log = logging.getLogger(__name__)

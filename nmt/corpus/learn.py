@@ -8,7 +8,7 @@ from itertools import chain
 
 from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
-from nmt.machine.progress import shown
+from nmt.system.progress import shown
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.text.bpe_learner import END, learn
 from nmt.text.side import Side

@@ -21,7 +21,7 @@ from nmt.corpus.sampling import samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.storage import cache, manifest
+from nmt.system import cache, manifest
 from nmt.text.lines import read_parallel, read_text
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides

@@ -19,10 +19,10 @@ from nmt.corpus.passes import CleanedChunk, CleanedText, Cleaning, Numbering
 from nmt.corpus.report import Tally
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cores
-from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
-from nmt.machine.progress import shown
-from nmt.storage import manifest
+from nmt.system import manifest
+from nmt.system.pool import InProcess, WorkerPool, executor, in_order
+from nmt.system.progress import shown
+from nmt.system.resources import cores
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
-from nmt.machine.memory import memory_of
-from nmt.machine.pool import AHEAD, Executor, InProcess
+from nmt.system.pool import AHEAD, Executor, InProcess
+from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 

@@ -27,12 +27,12 @@ from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cpus
-from nmt.machine.device import has_low_precision, to_device, usable_threads
-from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.pool import Executor, can_fork, executor, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.device import has_low_precision, to_device, usable_threads
+from nmt.system.machine import NO_BFLOAT16, this_machine
+from nmt.system.pool import Executor, can_fork, executor, may_fork
+from nmt.system.resources import cpus
 from nmt.text.vocab import BOS, EOS, PAD, UNK
 
 TOO_LARGE = (

@@ -15,7 +15,7 @@ from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
 from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import Executor, InProcess
+from nmt.system.pool import Executor, InProcess
 from nmt.text.vocab import EOS
 
 if TYPE_CHECKING:  # exported models are translated without torch

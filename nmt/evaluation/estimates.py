@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from nmt.evaluation.metrics import Lines, Scorer
 from nmt.evaluation.report import TESTED, Figure, Metric
 from nmt.evaluation.significance import Floats, interval, over_seeds, p_value, resampled
-from nmt.machine.cpus import cores
-from nmt.machine.pool import can_fork, executor, in_order
+from nmt.system.pool import can_fork, executor, in_order
+from nmt.system.resources import cores
 
 LINES = 2_000  # of all runs together, from which counting in other processes pays
 

@@ -26,9 +26,9 @@ from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.systems import SystemModel
 from nmt.exchange import engines
 from nmt.exchange.engines import LoadedModels
-from nmt.machine.memory import keep_memory
-from nmt.machine.progress import shown
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
+from nmt.system.progress import shown
+from nmt.system.resources import keep_memory
 from nmt.text.lines import file_of, read_text
 
 log = logging.getLogger(__name__)

@@ -17,8 +17,8 @@ from nmt.decode.split import is_sentencex_installed
 from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
-from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.system.progress import shown
 from nmt.text.bpe import Bpe
 from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes

@@ -18,8 +18,8 @@ from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_options import LONGEST
-from nmt.machine.device_name import DeviceName
-from nmt.storage import atomic
+from nmt.system import atomic
+from nmt.system.resources import DeviceName
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained

@@ -21,7 +21,7 @@ from torch import Tensor
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import read_bytes
 from nmt.modeldir import CTRANSLATE2_WEIGHTS
-from nmt.storage import manifest
+from nmt.system import manifest
 
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision

@@ -13,7 +13,7 @@ from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 ADAPTERS: Mapping[str, type[Adapter]] = {
     "ctranslate2": CTranslate2Adapter,

@@ -21,8 +21,8 @@ from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
-from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.system.progress import shown
 from nmt.text.tokenizer import normalise
 from nmt.text.vocab import BOS, EOS
 

@@ -22,8 +22,8 @@ import nmt
 from nmt.errors import DISK, Exit, UserError
 from nmt.recipes.disk import size
 from nmt.recipes.lock import Archive, FileVersion
-from nmt.storage import atomic
-from nmt.storage.manifest import sha256_of
+from nmt.system import atomic
+from nmt.system.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once

@@ -13,7 +13,7 @@ from nmt.recipes.disk import size
 from nmt.recipes.download import UnavailableError, fetch, local_file
 from nmt.recipes.lock import PinnedCorpus
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 log = logging.getLogger(__name__)
 COUNTS = "corpus.json"  # in the directory of the text

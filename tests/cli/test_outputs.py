@@ -17,8 +17,8 @@ from nmt.errors import Exit
 from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.inspect import plot
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest
-from nmt.storage.outputs import check_writable, text_writer
+from nmt.system import atomic, manifest
+from nmt.system.outputs import check_writable, text_writer
 from nmt.training import corpus
 from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend

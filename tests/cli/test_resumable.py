@@ -14,7 +14,7 @@ import pytest
 from nmt import modeldir
 from nmt.cli import resumable
 from nmt.modeldir import Trained, load
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.cli.conftest import LINES, Run
 
 

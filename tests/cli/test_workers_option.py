@@ -21,8 +21,8 @@ from nmt.evaluation.report import ComparedLine
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_of
 from nmt.evaluation.testsets import single_test
-from nmt.machine.pool import WorkerPool, can_fork
 from nmt.modeldir import Trained
+from nmt.system.pool import WorkerPool, can_fork
 from tests.cli.conftest import LINES, Run
 from tests.pretended import pretend
 

@@ -21,8 +21,8 @@ from nmt.exchange import exporting, importing, proof, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
 from nmt.exchange.settings import sinusoids
 from nmt.exchange.transformers_config import M2M100Config
-from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
+from nmt.system.resources import DeviceName
 from nmt.text.languages import language_id
 from nmt.text.vocab import BOS, Vocabulary
 from nmt.toy import pairs

@@ -16,7 +16,7 @@ from typing import Any
 
 import nmt
 from nmt.errors import Exit, UserError, visible
-from nmt.storage import atomic
+from nmt.system import atomic
 
 NAME = "manifest.json"
 README = "README.md"  # for people, who may edit it: not listed

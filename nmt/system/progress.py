@@ -11,7 +11,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 Part = TypeVar("Part")
 SECONDS = 30  # between log lines
-tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
+tqdm.monitor_interval = 0  # no further thread: see system.pool.may_fork
 
 log = logging.getLogger(__name__)
 

@@ -16,7 +16,7 @@ from typing import Any
 from filelock import FileLock
 
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import AHEAD, InProcess, WorkerPool, can_fork, executor, in_order, may_fork
+from nmt.system.pool import AHEAD, InProcess, WorkerPool, can_fork, executor, in_order, may_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -203,7 +203,7 @@ def test_a_system_that_is_full_is_an_error_of_the_user(monkeypatch: pytest.Monke
 
 
 def test_where_forks_are_not_safe_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.machine.pool.can_fork", lambda: False)
+    monkeypatch.setattr("nmt.system.pool.can_fork", lambda: False)
     with pool(2) as workers:
         assert list(in_order(workers, abs, range(-9, 0))) == list(range(9, 0, -1))
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from nmt.machine.cpus import threads as threads_allowed
-from nmt.machine.device_name import parse
+from nmt.system import resources
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden where they are set
@@ -19,9 +18,9 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden 
 def pick(name: str | torch.device) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
-    Raises what `parse` does.
+    Raises what `parse_device` does.
     """
-    return torch.device(str(parse(name, torch.cuda.device_count, "torch")))
+    return torch.device(str(resources.parse_device(name, torch.cuda.device_count, "torch")))
 
 
 def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = None) -> None:
@@ -52,7 +51,7 @@ def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = No
 
 def usable_threads() -> int:
     """Threads that torch has, but no more than the process may use: torch ignores quotas."""
-    return min(torch.get_num_threads(), threads_allowed())
+    return min(torch.get_num_threads(), resources.threads())
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic
+from nmt.system import atomic
 
 Writer = Callable[[Path], object]  # writes a file at a path
 

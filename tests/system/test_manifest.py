@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.system import manifest
+from nmt.system.manifest import VerifiedDirectory
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.machine import cpus, device
+from nmt.system import device, resources
 
 V2, V1 = "0::/a/b\n", "5:memory:/a\n4:cpu,cpuacct:/a/b\n"
 CASES = {
@@ -29,15 +29,15 @@ CASES = {
 def test_quotas(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     membership, files, expected = CASES[name]
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(64)), raising=False)
-    monkeypatch.setattr(cpus, "MEMBERSHIP", tmp_path / "membership")
-    monkeypatch.setattr(cpus, "CGROUPS", tmp_path / "cgroups")
-    assert cpus.cpus() == 64  # no such files: another system
+    monkeypatch.setattr(resources, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(resources, "CGROUPS", tmp_path / "cgroups")
+    assert resources.cpus() == 64  # no such files: another system
     (tmp_path / "membership").write_text(membership, encoding="utf-8")
     for place, text in files.items():
         path = tmp_path / "cgroups" / place
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    assert cpus.cpus() == expected
+    assert resources.cpus() == expected
 
 
 @pytest.mark.parametrize(
@@ -47,17 +47,17 @@ def test_quotas(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_the_variable_of_openmp(
     wanted: str, expected: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cpus, "cpus", lambda: 8)
+    monkeypatch.setattr(resources, "cpus", lambda: 8)
     monkeypatch.setenv("OMP_NUM_THREADS", wanted)
-    assert (cpus.threads(), cpus.cores()) == (expected, expected)
+    assert (resources.threads(), resources.cores()) == (expected, expected)
     monkeypatch.delenv("OMP_NUM_THREADS")
-    assert cpus.threads() == 8
+    assert resources.threads() == 8
 
 
 def test_torch_has_no_more_threads_than_the_quota_and_what_is_asked_for_counts_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(device, "threads_allowed", lambda: 2)
+    monkeypatch.setattr(resources, "threads", lambda: 2)
     cpu = device.pick("cpu")
     torch.set_num_threads(4)
     try:
@@ -71,8 +71,8 @@ def test_torch_has_no_more_threads_than_the_quota_and_what_is_asked_for_counts_m
 
 
 def test_the_ranks_of_torchrun_have_processes_for_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpus, "cpus", lambda: 7)
+    monkeypatch.setattr(resources, "cpus", lambda: 7)
     monkeypatch.setenv("OMP_NUM_THREADS", "1")  # as torchrun does
-    assert cpus.cores() == 1
+    assert resources.cores() == 1
     monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
-    assert cpus.cores() == 7
+    assert resources.cores() == 7

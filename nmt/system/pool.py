@@ -24,7 +24,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, Protocol, TypeVar
 
 from nmt.errors import Exit, UserError
-from nmt.machine.memory import keep_memory
+from nmt.system.resources import keep_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from nmt.machine.int8 import Int8
-from nmt.machine.machine import this_machine
+from nmt.system.machine import this_machine
+from nmt.system.products import Int8
 
 if not this_machine().int8:
     pytest.skip("this processor adds products in 16 bits", allow_module_level=True)

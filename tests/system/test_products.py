@@ -10,9 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.machine import products
-from nmt.machine.products import Linear, Packed, add_gradient, product
 from nmt.model.transformer import Transformer
+from nmt.system import products
+from nmt.system.products import Linear, Packed, add_gradient, product
 from nmt.training import loss
 
 pytestmark = pytest.mark.skipif(

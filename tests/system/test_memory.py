@@ -9,15 +9,15 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.machine import cpus
-from nmt.machine.memory import memory_of, peak_memory
+from nmt.system import resources
+from nmt.system.resources import memory_of, peak_memory
 
 CPU = torch.device("cpu")
 
 
 PEAK = """
 from types import SimpleNamespace
-from nmt.machine.memory import peak_memory
+from nmt.system.resources import peak_memory
 
 cpu = SimpleNamespace(type="cpu")
 before = peak_memory(cpu)
@@ -64,7 +64,7 @@ def test_the_peak_of_a_gpu_begins_anew_each_time(monkeypatch: pytest.MonkeyPatch
 
 PAGES = """
 import ctypes, resource, sys
-from nmt.machine.memory import keep_memory
+from nmt.system.resources import keep_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -98,7 +98,7 @@ def test_kept_memory_is_not_asked_for_again() -> None:
 PIECES = """
 import ctypes
 from pathlib import Path
-from nmt.machine.memory import keep_memory, release_memory
+from nmt.system.resources import keep_memory, release_memory
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype = ctypes.c_void_p
@@ -137,8 +137,8 @@ def test_memory_is_what_a_process_may_have(
 ) -> None:
     for file in (container, job):
         (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
-    monkeypatch.setattr(cpus, "CGROUPS", tmp_path)
-    monkeypatch.setattr(cpus, "MEMBERSHIP", tmp_path / "membership")
+    monkeypatch.setattr(resources, "CGROUPS", tmp_path)
+    monkeypatch.setattr(resources, "MEMBERSHIP", tmp_path / "membership")
     monkeypatch.setattr(resource, "getrlimit", lambda which: (resource.RLIM_INFINITY,) * 2)
     machine = memory_of(CPU)
     assert 2**28 < machine < 2**46
