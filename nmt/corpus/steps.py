@@ -20,7 +20,7 @@ from nmt.corpus.report import Tally
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
-from nmt.system.pool import InProcess, WorkerPool, executor, in_order
+from nmt.system.pool import WorkerPool, in_order
 from nmt.system.progress import shown
 from nmt.system.resources import cores
 from nmt.text.protection import tokenizers_of
@@ -98,13 +98,13 @@ class Preparation:
         sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
         return reports | {"vocabulary": sizes_of}
 
-    def _pool(self, split: str, function: Callable[..., Any]) -> InProcess | WorkerPool:
+    def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
         """Return workers that have a function, and what it needs, by the fork.
 
         The development text has few lines, and each worker would have to segment all their words.
         """
         count = self.workers if split == "train" else 1
-        return executor(count, "data.workers", f"set data.workers below {count}", [function])
+        return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""

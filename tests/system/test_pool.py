@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.system.pool import AHEAD, InProcess, WorkerPool, can_fork, executor, in_order, may_fork
+from nmt.system.pool import AHEAD, WorkerPool, can_fork, in_order, may_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -76,7 +76,7 @@ def test_methods_of_objects_that_cannot_be_sent_are_inherited() -> None:
         assert workers.submit(abs, -3).result() == 3
 
 
-@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+@pytest.mark.parametrize("executor", [WorkerPool, lambda: pool(2)])
 @pytest.mark.parametrize(
     ("number", "kind", "message"),
     [
@@ -98,7 +98,7 @@ def test_an_error_is_raised_by_its_future_alone(
 
 
 def test_an_error_that_cannot_be_sent_is_put_into_words() -> None:
-    with pool(1) as workers:
+    with pool(2) as workers:
         wrong, after = workers.submit(compute, 10), workers.submit(compute, 3)
         with pytest.raises(RuntimeError, match="UnpicklableError: cannot"):
             wrong.result()
@@ -133,7 +133,7 @@ def test_no_half_written_message_of_a_killed_worker_is_waited_for() -> None:
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+@pytest.mark.parametrize("executor", [WorkerPool, lambda: pool(2)])
 def test_few_tasks_are_begun_ahead(executor: Any) -> None:
     taken = 0
 
@@ -182,7 +182,7 @@ def _lives(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_of_the_group_are_for_the_parent_alone(number: signal.Signals) -> None:
-    with pool(1) as workers:
+    with pool(2) as workers:
         pid = workers.submit(os.getpid).result()
         os.kill(pid, number)
         assert workers.submit(compute, 2).result()[:2] == (4, pid)
@@ -216,7 +216,7 @@ def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(
     current: Any = multiprocessing.current_process()
     monkeypatch.setitem(current._config, "daemon", True)
     assert not may_fork()
-    with executor(2, "--workers 2", "give fewer") as alone:  # and one that was is not made
+    with pool(2) as alone:  # and one that was is not made
         assert alone.submit(os.getpid).result() == os.getpid()
     monkeypatch.undo()
     done = threading.Event()
