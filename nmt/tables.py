@@ -237,7 +237,7 @@ def _write(report: Report, stem: Path) -> None:
     """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
     forms = {
         "txt": lambda: text.render(report),
-        "json": lambda: outputs.as_json(report.to_json()),
+        "json": lambda: manifest.json_text(report.to_json()),
         "tsv": lambda: text.tsv(report),
         "html": lambda: page.html(report),
     }

@@ -31,12 +31,11 @@ def damage(final: Path) -> str | None:
     try:
         if not final.is_dir():
             return f"{final}: is not there"
-    except PermissionError as error:  # as for writing, of which `ensure` says more
-        return f"{final}: {error.strerror}"
-    try:
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
     except UserError as error:
         return str(error)
+    except PermissionError as error:  # as for writing, of which `ensure` says more
+        return f"{final}: {error.strerror}"
     return None
 
 

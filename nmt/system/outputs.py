@@ -1,13 +1,14 @@
 """The files of a comparison: their places checked before the work, written whole after it."""
 
-import json
+import errno
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from nmt.errors import Exit, UserError
 from nmt.system import atomic
 
+BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
 Writer = Callable[[Path], object]  # writes a file at a path
 
 
@@ -18,15 +19,34 @@ def check_writable(files: Iterable[Path | None], directories: Iterable[Path | No
     behind. Raises UserError: 73 for what cannot be written.
     """
     places = {path: path for path in files if path}
-    places |= {
-        directory: atomic.temporary_of(directory / "file") for directory in directories if directory
-    }
+    places |= {folder: atomic.temporary_of(folder / "file") for folder in directories if folder}
     for named, path in places.items():
         try:
-            atomic.try_place(path)
+            _try_place(path, named)
         except OSError as error:
-            wrong = named if error.filename == str(path) else error.filename
-            raise unwritable(wrong, error) from None
+            raise unwritable(error.filename, error) from None
+
+
+def _try_place(path: Path, named: Path) -> None:
+    """Write a block next to a path, and force it to the disk; leaves nothing behind.
+
+    Missing parent directories are made, and removed again. Raises OSError with the name of the
+    output, or of the file that stands in its way.
+    """
+    if path.exists() and not path.is_file():  # the rename would take the place of a device
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    missing = [parent for parent in path.parents if not parent.exists()]
+    temporary = atomic.temporary_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.naming(named):
+            temporary.write_bytes(BLOCK)
+            atomic.sync(temporary)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            for parent in missing:
+                parent.rmdir()
 
 
 def check_new(path: Path) -> None:
@@ -52,7 +72,7 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
     for path, writer in requested:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.replace_by(path, writer)
+            atomic.replace(path, writer)
         except OSError as error:
             failed.append(f"{path}: {error.strerror or error}")
     if failed:
@@ -63,8 +83,3 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 def text_writer(render: Callable[[], str]) -> Writer:
     """The writer of a text."""
     return lambda path: path.write_bytes(render().encode(errors="replace"))
-
-
-def as_json(plain: dict[str, Any]) -> str:
-    """The text of a JSON file."""
-    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
