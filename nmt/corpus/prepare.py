@@ -4,7 +4,9 @@ A prepared corpus is in <cache>/<name>-<fingerprint>; the fingerprint covers the
 files and every setting that matters, so that an existing directory is the right one.
 """
 
+import hashlib
 import importlib.metadata
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -130,30 +132,27 @@ def fingerprint(
     learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
     if sides is None:
         learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
-    return cache.fingerprint(
-        {
-            "format": FORMAT,
-            "data": {
-                key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS
-            },
-            "segmenter": {
-                key: value
-                for key, value in plain(segmenter).items()
-                if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
-            },
-            "files": {
-                split: [file.sha256 for p in parts for file in (p.source, p.target)]
-                for split, parts in texts.items()
-            },
-            "columns": {
-                split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
-                for split, parts in texts.items()
-                if parts
-            },
-            **({"corpora": corpora} if any(corpora.values()) else {}),
-            **learned,
-        }
-    )
+    facts = {
+        "format": FORMAT,
+        "data": {key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS},
+        "segmenter": {
+            key: value
+            for key, value in plain(segmenter).items()
+            if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
+        },
+        "files": {
+            split: [file.sha256 for p in parts for file in (p.source, p.target)]
+            for split, parts in texts.items()
+        },
+        "columns": {
+            split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
+            for split, parts in texts.items()
+            if parts
+        },
+        **({"corpora": corpora} if any(corpora.values()) else {}),
+        **learned,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def load(path: Path, verify: bool = True) -> Prepared:

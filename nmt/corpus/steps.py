@@ -21,7 +21,7 @@ from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
 from nmt.system.pool import WorkerPool, in_order
-from nmt.system.progress import shown
+from nmt.system.progress import track
 from nmt.system.resources import cores
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Sides
@@ -128,7 +128,7 @@ class Preparation:
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
                 chunks = in_order(pool, clean, text.chunks())
-                for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
+                for chunk in track(chunks, f"tokenising {text.corpus or split}", text.sizes()):
                     for total, words in zip(self.words, chunk.words, strict=True):
                         total.update(words)
                     cleaned.append(chunk._replace(words=(Counter(), Counter())))
@@ -166,7 +166,7 @@ class Preparation:
             Writer(place, dtype, columns_of(self.data), corpora) as writer,
         ):
             numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
-            parts = shown(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
+            parts = track(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
             for chunk, part in zip(cleaned, parts, strict=True):
                 for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
                     writer.add(side, ids, lengths)

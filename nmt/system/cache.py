@@ -4,14 +4,11 @@ A flipped bit in the ids is another id, and trains another model. So every proce
 files with their manifest before it uses any.
 """
 
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
@@ -19,11 +16,6 @@ from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 
 log = logging.getLogger(__name__)
-
-
-def fingerprint(facts: Any) -> str:
-    """Hash plain values; equal values in any order of keys give the same."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def damage(final: Path) -> str | None:
@@ -51,15 +43,14 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     try:
         waiting = f"{final}: another run is preparing it; waiting"
         with atomic.locked(_lock_of(final), waiting):
-            if (problem := damage(final)) is None:  # another process has made it meanwhile
-                return False
-            _make_anew(final, problem, make)
+            if (problem := damage(final)) is not None:  # else another process has made it
+                _make_anew(final, problem, make)
     except OSError as error:
         raise UserError(
             f"{setting}: cannot be written ({error.strerror}), but {problem}; choose another",
             Exit.CANT_CREATE,
         ) from None
-    return True
+    return problem is not None
 
 
 def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:

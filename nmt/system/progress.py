@@ -16,10 +16,13 @@ tqdm.monitor_interval = 0  # no further thread: see system.pool.may_fork
 log = logging.getLogger(__name__)
 
 
-def shown(
+def track(
     parts: Iterable[Part], title: str, sizes: Sequence[int], unit: str = "lines"
 ) -> Iterator[Part]:
-    """Yield the parts of a text, whose numbers of lines are `sizes`, and show how many are done."""
+    """Yield the parts of a text, and show how many of its lines are done.
+
+    `sizes`: lines of each part; their number must be that of the parts.
+    """
     last, done, lines = time.monotonic(), 0, sum(sizes)
     with ExitStack() as stack:
         bar = stack.enter_context(
