@@ -61,21 +61,6 @@ def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
 
 
 @contextmanager
-def directory(path: Path) -> Iterator[Path]:
-    """Yield a new directory to fill; it appears at `path` at the end of the block, or not at all.
-
-    Nothing may exist at the path. Raises OSError that names the path.
-    """
-    with working(path) as temporary:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in (*names, "."):
-                sync(Path(folder) / name)
-        os.rename(temporary, path)  # noqa: PTH104
-    sync(path.parent)
-
-
-@contextmanager
 def working(path: Path) -> Iterator[Path]:
     """Yield a new directory beside a path, which is removed at the end of the block.
 

@@ -7,6 +7,7 @@ written last, and no byte is parsed before it is compared with them.
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -40,9 +41,10 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def directory(path: Path) -> Iterator[Path]:
     """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
 
-    Nothing may exist at the path. The manifest lists all files but README.md.
+    Nothing may exist at the path. The manifest lists all files but README.md. Raises OSError that
+    names the path.
     """
-    with atomic.directory(path) as folder:
+    with atomic.working(path) as folder:
         yield folder
         entries = {
             file.relative_to(folder).as_posix(): {
@@ -54,6 +56,11 @@ def directory(path: Path) -> Iterator[Path]:
         }
         record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
         (folder / NAME).write_bytes(dump(record))
+        for inner, _, names in os.walk(folder):
+            for name in (*names, "."):
+                atomic.sync(Path(inner) / name)
+        os.rename(folder, path)  # noqa: PTH104
+    atomic.sync(path.parent)
     _verified[path.resolve()] = _stamp(path)
 
 

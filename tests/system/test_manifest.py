@@ -26,6 +26,18 @@ def test_it_appears_with_all_files_and_their_sums(path: Path) -> None:
     assert sealed.read("train/ids") == b"\1\2" and sealed.json("facts.json") == {"pairs": 1}
 
 
+def test_it_appears_at_the_end_only_and_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "whole"
+    with manifest.directory(path) as folder:
+        for name in ("a", "b"):
+            (folder / name).write_bytes(name.encode())
+            assert not path.exists()
+    assert {p.name for p in path.iterdir()} == {"a", "b", manifest.NAME}
+    with pytest.raises(OSError), manifest.directory(path) as folder:
+        (folder / "c").touch()
+    assert list(tmp_path.iterdir()) == [path] and not (path / "c").exists()
+
+
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt), manifest.directory(tmp_path / "corpus") as folder:
         (folder / "ids").write_bytes(b"1")
