@@ -163,9 +163,7 @@ class ResumableOutput(OutputStream):
     def complete(self) -> None:
         """Give the file its name."""
         self.file.flush()
-        os.fsync(self.file.fileno())
-        os.replace(self.part, self.path)  # noqa: PTH105  (one name to watch in tests)
-        atomic.sync(self.path.parent)
+        atomic.move(self.part, self.path)
         self.record.unlink(missing_ok=True)
         self.file.close()
 

@@ -53,10 +53,15 @@ def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
                 temporary.write_bytes(content)
             else:
                 content(temporary)
-            sync(temporary)
-            os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
+            move(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def move(complete: Path, path: Path) -> None:
+    """Give a complete file its name, in the place of an older one; both are on the disk then."""
+    sync(complete)
+    os.replace(complete, path)  # noqa: PTH105  (one name to watch in tests)
     sync(path.parent)
 
 
