@@ -80,7 +80,7 @@ class VerifiedDirectory:
         where = path / NAME
         if not where.is_file():
             raise UserError(f"{path}: not {kind} (it has no {NAME})", Exit.DATA)
-        data = _read(where, JSON_LIMIT)
+        data = read_bytes(where, JSON_LIMIT)
         self.digest = hashlib.sha256(data).hexdigest()  # vouches for all files, as the manifest
         record = _object(data, where)
         version, files = record.get("format_version"), record.get("files")
@@ -122,7 +122,7 @@ class VerifiedDirectory:
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
-        data = _read(self.path / name, limit, self._entry(name, "bytes"))
+        data = read_bytes(self.path / name, limit, self._entry(name, "bytes"))
         self._compare(name, hashlib.sha256(data).hexdigest())
         return data
 
@@ -180,7 +180,7 @@ def parse(data: bytes, where: Path) -> Any:
 
 def read(where: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
     """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
-    return _object(_read(where, limit), where)
+    return _object(read_bytes(where, limit), where)
 
 
 def _object(data: bytes, where: Path) -> dict[str, Any]:
@@ -190,7 +190,8 @@ def _object(data: bytes, where: Path) -> dict[str, Any]:
     return values
 
 
-def _read(where: Path, limit: int | None, expected: Any = None) -> bytes:
+def read_bytes(where: Path, limit: int | None = None, expected: Any = None) -> bytes:
+    """Read a file of at most `limit` bytes; UserError (65) unless it is there and of that size."""
     try:
         _check_size(where, limit, expected)
         return where.read_bytes()
