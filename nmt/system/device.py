@@ -90,17 +90,11 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a CPU tensor in pinned memory, from which a GPU copies asynchronously.
-
-    Copy it by `to(device, non_blocking=True)`. For the CPU it is the tensor itself.
-    """
-    return tensor if device.type == "cpu" else tensor.pin_memory()
-
-
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a CPU tensor to the device without waiting for what the device computes."""
-    return pinned(tensor, device).to(device, non_blocking=True)
+    if device.type != "cpu":
+        tensor = tensor.pin_memory()  # from other memory a GPU copies at once
+    return tensor.to(device, non_blocking=True)
 
 
 def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -120,7 +114,7 @@ def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
     """
     if tensor.device.type == "cpu":
         return tensor.tolist
-    copy = pinned(torch.empty_like(tensor, device="cpu"), tensor.device)
+    copy = torch.empty_like(tensor, device="cpu").pin_memory()
     copy.copy_(tensor, non_blocking=True)
     copied = torch.cuda.Event()
     copied.record(torch.cuda.current_stream(tensor.device))

@@ -28,14 +28,8 @@ def cpus() -> int:
     bound_cpus = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         bound_cpus = len(os.sched_getaffinity(0))
-    quotas = list[int]()
-    for directory in _cgroups("cpu"):
-        for names in (["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"]):
-            with suppress(OSError, ValueError):  # no such controller, or "max"
-                texts = ((directory / name).read_text(encoding="utf-8") for name in names)
-                quota, period = map(int, " ".join(texts).split())
-                if quota > 0:  # -1: none
-                    quotas.append(quota // period)
+    limits = _limits("cpu", ["cpu.max"], ["cpu.cfs_quota_us", "cpu.cfs_period_us"])
+    quotas = [quota // period for quota, period in limits if quota > 0]  # -1: none
     return max(1, min([bound_cpus, *quotas]))
 
 
@@ -53,22 +47,26 @@ def cores() -> int:
     return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
 
 
-def _cgroups(controller: str) -> Iterator[Path]:
-    """The directories of the process's cgroups and those above, each of which may have a limit.
+def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
+    """The numbers in such files (v2, v1) of the process's cgroups and those above; each may limit.
 
     A container may see its own as the root of all, whatever its path outside.
     """
-    lines = list[str]()
-    with suppress(OSError):
-        lines = MEMBERSHIP.read_text(encoding="utf-8").split("\n")
-    for line in lines:
+    text = ""
+    with suppress(OSError):  # another system
+        text = MEMBERSHIP.read_text(encoding="utf-8")
+    for line in text.split("\n"):
         _, _, rest = line.partition(":")
         controllers, _, path = rest.partition(":")
         if controllers and controller not in controllers.split(","):
             continue
         root = CGROUPS / (controller if controllers else "")
         place = root.joinpath(*[part for part in path.split("/") if part != ".."])
-        yield from (d for d in (place, *place.parents) if d == root or root in d.parents)
+        for directory in (d for d in (place, *place.parents) if d.is_relative_to(root)):
+            for names in files:
+                with suppress(OSError, ValueError):  # no such controller, or "max"
+                    texts = ((directory / name).read_text(encoding="utf-8") for name in names)
+                    yield [int(number) for number in " ".join(texts).split()]
 
 
 def keep_memory() -> None:
@@ -130,11 +128,8 @@ def memory_of(device: "torch.device | None" = None) -> int:
     bounds = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
     if (soft := resource.getrlimit(resource.RLIMIT_AS)[0]) != resource.RLIM_INFINITY:
         bounds.append(soft)
-    for directory in _cgroups("memory"):
-        for name in ("memory.max", "memory.limit_in_bytes"):
-            with suppress(OSError, ValueError):  # not there, or "max"
-                bounds.append(int((directory / name).read_text(encoding="utf-8")))
-    return min(bounds)
+    limits = _limits("memory", ["memory.max"], ["memory.limit_in_bytes"])
+    return min([*bounds, *(limit for (limit,) in limits)])
 
 
 class DeviceName(NamedTuple):
