@@ -322,7 +322,7 @@ def read_tensors(sealed: VerifiedDirectory, name: str) -> "dict[str, Tensor]":
     import safetensors.torch
 
     try:
-        return safetensors.torch.load_file(sealed.verified(name))
+        return safetensors.torch.load_file(sealed.verify_file(name))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
 

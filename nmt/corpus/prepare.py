@@ -160,7 +160,7 @@ def load(path: Path, verify: bool = True) -> Prepared:
 
     verify=False reads it without comparing its checksums, where another process does.
     """
-    if verify and (problem := cache.damage(path)):
+    if verify and (problem := cache.find_damage(path)):
         raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))

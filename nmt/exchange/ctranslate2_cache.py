@@ -87,7 +87,7 @@ def _locked(place: Path) -> Iterator[None]:
     """Hold the lock of all exports of a checkpoint; UserError (73) where none can be written."""
     waiting = f"{place.parent}: another process is exporting the model; waiting"
     try:
-        with atomic.locked(place.with_name(".lock"), waiting):
+        with atomic.hold_lock(place.with_name(".lock"), waiting):
             yield
     except OSError as error:
         raise UserError(

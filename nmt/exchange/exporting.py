@@ -49,7 +49,7 @@ def export(
     adapter = kind(trained)
     adapter.names = names
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.working(path) as work:
+    with atomic.temporary_directory(path) as work:
         directory = work / "float32"
         scorer = adapter.written(directory, "float32")
         ours = proof.translate_samples(adapter.trained, scorer, lines)

@@ -31,7 +31,7 @@ def sync(path: Path) -> None:
 
 
 @contextmanager
-def naming(path: Path) -> Iterator[None]:
+def name_errors(path: Path) -> Iterator[None]:
     """Let an OSError have the path as its file name, instead of a temporary one or none."""
     try:
         yield
@@ -48,7 +48,7 @@ def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
     """
     temporary = temporary_of(path)
     try:
-        with naming(path):
+        with name_errors(path):
             if isinstance(content, bytes):
                 temporary.write_bytes(content)
             else:
@@ -66,14 +66,14 @@ def move(complete: Path, path: Path) -> None:
 
 
 @contextmanager
-def working(path: Path) -> Iterator[Path]:
+def temporary_directory(path: Path) -> Iterator[Path]:
     """Yield a new directory beside a path, which is removed at the end of the block.
 
     What a kill leaves there, `sweep` removes. Raises OSError that names the path.
     """
     temporary = temporary_of(path)
     try:
-        with naming(path):
+        with name_errors(path):
             temporary.mkdir()
             yield temporary
     finally:
@@ -81,7 +81,7 @@ def working(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, waiting: str) -> Iterator[None]:
+def hold_lock(path: Path, waiting: str) -> Iterator[None]:
     """Hold a lock, which is a file; `waiting` is logged where another process holds it.
 
     Missing parent directories are made. Raises OSError.

@@ -1,7 +1,7 @@
-"""Directories of prepared text: named by their inputs, complete or absent.
+"""Directories that are made once and kept: named by their inputs, complete or absent.
 
-A flipped bit in the ids is another id, and trains another model. So every process compares all
-files with their manifest before it uses any.
+They hold prepared text. A flipped bit in the ids is another id, and trains another model. So every
+process compares all files with their manifest before it uses any.
 """
 
 import logging
@@ -18,7 +18,7 @@ from nmt.system import atomic, manifest
 log = logging.getLogger(__name__)
 
 
-def damage(final: Path) -> str | None:
+def find_damage(final: Path) -> str | None:
     """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
     try:
         if not final.is_dir():
@@ -35,15 +35,15 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
     One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
-    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for
-    errors. Raises UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
+    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for errors. Raises
+    UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
     """
-    if (problem := damage(final)) is None:
+    if (problem := find_damage(final)) is None:
         return False
     try:
         waiting = f"{final}: another run is preparing it; waiting"
-        with atomic.locked(_lock_of(final), waiting):
-            if (problem := damage(final)) is not None:  # else another process has made it
+        with atomic.hold_lock(_lock_of(final), waiting):
+            if (problem := find_damage(final)) is not None:  # else another process has made it
                 _make_anew(final, problem, make)
     except OSError as error:
         raise UserError(

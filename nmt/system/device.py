@@ -93,7 +93,7 @@ def device_name(device: torch.device) -> str:
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a CPU tensor to the device without waiting for what the device computes."""
     if device.type != "cpu":
-        tensor = tensor.pin_memory()  # from other memory a GPU copies at once
+        tensor = tensor.pin_memory()  # from pageable memory the copy would wait
     return tensor.to(device, non_blocking=True)
 
 

@@ -44,7 +44,7 @@ def directory(path: Path) -> Iterator[Path]:
     Nothing may exist at the path. The manifest lists all files but README.md. Raises OSError that
     names the path.
     """
-    with atomic.working(path) as folder:
+    with atomic.temporary_directory(path) as folder:
         yield folder
         entries = {
             file.relative_to(folder).as_posix(): {
@@ -108,12 +108,12 @@ class VerifiedDirectory:
             if _verified.get(self.path.resolve()) == stamp:
                 return
             for name in self.files:
-                self.verified(name)
+                self.verify_file(name)
         except OSError as error:
             raise UserError(f"{error.filename or self.path}: {error.strerror}", Exit.DATA) from None
         _verified[self.path.resolve()] = stamp
 
-    def verified(self, name: str) -> Path:
+    def verify_file(self, name: str) -> Path:
         """Return the path of a file after comparing size and hash, without holding it in memory."""
         where = self.path / name
         _check_size(where, None, self._entry(name, "bytes"))

@@ -1,4 +1,4 @@
-"""The files of a comparison: their places checked before the work, written whole after it."""
+"""Files that a command is to write: checked before its work, and written whole after it."""
 
 import errno
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ Writer = Callable[[Path], object]  # writes a file at a path
 def check_writable(files: Iterable[Path | None], directories: Iterable[Path | None] = ()) -> None:
     """Try to write each output, so that hours of work do not end at a typo or a full disk.
 
-    None stands for a file that is not wanted; files get into `directories` later. Nothing is left
+    None stands for a file that is not requested; `directories` get files later. Nothing is left
     behind. Raises UserError: 73 for what cannot be written.
     """
     places = {path: path for path in files if path}
@@ -39,7 +39,7 @@ def _try_place(path: Path, named: Path) -> None:
     temporary = atomic.temporary_of(path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.naming(named):
+        with atomic.name_errors(named):
             temporary.write_bytes(BLOCK)
             atomic.sync(temporary)
     finally:
@@ -58,9 +58,8 @@ def check_new(path: Path) -> None:
 
 def unwritable(path: object, error: OSError) -> UserError:
     """The error of an output that cannot be written (73)."""
-    return UserError(
-        f"{path}: {error.strerror}; give a place that can be written", Exit.CANT_CREATE
-    )
+    advice = "give a place that can be written"
+    return UserError(f"{path}: {error.strerror}; {advice}", Exit.CANT_CREATE)
 
 
 def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
@@ -81,5 +80,5 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 
 
 def text_writer(render: Callable[[], str]) -> Writer:
-    """The writer of a text."""
+    """Return what renders a text and writes it in UTF-8; half of a surrogate pair becomes ?."""
     return lambda path: path.write_bytes(render().encode(errors="replace"))
