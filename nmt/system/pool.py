@@ -30,6 +30,7 @@ Result = TypeVar("Result")
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # reach the whole group; the parent acts
 AHEAD = 2  # tasks per worker that wait or whose results wait: this bounds the memory
+KILLED = "a worker was killed, as the system does for want of memory"
 SMALL = 2**16  # bytes of a task that a pipe holds while its worker computes another
 
 
@@ -52,20 +53,20 @@ class Executor(Protocol):
 
 
 class Call(Generic[Result]):
-    """A call of a function, with what came of it."""
+    """A call of a function, and its result or error once it was made."""
 
-    outcome: tuple[Any, Exception | None] | None = None  # the result, or what was raised
+    outcome: tuple[Any, Exception | None] | None = None
 
     def __init__(self, receive: Callable[[float | None], None]) -> None:
         self._receive = receive
 
     def done(self) -> bool:
-        """Whether it was made."""
+        """Whether the call was made."""
         self._receive(0)
         return self.outcome is not None
 
     def result(self) -> Result:
-        """Wait until it was made; what it returned, or raised."""
+        """Wait until the call was made; returns what it returned, or raises what it raised."""
         while self.outcome is None:
             self._receive(None)
         result, error = self.outcome
@@ -109,13 +110,13 @@ class WorkerPool:
                 # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
                 warnings.simplefilter("ignore", DeprecationWarning)
                 for _ in range(self.count):
-                    ours, theirs = context.Pipe()
-                    args = theirs, self._inherited
+                    pipe, other_end = context.Pipe()
+                    args = other_end, self._inherited
                     process = context.Process(target=_work, args=args, daemon=True)
                     process.start()
-                    theirs.close()  # so that a killed worker ends the pipe
+                    other_end.close()  # so that a killed worker ends the pipe
                     self._processes.append(process)
-                    self._calls[ours] = deque()
+                    self._calls[pipe] = deque()
         except OSError as error:
             self.__exit__()
             raise self._error(f"the system starts no further process ({error.strerror})") from None
@@ -159,6 +160,8 @@ class WorkerPool:
                 pipe.send_bytes(message)
             except OSError:
                 self._lose(pipe)
+        while self._waiting and not self._calls:  # all workers were killed
+            self._waiting.popleft()[0].outcome = None, self._error(KILLED)
 
     def _receive(self, seconds: float | None) -> None:
         """Wait for results, at most so long; None: until there is one."""
@@ -174,15 +177,10 @@ class WorkerPool:
         self._send()
 
     def _lose(self, pipe: Connection) -> None:
-        """Give up a killed worker with its calls; those that wait, too, if it was the last."""
-        lost = [*self._calls.pop(pipe)]
-        if not self._calls:
-            lost += [call for call, _ in self._waiting]
-            self._waiting.clear()
+        """Give up a killed worker with its calls."""
+        for call in self._calls.pop(pipe):
+            call.outcome = None, self._error(KILLED)
         pipe.close()
-        error = self._error("a worker was killed, as the system does for want of memory")
-        for call in lost:
-            call.outcome = None, error
 
     def _error(self, reason: str) -> UserError:
         return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)

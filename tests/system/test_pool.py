@@ -113,6 +113,16 @@ def test_a_killed_worker_is_an_error_of_the_user() -> None:
     assert error.value.code == Exit.NO_MEMORY
 
 
+def test_no_call_waits_for_workers_that_were_all_killed() -> None:
+    with pool(2) as workers:
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        for _ in range(4):
+            with pytest.raises(UserError, match="a worker was killed"):
+                workers.submit(abs, -1).result()
+
+
 def large(number: int, text: bytes) -> bytes:
     if number == 9:
         os.kill(os.getpid(), signal.SIGKILL)
