@@ -393,7 +393,7 @@ def removed(*names: str) -> Callable[[Path], None]:
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_read
     "no weights": (removed("model.safetensors"), "pytorch_model.bin: No such file"),
-    "no pieces": (removed("sentencepiece.bpe.model"), "sentencepiece.bpe.model: No such file"),
+    "no pieces": (removed("sentencepiece.bpe.model"), "bpe.model: the file is missing"),
     "no numbers": (removed("tokenizer.json"), "tokenizer.json: the file is missing"),
     "post-norm": (changed("config.json", normalize_before=False), "normalize_before=False: choose"),
     "start": (changed("config.json", decoder_start_token_id=0), "decoder_start_token_id=0: "),
