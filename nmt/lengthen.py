@@ -15,7 +15,7 @@ from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_at
 from nmt.evaluation.testsets import corpus_test, unnamed_files
-from nmt.storage import outputs
+from nmt.system import manifest, outputs
 from nmt.text.languages import languages_of
 from nmt.text.unigram import language_codes
 
@@ -87,7 +87,7 @@ def report(experiment: Experiment) -> Report | None:
 
 def write(report: Report, run: Path) -> None:
     """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
-    text = outputs.text_writer(lambda: outputs.as_json(report.to_json()))
+    text = outputs.text_writer(lambda: manifest.json_text(report.to_json()))
     outputs.write_all([(run / DIRECTORY / REPORT, text)])
 
 

@@ -22,8 +22,8 @@ from safetensors import SafetensorError
 from nmt.config import check
 from nmt.config.settings import Settings, freeze, integers, is_path, thaw
 from nmt.errors import Exit, UserError, visible
-from nmt.storage import manifest
-from nmt.storage.manifest import JSON_LIMIT, VerifiedDirectory
+from nmt.system import manifest
+from nmt.system.manifest import JSON_LIMIT, VerifiedDirectory
 from nmt.text.side import Side
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def load(path: str | Path, device: "str | torch.device" = "cpu") -> Trained:
 
 
 def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
-    from nmt.machine.device import pick
+    from nmt.system.device import pick
 
     sealed = open_model(checkpoint)
     settings, (source, target), facts = settings_of(sealed), sides_of(sealed), facts_of(sealed)
@@ -322,7 +322,7 @@ def read_tensors(sealed: VerifiedDirectory, name: str) -> "dict[str, Tensor]":
     import safetensors.torch
 
     try:
-        return safetensors.torch.load_file(sealed.verified(name))
+        return safetensors.torch.load_file(sealed.verify_file(name))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
 

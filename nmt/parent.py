@@ -12,7 +12,7 @@ from nmt.config.inherit import START, Parent
 from nmt.config.settings import Settings, freeze, thaw
 from nmt.errors import Exit, UserError
 from nmt.modeldir import read_settings
-from nmt.storage import manifest
+from nmt.system import manifest
 
 CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 

@@ -15,9 +15,9 @@ from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cores
 from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
+from nmt.system.resources import cores
 from nmt.training import corpus
 from nmt.training import run as training
 from nmt.training.directory import config_is_settled, open_run

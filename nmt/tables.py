@@ -26,7 +26,6 @@ from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles, corpus_test
-from nmt.storage import manifest, outputs
 from nmt.sweep import (
     Launcher,
     PlannedRun,
@@ -35,6 +34,7 @@ from nmt.sweep import (
     prepare_corpora,
     train_all,
 )
+from nmt.system import manifest, outputs
 from nmt.toy.recipe import ensure_text
 
 log = logging.getLogger(__name__)
@@ -237,7 +237,7 @@ def _write(report: Report, stem: Path) -> None:
     """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
     forms = {
         "txt": lambda: text.render(report),
-        "json": lambda: outputs.as_json(report.to_json()),
+        "json": lambda: manifest.json_text(report.to_json()),
         "tsv": lambda: text.tsv(report),
         "html": lambda: page.html(report),
     }

@@ -19,7 +19,7 @@ from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.inspect.conformance import Result, failures, run_checks, small_settings, subject
 from nmt.inspect.parity import BOUNDS, TOKENS
-from nmt.machine.device import pick, set_up
+from nmt.system.device import pick, set_up
 
 __all__ = ["Result", "check_encoding"]
 

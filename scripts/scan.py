@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from nmt.cli.command import run
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic
+from nmt.system import atomic
 from nmt.text.lines import read_text
 
 LINE = re.compile(r"IN: (?P<command>[^\t]+?) OUT: (?P<action>[^\t]+)|([^\t]+)\t([^\t]+)")

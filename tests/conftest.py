@@ -17,8 +17,8 @@ from torch import Tensor
 from nmt import build
 from nmt.checks import example
 from nmt.config.settings import Settings
-from nmt.machine import machine
 from nmt.model.transformer import Transformer
+from nmt.system import machine
 from tests import composing
 
 for inherited in ("MAKEFLAGS", "MAKELEVEL"):  # else a test's own make is one of `make test`

@@ -21,7 +21,7 @@ from nmt.cli import evaluate
 from nmt.config.catalog import options_of
 from nmt.errors import Exit
 from nmt.evaluation.options import BOUNDS
-from nmt.machine import machine
+from nmt.system import machine
 from nmt.testing import check_encoding
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from nmt.cli import translate
-from nmt.storage import manifest
+from nmt.system import manifest
 from tests.test_modeldir import data, original, resealed  # noqa: F401  (fixtures)
 
 Change = Callable[[dict[str, Any]], Any]

@@ -18,7 +18,7 @@ from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
 from nmt.evaluation.testsets import corpus_test_files, single_test
 from nmt.parent import experiment_of
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.lines import read_text
 from nmt.text.vocab import Vocabulary
 

@@ -21,7 +21,7 @@ from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
-from nmt.storage import manifest
+from nmt.system import manifest
 from tests.pages import ROOT
 from tests.training import tiny
 from tests.training.damage import DAMAGES, Damage

@@ -13,7 +13,7 @@ from nmt.config.settings import Settings, freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
 from nmt.parent import composed, experiment_of
-from nmt.storage import manifest
+from nmt.system import manifest
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
 OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=7", "optim.lr=0.5"]

@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, integer
 from nmt.errors import UserError
-from nmt.storage import outputs
+from nmt.system import outputs
 
 USAGE = "nmt-average (RUN --last K | RUN --best K | MODEL MODEL ...) -o OUTPUT"
 ABOUT = """

@@ -10,7 +10,7 @@ from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.config.settings import GROUPS
 from nmt.errors import UserError
-from nmt.storage import outputs
+from nmt.system import outputs
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -45,7 +45,7 @@ def command(argv: list[str]) -> None:
     outputs.check_writable([options.plot])
     if options.check:
         from nmt.inspect import prove
-        from nmt.machine.device import pick, set_up
+        from nmt.system.device import pick, set_up
 
         device = pick(options.device or "cpu")
         set_up(device)

@@ -15,7 +15,7 @@ from nmt.cli.parser import SAMPLES, Parser, integer
 from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
-from nmt.storage import outputs
+from nmt.system import manifest, outputs
 
 if TYPE_CHECKING:
     from nmt.evaluation.report import Report
@@ -90,7 +90,7 @@ def writer_of(path: Path, report: "Report", best_first: bool) -> outputs.Writer:
     from nmt.evaluation import page, plot, text
 
     forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: outputs.as_json(report.to_json()),
+        ".json": lambda: manifest.json_text(report.to_json()),
         ".tsv": lambda: text.tsv(report),
         ".html": lambda: page.html(report),
         ".md": lambda: text.render(report, best_first, "github"),

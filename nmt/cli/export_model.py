@@ -10,7 +10,7 @@ from nmt.cli.decoding import decode_overrides
 from nmt.cli.parser import Parser, two
 from nmt.cli.streams import sample_lines
 from nmt.errors import UserError
-from nmt.storage import outputs
+from nmt.system import outputs
 
 USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...] \
 [decode.KEY=VALUE ...]"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.cli.command import run
 from nmt.cli.parser import Parser, integer, two
 from nmt.cli.streams import sample_lines
-from nmt.storage import outputs
+from nmt.system import outputs
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained
@@ -52,7 +52,7 @@ def command(argv: list[str]) -> None:
     from nmt import modeldir
     from nmt.exchange import hub, importing
     from nmt.exchange.adapter import CERTIFICATE
-    from nmt.storage import manifest
+    from nmt.system import manifest
 
     lines = sample_lines(options.samples)
     source = options.source

@@ -15,7 +15,7 @@ from nmt.errors import DISK, Exit, UserError
 from nmt.recipes import disk, recipe
 from nmt.recipes import lock as locks
 from nmt.recipes.stamp import RecipeJob
-from nmt.storage import atomic
+from nmt.system import atomic
 
 log = logging.getLogger(__name__)
 

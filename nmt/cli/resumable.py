@@ -20,8 +20,8 @@ from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, plain_output
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
-from nmt.storage.outputs import check_writable, unwritable
+from nmt.system import atomic, manifest
+from nmt.system.outputs import check_writable, unwritable
 from nmt.text.lines import file_of
 
 log = logging.getLogger(__name__)
@@ -163,9 +163,7 @@ class ResumableOutput(OutputStream):
     def complete(self) -> None:
         """Give the file its name."""
         self.file.flush()
-        os.fsync(self.file.fileno())
-        os.replace(self.part, self.path)  # noqa: PTH105  (one name to watch in tests)
-        atomic.sync(self.path.parent)
+        atomic.move(self.part, self.path)
         self.record.unlink(missing_ok=True)
         self.file.close()
 

@@ -54,8 +54,8 @@ def command(argv: list[str]) -> None:
             from nmt.decode.models import adapt
             from nmt.decode.notes import REFUSED, Notes
             from nmt.decode.score import score_translations
-            from nmt.machine.device import pick, set_up
-            from nmt.machine.memory import keep_memory
+            from nmt.system.device import pick, set_up
+            from nmt.system.resources import keep_memory
 
         keep_memory()
         set_up(pick(options.device), threads=options.threads)

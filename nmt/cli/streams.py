@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt.errors import Exit, UserError
-from nmt.storage import outputs
+from nmt.system import outputs
 from nmt.text.lines import checked, opened, raw_lines
 
 log = logging.getLogger(__name__)

@@ -197,7 +197,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     from nmt import build
     from nmt.config.settings import freeze
     from nmt.evaluation.testsets import columns_of_test, corpus_test_files, unnamed_files
-    from nmt.storage import manifest
+    from nmt.system import manifest
 
     by_corpus: dict[bytes, list[Experiment]] = {}
     for experiment in trained:

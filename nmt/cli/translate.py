@@ -87,7 +87,7 @@ def command(argv: list[str]) -> None:
             from nmt.decode.notes import Notes
             from nmt.decode.translator import RefusedLinesError
             from nmt.exchange import engines
-            from nmt.machine.memory import keep_memory
+            from nmt.system.resources import keep_memory
 
         keep_memory()
         loaded = engines.load(
@@ -127,7 +127,7 @@ def _output(
     """Where translations go; a file is resumed where all that decides on its lines is the same."""
     number_format: str = decode.precision
     if number_format != "float32" and loaded.models and loaded.device == "cpu":
-        from nmt.machine.machine import this_machine
+        from nmt.system.machine import this_machine
 
         number_format = this_machine().searched_in(number_format)
     identity = {
@@ -235,7 +235,7 @@ def records(
         has_more=arriving.waits if arriving else lambda: True,
         align=options.alignment is not None,
     )
-    tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
+    tqdm.monitor_interval = 0  # no further thread: see system.pool.may_fork
     progress = tqdm(translated, unit=" lines", disable=quiet, initial=done)
     with closing(translated):
         for number, (translations, line) in enumerate(

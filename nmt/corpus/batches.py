@@ -26,8 +26,8 @@ from nmt.corpus.pairs import SIDES, Pairs, spans
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.sampling import RandomSegmentation, measure_growth, samplers
 from nmt.errors import UserError
-from nmt.machine.cpus import cores
-from nmt.machine.pool import Call, InProcess, WorkerPool, executor
+from nmt.system.pool import Call, WorkerPool
+from nmt.system.resources import cores
 from nmt.text.vocab import BOS, PAD
 
 log = logging.getLogger(__name__)
@@ -80,11 +80,11 @@ class Batches:
         self._store, self._budget, self._count, self._seed = store, budget, count, seed
         self._joining, self._segmentation, self._weights = joining, segmentation, weights
         self._growth = dict.fromkeys(SIDES, 1.0)
-        self.workers: InProcess | WorkerPool = InProcess()
+        self.workers = WorkerPool()
         if segmentation is not None:
             self._growth = measure_growth(store, segmentation)
             advice = f"set data.workers below {workers}"
-            self.workers = executor(workers, "data.workers", advice, [self._segment])
+            self.workers = WorkerPool(workers, "data.workers", advice, [self._segment])
         self._plans: dict[int, Plan] = {}
         self._begun: dict[tuple[int, int], Call[Pairs]] = {}
 

@@ -8,7 +8,7 @@ from itertools import chain
 
 from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
-from nmt.machine.progress import shown
+from nmt.system.progress import track
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.text.bpe_learner import END, learn
 from nmt.text.side import Side
@@ -84,7 +84,7 @@ def learn_merges(
 
     Returns them, and the pieces of most of the words by these merges.
     """
-    numbers = shown(range(merges), "learning", [1] * merges, "merges")
+    numbers = track(range(merges), "learning", [1] * merges, "merges")
     learned, symbols = learn(_dictionary(counts), numbers, min_frequency)
     head = cache(lambda symbol: symbol + SEPARATOR)  # one string for all pieces that are equal
     last = cache(lambda symbol: symbol.removesuffix(END))

@@ -8,7 +8,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.storage import manifest
+from nmt.system import manifest
 
 Ids = NDArray[np.uint16] | NDArray[np.uint32]
 SIDES = ("source", "target")

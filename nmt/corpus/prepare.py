@@ -4,7 +4,9 @@ A prepared corpus is in <cache>/<name>-<fingerprint>; the fingerprint covers the
 files and every setting that matters, so that an existing directory is the right one.
 """
 
+import hashlib
 import importlib.metadata
+import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +23,7 @@ from nmt.corpus.sampling import samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.storage import cache, manifest
+from nmt.system import cache, manifest
 from nmt.text.lines import read_parallel, read_text
 from nmt.text.protection import read_patterns
 from nmt.text.side import Side, Sides
@@ -130,30 +132,27 @@ def fingerprint(
     learned: dict[str, Any] = {"sides": [side.to_json() for side in sides or ()]}
     if sides is None:
         learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
-    return cache.fingerprint(
-        {
-            "format": FORMAT,
-            "data": {
-                key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS
-            },
-            "segmenter": {
-                key: value
-                for key, value in plain(segmenter).items()
-                if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
-            },
-            "files": {
-                split: [file.sha256 for p in parts for file in (p.source, p.target)]
-                for split, parts in texts.items()
-            },
-            "columns": {
-                split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
-                for split, parts in texts.items()
-                if parts
-            },
-            **({"corpora": corpora} if any(corpora.values()) else {}),
-            **learned,
-        }
-    )
+    facts = {
+        "format": FORMAT,
+        "data": {key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS},
+        "segmenter": {
+            key: value
+            for key, value in plain(segmenter).items()
+            if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
+        },
+        "files": {
+            split: [file.sha256 for p in parts for file in (p.source, p.target)]
+            for split, parts in texts.items()
+        },
+        "columns": {
+            split: [[n, per[n], column.sha256] for n, column in parts[0].columns.items()]
+            for split, parts in texts.items()
+            if parts
+        },
+        **({"corpora": corpora} if any(corpora.values()) else {}),
+        **learned,
+    }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def load(path: Path, verify: bool = True) -> Prepared:
@@ -161,7 +160,7 @@ def load(path: Path, verify: bool = True) -> Prepared:
 
     verify=False reads it without comparing its checksums, where another process does.
     """
-    if verify and (problem := cache.damage(path)):
+    if verify and (problem := cache.find_damage(path)):
         raise UserError(f"{problem}; prepare the corpus again", Exit.DATA)
     source, target = (Side.from_json(manifest.read(path / f"{side}.json", None)) for side in SIDES)
     facts, report = (manifest.read(path / name, None) for name in (FACTS, REPORT))

@@ -19,10 +19,10 @@ from nmt.corpus.passes import CleanedChunk, CleanedText, Cleaning, Numbering
 from nmt.corpus.report import Tally
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cores
-from nmt.machine.pool import InProcess, WorkerPool, executor, in_order
-from nmt.machine.progress import shown
-from nmt.storage import manifest
+from nmt.system import manifest
+from nmt.system.pool import WorkerPool, in_order
+from nmt.system.progress import track
+from nmt.system.resources import cores
 from nmt.text.protection import tokenizers_of
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer
@@ -98,13 +98,13 @@ class Preparation:
         sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
         return reports | {"vocabulary": sizes_of}
 
-    def _pool(self, split: str, function: Callable[..., Any]) -> InProcess | WorkerPool:
+    def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
         """Return workers that have a function, and what it needs, by the fork.
 
         The development text has few lines, and each worker would have to segment all their words.
         """
         count = self.workers if split == "train" else 1
-        return executor(count, "data.workers", f"set data.workers below {count}", [function])
+        return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
@@ -128,7 +128,7 @@ class Preparation:
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
                 chunks = in_order(pool, clean, text.chunks())
-                for chunk in shown(chunks, f"tokenising {text.corpus or split}", text.sizes()):
+                for chunk in track(chunks, f"tokenising {text.corpus or split}", text.sizes()):
                     for total, words in zip(self.words, chunk.words, strict=True):
                         total.update(words)
                     cleaned.append(chunk._replace(words=(Counter(), Counter())))
@@ -166,7 +166,7 @@ class Preparation:
             Writer(place, dtype, columns_of(self.data), corpora) as writer,
         ):
             numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
-            parts = shown(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
+            parts = track(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
             for chunk, part in zip(cleaned, parts, strict=True):
                 for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
                     writer.add(side, ids, lengths)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.machine.pool import Executor
+from nmt.system.pool import Executor
 
 Weights = NDArray[np.floating[Any]]
 

@@ -11,12 +11,11 @@ from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
 from nmt.encodings.limits import least
 from nmt.errors import UserError
-from nmt.machine.int8 import Int8
-from nmt.machine.machine import this_machine
-from nmt.machine.products import Packed
 from nmt.model.layers import Attention, FeedForward
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.machine import this_machine
+from nmt.system.products import Int8, Packed
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     Attention: ("query", "key", "value", "out"),

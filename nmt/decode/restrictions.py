@@ -12,7 +12,7 @@ from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.search import NEVER, Step
 from nmt.decode.sources import NOT_EOS
-from nmt.machine.device import to_device
+from nmt.system.device import to_device
 
 ANY = -2  # in the place of an id, as NOT_EOS
 

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.decode.engine import Hypothesis
 from nmt.decode.search import CPU, NEVER, Extension
-from nmt.machine.device import to_device
+from nmt.system.device import to_device
 
 
 class Sampling:

@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
-from nmt.machine.memory import memory_of
-from nmt.machine.pool import AHEAD, Executor, InProcess
+from nmt.system.pool import AHEAD, Executor, WorkerPool
+from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
@@ -25,7 +25,7 @@ class Scheduler(ExitStack):
         super().__init__()
         self.engine, self.workers = engine, workers
         self.running = 0  # workers
-        self.executor: Executor = InProcess()
+        self.executor: Executor = WorkerPool()
 
     def start(self, batches: int) -> None:
         """Start workers if so many batches pay for them; UserError where they cannot be had."""

@@ -14,9 +14,9 @@ from nmt.decode.scheduler import ungrouped
 from nmt.decode.sources import ForcedPair, SourceReader, fits
 from nmt.decode.tensors import as_inputs
 from nmt.errors import Exit, UserError
-from nmt.machine.device import to_device, to_host
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.device import to_device, to_host
 from nmt.text.vocab import END
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from nmt.decode.engine import Hypothesis
-from nmt.machine.device import to_device, to_host
+from nmt.system.device import to_device, to_host
 
 Step = Callable[[Tensor, Tensor | None], Tensor]
 """`step(tokens [rows], parents [sentences, width] or None) -> log_probs [rows, vocab]`.

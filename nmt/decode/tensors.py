@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt.decode.sources import ForcedPair, Source
-from nmt.machine.device import to_device
+from nmt.system.device import to_device
 from nmt.text.vocab import BOS, PAD
 
 

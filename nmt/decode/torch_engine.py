@@ -27,12 +27,12 @@ from nmt.decode.sources import LENGTH, ForcedPair, Source
 from nmt.decode.tensors import as_tensors
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cpus
-from nmt.machine.device import has_low_precision, to_device, usable_threads
-from nmt.machine.machine import NO_BFLOAT16, this_machine
-from nmt.machine.pool import Executor, can_fork, executor, may_fork
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.device import has_low_precision, to_device, usable_threads
+from nmt.system.machine import NO_BFLOAT16, this_machine
+from nmt.system.pool import Executor, WorkerPool, can_fork, may_fork
+from nmt.system.resources import cpus
 from nmt.text.vocab import BOS, EOS, PAD, UNK
 
 TOO_LARGE = (
@@ -93,13 +93,13 @@ class TorchEngine:
         return usable_threads() if self.device.type == "cpu" and may_fork() else 1
 
     def workers(self, count: int) -> AbstractContextManager[Executor]:
-        """Start so many workers, with one thread each and this engine; see `pool.executor`."""
+        """Start so many workers, with one thread each and this engine; see WorkerPool."""
         if self.device.type != "cpu":
             raise UserError(f"{count} workers: {self.device} searches for one process; take 1")
         if not can_fork():
             raise UserError(f"{count} workers: only Linux forks them safely; take 1, and threads")
         advice = "give fewer, or a smaller decode.batch_tokens"
-        return executor(count, f"--workers {count}", advice, [self.search, self.cross_attention])
+        return WorkerPool(count, f"--workers {count}", advice, [self.search, self.cross_attention])
 
     def search(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         """Find the n_best hypotheses, or fewer, for each source of a batch; best first.

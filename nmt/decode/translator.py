@@ -15,7 +15,7 @@ from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
 from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import Executor, InProcess
+from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS
 
 if TYPE_CHECKING:  # exported models are translated without torch
@@ -231,7 +231,7 @@ class Translator:
                 pair = self.reader.pair(line)
                 fits(pair, tables, self._tokens)
                 outputs.append((line.text, line.target, [pair]))
-            alignments += self._alignments(outputs, InProcess())
+            alignments += self._alignments(outputs, WorkerPool())
         return alignments
 
     def _alignments(

@@ -15,7 +15,7 @@ from nmt.evaluation.report import REFERENCE, SOURCE, ComparedSystem, TrainedRun
 from nmt.evaluation.scoring import TranslatedTest
 from nmt.evaluation.systems import ModelFacts, System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.columns import missing
 from nmt.text.lines import file_of
 from nmt.training.directory import progress

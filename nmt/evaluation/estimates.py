@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from nmt.evaluation.metrics import Lines, Scorer
 from nmt.evaluation.report import TESTED, Figure, Metric
 from nmt.evaluation.significance import Floats, interval, over_seeds, p_value, resampled
-from nmt.machine.cpus import cores
-from nmt.machine.pool import can_fork, executor, in_order
+from nmt.system.pool import WorkerPool, can_fork, in_order
+from nmt.system.resources import cores
 
 LINES = 2_000  # of all runs together, from which counting in other processes pays
 
@@ -40,7 +40,7 @@ def count_runs(
     runs = [run for system in systems for run in system]
     pays = can_fork() and sum(map(len, runs)) >= LINES
     processes = max(1, min(cores(), len(runs))) if pays else 1
-    with executor(processes, "OMP_NUM_THREADS", "set it to 1", [count]) as pool:
+    with WorkerPool(processes, "OMP_NUM_THREADS", "set it to 1", [count]) as pool:
         results = in_order(pool, count, runs)
         return [[next(results) for _ in system] for system in systems]
 

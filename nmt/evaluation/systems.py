@@ -13,7 +13,7 @@ from nmt.config.settings import Settings, freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.lines import uncompressed
 from nmt.text.side import Segmenter
 from nmt.training.directory import CONFIG, progress, read_config

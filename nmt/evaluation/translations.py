@@ -26,9 +26,9 @@ from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.systems import SystemModel
 from nmt.exchange import engines
 from nmt.exchange.engines import LoadedModels
-from nmt.machine.memory import keep_memory
-from nmt.machine.progress import shown
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
+from nmt.system.progress import track
+from nmt.system.resources import keep_memory
 from nmt.text.lines import file_of, read_text
 
 log = logging.getLogger(__name__)
@@ -160,7 +160,7 @@ def _translated(translation: KeptTranslation, loaded: LoadedModels) -> list[str]
         ones = [1] * len(lines)
         texts = list[str]()
         try:
-            for best, *_ in shown(translated, translation.label, ones):
+            for best, *_ in track(translated, translation.label, ones):
                 texts.append(best.text)
         except RefusedLinesError as error:  # after the last line; these are empty, and count so
             log.warning("%s: %s", translation.label, error)

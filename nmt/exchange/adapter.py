@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.unigram import language_codes
 
 if TYPE_CHECKING:  # exported models are translated without torch

@@ -22,7 +22,7 @@ from nmt.exchange.ctranslate2_adapter import WeightsAdapter
 from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 from nmt.text.side import Side
 from nmt.text.unigram import SPACE, Unigram, language_codes
 

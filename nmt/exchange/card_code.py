@@ -17,8 +17,8 @@ from nmt.decode.split import is_sentencex_installed
 from nmt.exchange.ctranslate2_names import prefixes
 from nmt.exchange.ctranslate2_options import is_ranked_anew
 from nmt.exchange.proof import translate_best
-from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.system.progress import track
 from nmt.text.bpe import Bpe
 from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
@@ -64,7 +64,7 @@ def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, 
         decode = replace(decode, split="lines")
     ours = translate_best(trained, lines, decode, "as nmt-translate does")
     translated = map(names["translate"], lines)
-    theirs = shown(translated, "by the lines of the card", [1] * len(lines))
+    theirs = track(translated, "by the lines of the card", [1] * len(lines))
     return {
         "compared": len(lines),
         "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),

@@ -8,7 +8,7 @@ from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import LONGEST
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
-from nmt.storage import manifest
+from nmt.system import manifest
 
 
 class WeightsAdapter(Adapter):

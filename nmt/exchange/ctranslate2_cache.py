@@ -4,8 +4,7 @@ The name of an export holds all that it follows from. The directory may be remov
 """
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,8 +17,8 @@ from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_options import LONGEST
-from nmt.machine.device_name import DeviceName
-from nmt.storage import atomic
+from nmt.system import atomic
+from nmt.system.resources import DeviceName
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained
@@ -44,9 +43,7 @@ def exported(
         whole = checkpoint.resolve()  # "." has no name to put one beside
         place = whole.with_name(f"{whole.name}.{CTRANSLATE2.module}") / "-".join(key)
         if not place.is_dir():
-            with _locked(place):
-                if not place.is_dir():  # another process may have made it
-                    _export(read(checkpoint), place, decode.precision)
+            _export(lambda: read(checkpoint), place, decode.precision)
         return ctranslate2_engine.load(place)
 
     export = modeldir.reading(model, of)
@@ -71,24 +68,22 @@ def refuse(decode: Decode, device: DeviceName) -> None:
         )
 
 
-def _export(trained: "Trained", place: Path, precision: str) -> None:
+def _export(read: Callable[[], "Trained"], place: Path, precision: str) -> None:
+    """Make an export unless another process has; UserError (73) where it cannot be written."""
     from nmt.exchange.exporting import export
 
-    log.info("exporting the model to CTranslate2, once: %s", place)
-    atomic.sweep(place.parent)
-    # what the model's own settings restrict, and this search does not: else it was refused
-    free = replace(trained.settings.decode, position_scale=1.0, **RESTRICTIONS)
-    trained = trained._replace(settings=replace(trained.settings, decode=free))
-    export(trained, place, precision=precision)
-
-
-@contextmanager
-def _locked(place: Path) -> Iterator[None]:
-    """Hold the lock of all exports of a checkpoint; UserError (73) where none can be written."""
     waiting = f"{place.parent}: another process is exporting the model; waiting"
     try:
-        with atomic.locked(place.with_name(".lock"), waiting):
-            yield
+        with atomic.hold_lock(place.with_name(".lock"), waiting):
+            if place.is_dir():
+                return
+            trained = read()
+            log.info("exporting the model to CTranslate2, once: %s", place)
+            atomic.sweep(place.parent)
+            # what the model's own settings restrict, and this search does not: else it was refused
+            free = replace(trained.settings.decode, position_scale=1.0, **RESTRICTIONS)
+            trained = trained._replace(settings=replace(trained.settings, decode=free))
+            export(trained, place, precision=precision)
     except OSError as error:
         raise UserError(
             f"{place.parent}: the export for CTranslate2 cannot be written ({error.strerror}); "

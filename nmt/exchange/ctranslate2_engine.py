@@ -30,12 +30,11 @@ from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import output_options, search_options
-from nmt.machine import cpus, device_name
-from nmt.machine.device_name import DeviceName
-from nmt.machine.pool import Executor
 from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
-from nmt.storage import manifest
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.system import manifest, resources
+from nmt.system.manifest import VerifiedDirectory
+from nmt.system.pool import Executor
+from nmt.system.resources import DeviceName, parse_device
 from nmt.text.side import Side
 
 # Tokens of the sources in a batch, which one thread searches for: threads that share one wait for
@@ -98,10 +97,10 @@ def load(path: Path) -> ExportedModel:
 
 
 def pick(name: str) -> DeviceName:
-    """The device of a name; as `machine.device.pick`, by what CTranslate2 sees."""
+    """The device of a name; as `system.device.pick`, by what CTranslate2 sees."""
     from ctranslate2 import get_cuda_device_count
 
-    return device_name.parse(name, get_cuda_device_count, "CTranslate2")
+    return parse_device(name, get_cuda_device_count, "CTranslate2")
 
 
 class CTranslate2Engine:
@@ -126,7 +125,7 @@ class CTranslate2Engine:
         self.options = search_options(self.naming, decode)
         self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search
         on_cpu = device.type == "cpu"
-        self.threads = (threads or cpus.threads()) if on_cpu else 1
+        self.threads = (threads or resources.threads()) if on_cpu else 1
         self.batch_tokens = BATCH_TOKENS if on_cpu else decode.batch_tokens // decode.width(1)
         try:
             self.reader = Reader(

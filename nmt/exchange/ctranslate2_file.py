@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import read_bytes
 from nmt.modeldir import CTRANSLATE2_WEIGHTS
-from nmt.storage import manifest
+from nmt.system import manifest
 
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision
@@ -101,7 +100,7 @@ def _vocabulary(directory: Path, side: str) -> list[str]:
             "the model is incomplete",
             Exit.DATA,
         )
-    data = read_bytes(where)
+    data = manifest.read_bytes(where)
     if where.suffix == ".txt":
         return data.decode(errors="replace").removesuffix("\n").split("\n")
     names = manifest.parse(data, where)
@@ -140,7 +139,7 @@ class _Reader(io.BytesIO):
     """Takes a file apart from its beginning."""
 
     def __init__(self, where: Path) -> None:
-        super().__init__(read_bytes(where))
+        super().__init__(manifest.read_bytes(where))
         self._where = where
 
     def _take(self, size: int) -> bytes:

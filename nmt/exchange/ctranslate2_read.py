@@ -21,7 +21,7 @@ from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, model_of, t
 from nmt.exchange.files import sentencepiece, trained_of, vocabulary
 from nmt.exchange.settings import UNNAMED, settings_of
 from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.unigram import Unigram
 from nmt.text.vocab import SPECIALS

@@ -13,7 +13,7 @@ from nmt.errors import UserError
 from nmt.exchange import ctranslate2_cache, ctranslate2_engine
 from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, CTranslate2Engine, ExportedModel
-from nmt.machine.device_name import DeviceName
+from nmt.system.resources import DeviceName
 
 if TYPE_CHECKING:
     from nmt.modeldir import Trained
@@ -57,7 +57,7 @@ def load(
 
     def own(paths: Sequence[str | Path], device: str = "cpu") -> "list[Trained]":
         from nmt import modeldir
-        from nmt.machine.device import pick, set_up
+        from nmt.system.device import pick, set_up
 
         set_up(pick(device), threads=threads)
         return [modeldir.load(path, device) for path in paths]
@@ -103,7 +103,7 @@ def translator(
 ) -> Translator:
     """That of models in memory; see `load`."""
     from nmt import modeldir
-    from nmt.machine.device import usable_threads
+    from nmt.system.device import usable_threads
 
     first, *others = members
 
@@ -172,6 +172,6 @@ def is_cpu(name: str) -> bool:
     """Whether torch would compute on the CPU; it is asked only where a GPU may be meant."""
     if name == "cpu" or (name == "auto" and not any(Path(driver).exists() for driver in GPUS)):
         return True
-    from nmt.machine.device import pick
+    from nmt.system.device import pick
 
     return pick(name).type == "cpu"

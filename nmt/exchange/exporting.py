@@ -13,7 +13,7 @@ from nmt.exchange.marian_adapter import MarianAdapter
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 ADAPTERS: Mapping[str, type[Adapter]] = {
     "ctranslate2": CTranslate2Adapter,
@@ -49,7 +49,7 @@ def export(
     adapter = kind(trained)
     adapter.names = names
     path.parent.mkdir(parents=True, exist_ok=True)
-    with atomic.working(path) as work:
+    with atomic.temporary_directory(path) as work:
         directory = work / "float32"
         scorer = adapter.written(directory, "float32")
         ours = proof.translate_samples(adapter.trained, scorer, lines)

@@ -10,6 +10,7 @@ from nmt import preflight
 from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained, in_file, model_of
+from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
@@ -34,14 +35,6 @@ def trained_of(
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 
-def read_bytes(where: Path) -> bytes:
-    """Read a file that a model cannot be without; UserError (65) where it is missing."""
-    try:
-        return where.read_bytes()
-    except OSError as error:
-        raise UserError(f"{where}: {error.strerror}; the model is incomplete", Exit.DATA) from None
-
-
 def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
     """The pieces that a file numbers, in that order; UserError (65) where a number is left out."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
@@ -57,7 +50,7 @@ def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
 
 def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
     """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
-    model = read_bytes(where)
+    model = manifest.read_bytes(where)
     try:
         return kind(Tokenizer("none", "none", language), model)
     except (RuntimeError, OSError):

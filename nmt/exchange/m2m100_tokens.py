@@ -15,7 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
 from nmt.exchange.marian_ids import MarianIds
 from nmt.exchange.transformers_config import EOS, PAD
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.unigram import Unigram
 from nmt.text.vocab import Vocabulary
 

@@ -23,7 +23,7 @@ from nmt.exchange.settings import UNNAMED, sinusoids
 from nmt.exchange.transformers_config import MarianConfig
 from nmt.exchange.transformers_scorer import MarianScorer
 from nmt.modeldir import Trained
-from nmt.storage import manifest
+from nmt.system import manifest
 
 
 class MarianAdapter(Adapter):

@@ -12,7 +12,7 @@ from yaml.scanner import Scanner
 
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
 
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs

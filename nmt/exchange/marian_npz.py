@@ -16,8 +16,8 @@ from nmt.config.settings import Decode, Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_weights, transformers_config
-from nmt.exchange.files import read_bytes
 from nmt.exchange.transformers_config import MarianConfig
+from nmt.system import manifest
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
@@ -71,7 +71,7 @@ def dump(values: Mapping[str, Any]) -> bytes:
 
 def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     """The tensors, laid out as in torch, and the model's options; UserError (65) for others."""
-    data = read_bytes(where)
+    data = manifest.read_bytes(where)
     try:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if sum(member.file_size for member in file.zip.infolist()) > MOST_UNPACKED * len(data):

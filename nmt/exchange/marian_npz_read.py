@@ -12,11 +12,12 @@ from typing import Any
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
-from nmt.exchange.files import read_bytes, sentencepiece, trained_of
+from nmt.exchange.files import sentencepiece, trained_of
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_npz_scorer import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
+from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.unigram import MarianSegmenter, Unigram
 
@@ -79,7 +80,7 @@ def _decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
         )
     if not found:
         return named, {}
-    return found[0], marian_npz.parse(read_bytes(found[0]), str(found[0]))
+    return found[0], marian_npz.parse(manifest.read_bytes(found[0]), str(found[0]))
 
 
 def _files(
@@ -117,7 +118,7 @@ def _check_sides(directory: Path, vocabularies: Sequence[Path]) -> None:
 
 def _ids(where: Path) -> MarianIds:
     """The pieces of a side by their ids."""
-    data = read_bytes(where)
+    data = manifest.read_bytes(where)
     is_model = where.suffix == ".spm"
     ids = marian_ids.of_sentencepiece(data) if is_model else marian_ids.parse_lines(data, where)
     return marian_ids.of(where, ids, {EOS_PIECE, UNK_PIECE})

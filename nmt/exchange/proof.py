@@ -21,8 +21,8 @@ from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
-from nmt.machine.progress import shown
 from nmt.modeldir import Trained
+from nmt.system.progress import track
 from nmt.text.tokenizer import normalise
 from nmt.text.vocab import BOS, EOS
 
@@ -203,7 +203,7 @@ def translate_best(
     try:
         translations = Translator.of(trained, replace(decode, window=WINDOW)).translate(lines)
         with suppress(RefusedLinesError):  # raised after the last line
-            for first, *_ in shown(translations, label, [1] * len(lines)):
+            for first, *_ in track(translations, label, [1] * len(lines)):
                 best.append(first)
     finally:
         notes.setLevel(level)
@@ -286,7 +286,7 @@ def _compared(
     """
     beam = SEARCHES[name]
     theirs = scorer.outputs([sample.ids for sample in ours.samples], ours.limits, beam)
-    theirs = shown(theirs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
+    theirs = track(theirs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
     counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
     differing = []
     for (line, ids), most, one, other in zip(

@@ -13,7 +13,7 @@ from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import ABSENT, MarianIds
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.vocab import UNK
 
 log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.exchange.transformers_config import M2M100Config, MarianConfig
 from nmt.exchange.transformers_scorer import M2M100Scorer, MarianScorer
 from nmt.modeldir import Trained
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.unigram import MarianSegmenter, Unigram
 

@@ -18,9 +18,9 @@ from nmt.encodings.base import at_least_float32, masked
 from nmt.encodings.context import Context
 from nmt.encodings.passes import copy_pass
 from nmt.encodings.site import Encodings
-from nmt.machine.machine import FUSED_FROM
-from nmt.machine.products import Linear, rounded
 from nmt.model.cache import Cache
+from nmt.system.machine import FUSED_FROM
+from nmt.system.products import Linear, rounded
 
 STEPS = 2**16  # a probability of dropout is a whole number of these parts
 

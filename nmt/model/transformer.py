@@ -12,9 +12,9 @@ from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context, causal
 from nmt.encodings.limits import column_ranges, common_ranges, least
 from nmt.encodings.site import Encodings, unread_projections
-from nmt.machine.products import Linear, rounded
 from nmt.model.cache import State
 from nmt.model.layers import DecoderLayer, EncoderLayer, Stack, dropout
+from nmt.system.products import Linear, rounded
 
 PAD = 0  # the id that fills rows up on the right
 BOS = 1  # the id that starts each row of a target

@@ -22,8 +22,8 @@ import nmt
 from nmt.errors import DISK, Exit, UserError
 from nmt.recipes.disk import size
 from nmt.recipes.lock import Archive, FileVersion
-from nmt.storage import atomic
-from nmt.storage.manifest import sha256_of
+from nmt.system import atomic
+from nmt.system.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 BLOCK = 1 << 18  # bytes read at once
@@ -90,9 +90,7 @@ def fetch(archive: Archive, folder: Path, mirror: str | None) -> Path:
         if not _matches(part, archive):
             raise _set_aside(part, final, archive, url)
         log.info("  %s, %s", url, size(part.stat().st_size))
-    atomic.sync(part)
-    os.replace(part, final)  # noqa: PTH105
-    atomic.sync(folder)
+    atomic.move(part, final)
     return final
 
 
@@ -188,8 +186,7 @@ def _difference(path: Path, archive: Archive) -> str:
 def _set_aside(path: Path, final: Path, archive: Archive, origin: str) -> UserError:
     """Rename a wrong file FILE.bad; returns the error (65)."""
     bad = final.with_name(f"{final.name}.bad")
-    os.replace(path, bad)  # noqa: PTH105
-    atomic.sync(final.parent)
+    atomic.move(path, bad)
     return UserError(
         f"{bad}: from {origin}: {_difference(bad, archive)}; "
         "the same command fetches it again, --mirror from elsewhere",

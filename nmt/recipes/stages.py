@@ -1,7 +1,6 @@
 """The stages download and corpus: from addresses to one parallel text, and its counts."""
 
 import logging
-import os
 import shutil
 from functools import partial
 from pathlib import Path
@@ -13,7 +12,7 @@ from nmt.recipes.disk import size
 from nmt.recipes.download import UnavailableError, fetch, local_file
 from nmt.recipes.lock import PinnedCorpus
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 log = logging.getLogger(__name__)
 COUNTS = "corpus.json"  # in the directory of the text
@@ -107,11 +106,9 @@ def _corpus(job: RecipeJob) -> tuple[list[Path], str]:
             for corpus, (name, sha) in zip(job.lock.corpora, archives.items(), strict=True)
         ]
         for final in finals:
-            atomic.sync(folder / final.name)
-            os.replace(folder / final.name, final)  # noqa: PTH105
+            atomic.move(folder / final.name, final)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
-    atomic.sync(job.root)
     counts = {
         "format": 3,
         "recipe": job.lock.name,

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from nmt.errors import Exit, UserError
 from nmt.recipes.lock import Lock
-from nmt.storage import atomic, manifest
-from nmt.storage.manifest import sha256_of
+from nmt.system import atomic, manifest
+from nmt.system.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 FORMAT = 2

@@ -13,8 +13,8 @@ from nmt.errors import Exit, UserError
 from nmt.recipes.download import UnavailableError
 from nmt.recipes.stages import unavailable
 from nmt.recipes.stamp import RecipeJob, Stage
-from nmt.storage import atomic
-from nmt.storage.manifest import sha256_of
+from nmt.system import atomic
+from nmt.system.manifest import sha256_of
 
 log = logging.getLogger(__name__)
 DISK = 10e6  # bytes of all sets

@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.config.data import RECIPE, Data
 from nmt.errors import UserError
-from nmt.storage import cache, manifest
+from nmt.system import cache, manifest
 from nmt.toy import draw, words
 from nmt.toy.lexicon import COORDINATORS, NOUNS
 

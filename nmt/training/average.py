@@ -15,7 +15,7 @@ from nmt import modeldir
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.system.manifest import VerifiedDirectory
 from nmt.training.checkpoint import DIRECTORY, STATE, Saved
 from nmt.training.directory import differences
 

@@ -16,8 +16,8 @@ from torch import nn
 
 from nmt import modeldir
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
-from nmt.storage.manifest import OtherFormatError, VerifiedDirectory
+from nmt.system import atomic, manifest
+from nmt.system.manifest import OtherFormatError, VerifiedDirectory
 from nmt.training.reports import optional, write_hint
 from nmt.training.schedule import DataPlace
 

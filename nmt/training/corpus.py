@@ -15,7 +15,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import checkpoints
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.columns import out_of_range
 from nmt.text.lines import file_of, packed
 from nmt.text.segmenter_files import sides_of_files

@@ -30,7 +30,7 @@ from nmt import modeldir
 from nmt.config.check import flat
 from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import BOARD, LOG, METRICS, write_hint

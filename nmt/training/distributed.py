@@ -75,7 +75,7 @@ class World:
 
         Raises UserError: exit 2 for a GPU with a number, 71 if there are too few of them.
         """
-        from nmt.machine.device import pick
+        from nmt.system.device import pick
 
         device = pick(name)
         if self.size == 1 or device.type == "cpu":

@@ -9,9 +9,9 @@ import torch
 import nmt
 from nmt.config.settings import Training
 from nmt.errors import UserError
-from nmt.machine.device import device_name, has_low_precision
-from nmt.machine.machine import NO_BFLOAT16, NO_UNITS, this_machine
 from nmt.model.transformer import Transformer
+from nmt.system.device import device_name, has_low_precision
+from nmt.system.machine import NO_BFLOAT16, NO_UNITS, this_machine
 from nmt.training.distributed import World
 
 ADVICE = "choose float32 (where the run has begun, with another name=)"

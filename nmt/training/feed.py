@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.config.settings import Training
 from nmt.corpus.batches import Batch, Batches
-from nmt.machine import device as devices
+from nmt.system import device as devices
 from nmt.text.vocab import EOS, PAD
 from nmt.training.distributed import World
 from nmt.training.schedule import DataPlace, Timetable, is_over

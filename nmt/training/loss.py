@@ -12,8 +12,8 @@ from torch.autograd.function import Function, once_differentiable
 
 from nmt.config.settings import Training
 from nmt.errors import UserError
-from nmt.machine.products import add_gradient, product, product_format
 from nmt.model.transformer import Transformer
+from nmt.system.products import add_gradient, product, product_format
 from nmt.training.feed import DeviceBatch
 
 # Numbers at once: as many as some caches hold, or half a gigabyte. On CPUs a quarter and four times

@@ -22,7 +22,7 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 from nmt.config.settings import Training
 from nmt.corpus.pairs import Corpora
 from nmt.errors import PLUGIN_ERRORS, UserError, visible, where_raised
-from nmt.storage import atomic
+from nmt.system import atomic
 from nmt.training.schedule import Stateful
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory

@@ -14,8 +14,8 @@ from nmt.config.settings import Settings, freeze, thaw
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.machine.device import deterministic_algorithms, nondeterministic
-from nmt.machine.memory import memory_of
+from nmt.system.device import deterministic_algorithms, nondeterministic
+from nmt.system.resources import memory_of
 from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, FULL, Saved
 from nmt.training.directory import Run, differences, open_run

@@ -18,10 +18,10 @@ from nmt import build, modeldir
 from nmt.corpus.batches import in_order, training_batches
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError, is_out_of_memory
-from nmt.machine.device import numbers_later, set_up
-from nmt.machine.memory import keep_memory, peak_memory, release_memory
-from nmt.storage import manifest
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.system import manifest
+from nmt.system.device import numbers_later, set_up
+from nmt.system.manifest import VerifiedDirectory
+from nmt.system.resources import keep_memory, peak_memory, release_memory
 from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
-from nmt.machine.cpus import cores
 from nmt.processes import stop_on_signals
+from nmt.system.resources import cores
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session
@@ -72,7 +72,7 @@ def command(argv: list[str]) -> None:
 
 def measure(options: argparse.Namespace) -> None:
     """Print the table of each part as soon as it is measured, and write those so far as JSON."""
-    from nmt.machine.device import pick
+    from nmt.system.device import pick
     from scripts.bench import machine
     from scripts.bench.session import Session
 

@@ -17,8 +17,8 @@ from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
 from nmt.errors import UserError, where_raised
 from nmt.inspect import parity
-from nmt.machine.device import set_up
 from nmt.model.transformer import Transformer
+from nmt.system.device import set_up
 from nmt.text.vocab import PAD
 from scripts.bench.resuming import resumed
 from scripts.bench.session import Session

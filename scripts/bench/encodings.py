@@ -7,7 +7,7 @@ from nmt import build
 from nmt.config.catalog import folders_in, options_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
-from nmt.machine.memory import memory_of
+from nmt.system.resources import memory_of
 from scripts.bench.rounds import Measurement, benchmark, middle, ratio, to_json
 from scripts.bench.session import Session
 from scripts.bench.table import GIGA, BenchPart, figure, gigabytes

@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import linear_regression
 from typing import Any, NamedTuple
 
-from nmt.machine.cpus import cores
+from nmt.system.resources import cores
 from scripts.bench import decoding, preparation
 from scripts.bench.candidates import Candidate
 from scripts.bench.rounds import Measurement, benchmark, middle

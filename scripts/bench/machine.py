@@ -9,9 +9,8 @@ from typing import Any
 import torch
 
 import nmt
-from nmt.machine.cpus import cores
-from nmt.machine.machine import CPUINFO, processor
-from nmt.machine.memory import memory_of
+from nmt.system.machine import CPUINFO, processor
+from nmt.system.resources import cores, memory_of
 
 FLAGS = ("avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx512_fp16", "amx_bf16", "amx_int8")
 LIBRARIES = ("numpy", "sacremoses", "subword-nmt", "sentencepiece", "safetensors")

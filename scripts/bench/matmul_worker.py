@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from nmt.machine.products import product
+from nmt.system.products import product
 from scripts.bench.peers.protocol import read_job, serve
 
 SQUARES = (512, 1024, 2048)  # tried, since the best one differs between machines

@@ -11,7 +11,7 @@ from nmt import modeldir
 from nmt.config.settings import thaw
 from nmt.exchange import engines
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.machine.memory import keep_memory
+from nmt.system.resources import keep_memory
 from nmt.text.vocab import SPECIALS
 from scripts.bench import corpus
 from scripts.bench.peers.protocol import read_job, serve

@@ -6,7 +6,7 @@ import torch
 
 from nmt import build, modeldir
 from nmt.config.settings import Settings
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.vocab import BOS, EOS, PAD, UNK
 from scripts.bench import corpus
 

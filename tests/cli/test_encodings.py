@@ -169,6 +169,6 @@ def test_decoding_is_checked_on_the_device(
         return []
 
     monkeypatch.setattr(parity, "measure", noted)
-    monkeypatch.setattr("nmt.machine.device.pick", lambda name: torch.device("meta"))
+    monkeypatch.setattr("nmt.system.device.pick", lambda name: torch.device("meta"))
     assert main(["absolute", "--check", "--device", "auto"]) == 0
     assert devices == [torch.device("meta")]

@@ -12,7 +12,7 @@ from nmt.cli import evaluate
 from nmt.config.settings import Settings, freeze
 from nmt.evaluation.facts import facts_of
 from nmt.evaluation.systems import systems_of
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 from nmt.text.lines import read_text
 from tests.decode.copying import trained
 from tests.evaluation.made_up import noisy, references

@@ -13,12 +13,12 @@ import pytest
 from nmt import modeldir
 from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
-from nmt.errors import Exit
+from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.inspect import plot
 from nmt.modeldir import Trained
-from nmt.storage import atomic, manifest
-from nmt.storage.outputs import check_writable, text_writer
+from nmt.system import atomic, manifest
+from nmt.system.outputs import check_writable, text_writer
 from nmt.training import corpus
 from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend
@@ -185,13 +185,13 @@ def test_files_are_written_though_the_reader_of_the_table_goes_away(
 def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "old").write_bytes(b"old")
     for name in ("old", "a/b/new", "new"):
-        atomic.try_place(tmp_path / name)
+        check_writable([tmp_path / name])
         assert [path.name for path in tmp_path.rglob("*")] == ["old"]
     assert (tmp_path / "old").read_bytes() == b"old"
-    with pytest.raises(OSError, match="not a file"):
-        atomic.try_place(Path(os.devnull))
-    with pytest.raises(IsADirectoryError):
-        atomic.try_place(Path("/"))
+    for path in (Path(os.devnull), Path("/")):
+        with pytest.raises(UserError, match="not a file") as error:
+            check_writable([path])
+        assert error.value.code == Exit.CANT_CREATE
 
 
 def test_whatever_lies_in_a_directory_leaves_room_for_more(tmp_path: Path) -> None:
@@ -206,9 +206,12 @@ def test_an_error_names_the_file_that_is_meant(
     for act in (
         lambda path: atomic.replace(path, b"data"),
         lambda path: manifest.write(path, [("a", b"data")]),
-        atomic.try_place,
     ):
         with pytest.raises(OSError) as error:
             act(tmp_path / "named")
         assert error.value.filename == str(tmp_path / "named")
+    path = tmp_path / "named"
+    for file, directory in ((path, None), (None, path)):
+        with pytest.raises(UserError, match=f"^{path}: No space"):
+            check_writable([file], [directory])
     assert not [*tmp_path.iterdir()]

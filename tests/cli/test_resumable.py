@@ -14,7 +14,7 @@ import pytest
 from nmt import modeldir
 from nmt.cli import resumable
 from nmt.modeldir import Trained, load
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.cli.conftest import LINES, Run
 
 
@@ -257,7 +257,7 @@ def test_a_directory_that_has_no_name_is_no_output(
 ) -> None:
     code, _, err = nmt_translate(str(text), "-o", output)
     place = Path(output)
-    assert (code, err) == (73, f"nmt: {place}: Is a directory; give a place that can be written\n")
+    assert (code, err) == (73, f"nmt: {place}: not a file; give a place that can be written\n")
 
 
 @pytest.mark.parametrize("name", ["in", "out.part", "out.part.json"])

@@ -22,7 +22,7 @@ from nmt.config.settings import Decode, Settings
 from nmt.decode.torch_engine import TorchEngine
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer

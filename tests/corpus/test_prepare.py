@@ -22,7 +22,7 @@ from nmt.corpus.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
 from nmt.corpus.report import describe
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.composing import settings_of
 from tests.pages import ROOT
 
@@ -491,7 +491,7 @@ def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
         prepare(data, BPE)
         assert "of 20 merges" not in caplog.text
         assert "of 40 lines" not in caplog.text  # it took no time
-        monkeypatch.setattr("nmt.machine.progress.SECONDS", 0)
+        monkeypatch.setattr("nmt.system.progress.SECONDS", 0)
         prepare(replace(data, cache=str(tmp_path / "two")), BPE)
     logged = [line.getMessage() for line in caplog.records if " of 40 lines" in line.getMessage()]
     assert logged == [

@@ -16,7 +16,7 @@ from nmt.corpus import learn, scan, steps
 from nmt.corpus import prepare as prepared
 from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
 

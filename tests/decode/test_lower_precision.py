@@ -15,9 +15,8 @@ from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
-from nmt.machine.int8 import Int8
-from nmt.machine.products import Packed
 from nmt.model.transformer import Transformer
+from nmt.system.products import Int8, Packed
 from tests.decode.copying import decode, trained
 from tests.fast import fast_first
 

@@ -18,8 +18,8 @@ from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import can_fork
 from nmt.modeldir import Trained
+from nmt.system.pool import can_fork
 from tests.decode.copying import ENDLESS, decode, model_of, trained
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")

@@ -26,7 +26,7 @@ from nmt.evaluation.systems import System, systems_of
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.evaluation.translations import KeptTranslation
 from nmt.exchange import ctranslate2_engine
-from nmt.storage import manifest
+from nmt.system import manifest
 from tests.test_api import small
 from tests.training import tiny as tiny_run
 

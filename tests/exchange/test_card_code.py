@@ -22,8 +22,8 @@ from nmt.decode import split
 from nmt.decode.translator import Translator
 from nmt.exchange import card_code, ctranslate2_engine, samples
 from nmt.exchange.exporting import export
-from nmt.machine import progress
 from nmt.modeldir import Trained
+from nmt.system import progress
 from nmt.text.bpe import Bpe
 from nmt.text.protection import PLACEHOLDERS
 from nmt.text.side import Side, segmenter_from_json

@@ -331,7 +331,7 @@ def test_torch_is_asked_for_a_device_only_where_a_gpu_may_be_meant(
         asked.append(name)
         return torch.device("cuda")
 
-    monkeypatch.setattr("nmt.machine.device.pick", pick)
+    monkeypatch.setattr("nmt.system.device.pick", pick)
     monkeypatch.setattr(engines, "GPUS", (str(tmp_path / "none"),))
     assert engines.is_cpu("cpu") and engines.is_cpu("auto") and not asked
     assert not engines.is_cpu("cuda:1")

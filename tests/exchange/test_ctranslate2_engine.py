@@ -23,9 +23,9 @@ from nmt.decode.translator import RefusedLinesError, Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_adapter, engines, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.machine.device_name import DeviceName
 from nmt.modeldir import SETTINGS_BESIDE, Trained
-from nmt.storage import manifest
+from nmt.system import manifest
+from nmt.system.resources import DeviceName
 from nmt.text.vocab import BOS, EOS, PAD, UNK
 from nmt.toy import pairs
 from tests.exchange.test_ctranslate2_export import LETTERS, made

@@ -21,8 +21,8 @@ from nmt.exchange import exporting, importing, proof, transformers_read
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
 from nmt.exchange.settings import sinusoids
 from nmt.exchange.transformers_config import M2M100Config
-from nmt.machine.device_name import DeviceName
 from nmt.modeldir import Trained
+from nmt.system.resources import DeviceName
 from nmt.text.languages import language_id
 from nmt.text.vocab import BOS, Vocabulary
 from nmt.toy import pairs
@@ -393,7 +393,7 @@ def removed(*names: str) -> Callable[[Path], None]:
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_read
     "no weights": (removed("model.safetensors"), "pytorch_model.bin: No such file"),
-    "no pieces": (removed("sentencepiece.bpe.model"), "sentencepiece.bpe.model: No such file"),
+    "no pieces": (removed("sentencepiece.bpe.model"), "bpe.model: the file is missing"),
     "no numbers": (removed("tokenizer.json"), "tokenizer.json: the file is missing"),
     "post-norm": (changed("config.json", normalize_before=False), "normalize_before=False: choose"),
     "start": (changed("config.json", decoder_start_token_id=0), "decoder_start_token_id=0: "),

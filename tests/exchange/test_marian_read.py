@@ -321,7 +321,7 @@ def test_tensors_that_do_not_fit_are_refused(
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": true}', "expected the ids 0 to 2"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a b": 2, "<pad>": 3}', "without white space"),
         ("source.spm", b"no model", "no SentencePiece model"),
-        ("target.spm", None, "the model is incomplete"),
+        ("target.spm", None, "the file is missing"),
         ("model.safetensors", None, "it is incomplete"),
     ],
 )

@@ -19,9 +19,9 @@ from nmt.decode.search import CHECK_EVERY, NEVER, Beam, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
-from nmt.machine.device import to_host
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.device import to_host
 from nmt.text.side import Side
 from nmt.text.vocab import Vocabulary
 from tests.composing import every_encoding, settings_of

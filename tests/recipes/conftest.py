@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.recipes import miniature
 from tests.recipes.server import Server, serving
 

@@ -17,7 +17,7 @@ from typing import IO
 import pytest
 
 from nmt.cli.recipe import main as recipe
-from nmt.storage import atomic
+from nmt.system import atomic
 from tests.fast import fast_first
 from tests.recipes import miniature
 from tests.recipes.conftest import STAGES, Make, Mini, lines

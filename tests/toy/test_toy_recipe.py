@@ -12,7 +12,7 @@ from filelock import FileLock
 
 from nmt.config.data import Data
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.toy.recipe import RECORD, ensure_text, write
 from tests.composing import settings_of
 from tests.pages import ROOT

@@ -16,7 +16,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import WEIGHTS
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.training import average
 from tests.test_modeldir import resealed
 from tests.training import tiny

@@ -14,7 +14,7 @@ from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.modeldir import WEIGHTS
-from nmt.storage import atomic
+from nmt.system import atomic
 from nmt.training.checkpoint import Checkpoints
 from nmt.training.trainer import Trainer
 from tests.training import tiny

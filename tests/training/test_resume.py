@@ -18,7 +18,7 @@ from nmt import modeldir
 from nmt.corpus.prepare import Prepared, prepare
 from nmt.errors import Exit, UserError
 from nmt.model.layers import EncoderLayer
-from nmt.storage import atomic
+from nmt.system import atomic
 from nmt.toy import pairs
 from nmt.training import validation
 from nmt.training.trainer import Trainer

@@ -15,7 +15,7 @@ from nmt import modeldir
 from nmt.config.settings import freeze, is_path, thaw
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.training import run as training
 from nmt.training.directory import MAY_DIFFER, differences, open_run, progress
 from nmt.training.run import fit

@@ -13,7 +13,7 @@ from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.training import corpus
 from nmt.training import run as training
 from nmt.training.distributed import World

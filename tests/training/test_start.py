@@ -12,7 +12,7 @@ from nmt import build, modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
-from nmt.storage import manifest
+from nmt.system import manifest
 from nmt.training.checkpoint import newest
 from nmt.training.start import Graft, check, difference, graft
 from tests.training import tiny

@@ -19,7 +19,7 @@ from torch.utils.checkpoint import checkpoint
 from nmt.encodings.context import Context
 from nmt.encodings.positions_columns import per_token
 from nmt.encodings.trees.trees import first_pieces, steps_up
-from nmt.machine.device import to_device
+from nmt.system.device import to_device
 
 WITHIN, LONGER, NONE = range(3)  # steps after the 2 kinds
 LARGEST = 2**53  # integers that float64 holds

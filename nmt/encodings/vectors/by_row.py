@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import Function, once_differentiable
 
-from nmt.machine.products import gradient, product
+from nmt.system.products import gradient, product
 
 
 def query_products(q: Tensor, rows: Tensor, index: Tensor) -> Tensor:

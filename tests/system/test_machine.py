@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.machine import machine
-from nmt.machine.machine import this_machine
+from nmt.system import machine
+from nmt.system.machine import this_machine
 
 AMD = "vendor_id\t: AuthenticAMD\ncpu family\t: {}\nmodel\t\t: 17\nmodel name\t: AMD EPYC\n"
 INTEL = AMD.replace("AuthenticAMD", "GenuineIntel").replace("AMD EPYC", "Intel Xeon")

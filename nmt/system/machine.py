@@ -54,7 +54,7 @@ def this_machine() -> Machine:
     """The choices for the processor of this process."""
     global _machine
     if _machine is None:
-        facts = _facts()
+        facts = _read_cpuinfo()
         is_amd, family = facts.get("vendor_id") == "AuthenticAMD", facts.get("cpu family", "0")
         names = "_linear_pointwise", "_reorder_linear_weight"
         has_onednn = all(hasattr(torch.ops.mkldnn, name) for name in names)
@@ -62,9 +62,9 @@ def this_machine() -> Machine:
             processor(),
             onednn=is_amd and int(family) >= 26 and has_onednn,
             packs=is_amd and int(family) >= 25 and has_onednn,
-            trains_in_bfloat16=_says(torch.ops.mkldnn, "_is_mkldnn_bf16_supported"),
-            searches_in_bfloat16=_says(torch.cpu, "_is_amx_tile_supported"),
-            int8=_says(torch.cpu, "_is_vnni_supported"),
+            trains_in_bfloat16=_supports(torch.ops.mkldnn, "_is_mkldnn_bf16_supported"),
+            searches_in_bfloat16=_supports(torch.cpu, "_is_amx_tile_supported"),
+            int8=_supports(torch.cpu, "_is_vnni_supported"),
         )
     return _machine
 
@@ -79,19 +79,19 @@ def onednn(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 def processor() -> str:
     """Name, family and model of this processor, as far as the system states them."""
-    facts = _facts()
+    facts = _read_cpuinfo()
     name = facts.get("model name") or platform.processor() or platform.machine()
     numbers = {"family": facts.get("cpu family"), "model": facts.get("model")}
     return ", ".join([name, *(f"{key} {number}" for key, number in numbers.items() if number)])
 
 
-def _facts() -> dict[str, str]:
-    """What Linux says of the first core."""
+def _read_cpuinfo() -> dict[str, str]:
+    """What Linux states of the first core; empty on other systems."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
     lines = (line.partition(":") for line in text.partition("\n\n")[0].split("\n"))
     return {key.strip(): value.strip() for key, _, value in lines}
 
 
-def _says(module: Any, question: str) -> bool:
-    """What a private function of torch answers, which a version of it may lack."""
+def _supports(module: Any, question: str) -> bool:
+    """Whether a private function of torch, which a version of it may lack, says yes."""
     return hasattr(module, question) and bool(getattr(module, question)())

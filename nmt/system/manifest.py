@@ -1,13 +1,13 @@
 """Directories that are complete, and whose manifest vouches for every byte.
 
-Models and prepared corpora. Neither safetensors nor
-JSON notices a flipped bit or a hole of zeros: such weights load and are wrong. So the sizes and
-SHA-256 sums of all files are in manifest.json, written last, and no byte is parsed before it is
-compared with them.
+Models and prepared corpora. Neither safetensors nor JSON notices a flipped bit or a hole of zeros:
+such weights load and are wrong. So the sizes and SHA-256 sums of all files are in manifest.json,
+written last, and no byte is parsed before it is compared with them.
 """
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -16,11 +16,11 @@ from typing import Any
 
 import nmt
 from nmt.errors import Exit, UserError, visible
-from nmt.storage import atomic
+from nmt.system import atomic
 
 NAME = "manifest.json"
 README = "README.md"  # for people, who may edit it: not listed
-FORMAT = 1  # rises when older versions of nmt can no longer read what this one writes
+FORMAT = 1  # rises when other versions of nmt can no longer read what this one writes
 _NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", re.A)
 JSON_LIMIT = 1 << 20  # bytes; a larger config is no config
 Stamp = tuple[tuple[str, int, int, int, int], ...]  # of a directory, file by file
@@ -41,9 +41,10 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 def directory(path: Path) -> Iterator[Path]:
     """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
 
-    Nothing may exist at the path. The manifest lists all files but README.md.
+    Nothing may exist at the path. The manifest lists all files but README.md. Raises OSError that
+    names the path.
     """
-    with atomic.directory(path) as folder:
+    with atomic.temporary_directory(path) as folder:
         yield folder
         entries = {
             file.relative_to(folder).as_posix(): {
@@ -55,6 +56,11 @@ def directory(path: Path) -> Iterator[Path]:
         }
         record = {"format_version": FORMAT, "nmt": nmt.__version__, "files": entries}
         (folder / NAME).write_bytes(dump(record))
+        for inner, _, names in os.walk(folder):
+            for name in (*names, "."):
+                atomic.sync(Path(inner) / name)
+        os.rename(folder, path)  # noqa: PTH104
+    atomic.sync(path.parent)
     _verified[path.resolve()] = _stamp(path)
 
 
@@ -74,11 +80,12 @@ class VerifiedDirectory:
         where = path / NAME
         if not where.is_file():
             raise UserError(f"{path}: not {kind} (it has no {NAME})", Exit.DATA)
-        data = _read(where, JSON_LIMIT)
+        data = read_bytes(where, JSON_LIMIT)
         self.digest = hashlib.sha256(data).hexdigest()  # vouches for all files, as the manifest
-        record = parse(data, where)
-        record = record if isinstance(record, dict) else {}
-        version = record.get("format_version", FORMAT)  # nmt 0.2 wrote none for corpora
+        record = _object(data, where)
+        version, files = record.get("format_version"), record.get("files")
+        if version is None or not isinstance(files, dict):
+            raise UserError(f"{where}: has no format or lists no files; it is damaged", Exit.DATA)
         if version != FORMAT:
             writer = record.get("nmt", "an unknown version")
             raise OtherFormatError(
@@ -86,9 +93,6 @@ class VerifiedDirectory:
                 f"this is nmt {nmt.__version__}, which reads format {FORMAT}",
                 Exit.DATA,
             )
-        files = record.get("files")
-        if not isinstance(files, dict):
-            raise UserError(f"{where}: lists no files; the file is damaged", Exit.DATA)
         self.files: dict[str, Any] = files
         for name in self.files:
             if not _NAME.fullmatch(name):  # so that nothing outside is ever read
@@ -104,41 +108,46 @@ class VerifiedDirectory:
             if _verified.get(self.path.resolve()) == stamp:
                 return
             for name in self.files:
-                self.verified(name)
+                self.verify_file(name)
         except OSError as error:
             raise UserError(f"{error.filename or self.path}: {error.strerror}", Exit.DATA) from None
         _verified[self.path.resolve()] = stamp
 
-    def verified(self, name: str) -> Path:
+    def verify_file(self, name: str) -> Path:
         """Return the path of a file after comparing size and hash, without holding it in memory."""
-        where, entry = self.path / name, self._entry(name)
-        _check_size(where, None, entry["bytes"])
-        _compare(where, sha256_of(where), entry["sha256"])
+        where = self.path / name
+        _check_size(where, None, self._entry(name, "bytes"))
+        self._compare(name, sha256_of(where))
         return where
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
-        where, entry = self.path / name, self._entry(name)
-        data = _read(where, limit, entry["bytes"])
-        _compare(where, hashlib.sha256(data).hexdigest(), entry["sha256"])
+        data = read_bytes(self.path / name, limit, self._entry(name, "bytes"))
+        self._compare(name, hashlib.sha256(data).hexdigest())
         return data
-
-    def sha256(self, name: str) -> str:
-        """Return the hash of a file that the manifest has; the file is not read."""
-        return str(self._entry(name)["sha256"])
-
-    def _entry(self, name: str) -> dict[str, Any]:
-        """Return size and hash of a file as the manifest has them."""
-        entry = self.files.get(name)
-        if not isinstance(entry, dict):
-            raise UserError(f"{self.path / name}: not listed in {NAME}", Exit.DATA)
-        if missing := {"sha256", "bytes"} - entry.keys():
-            raise UserError(f"{self.path / NAME}: {name}: has no {min(missing)}", Exit.DATA)
-        return entry
 
     def json(self, name: str, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
         """Return the object that a JSON file of at most `limit` bytes holds."""
         return _object(self.read(name, limit), self.path / name)
+
+    def sha256(self, name: str) -> str:
+        """Return the hash of a file that the manifest has; the file is not read."""
+        return str(self._entry(name, "sha256"))
+
+    def _entry(self, name: str, key: str) -> Any:
+        """Return the size (`bytes`) or the hash (`sha256`) of a file as the manifest has it."""
+        entry = self.files.get(name)
+        if not isinstance(entry, dict) or key not in entry:
+            raise UserError(f"{self.path / name}: not listed in {NAME} with its {key}", Exit.DATA)
+        return entry[key]
+
+    def _compare(self, name: str, actual: str) -> None:
+        if actual != (expected := self._entry(name, "sha256")):
+            raise UserError(
+                f"{self.path / name}: damaged; SHA-256 is {actual}, {NAME} says "
+                f"{visible(expected, 64)}",
+                Exit.DATA,
+            )
 
 
 def sha256_of(path: Path) -> str:
@@ -147,22 +156,31 @@ def sha256_of(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def json_text(value: Any) -> str:
+    """Write JSON that keeps the order of keys; raises ValueError for what is no JSON (NaN)."""
+    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
 def dump(value: Any) -> bytes:
-    """Write JSON that keeps the order of keys, and refuses what is no JSON (NaN)."""
-    return (json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+    """Write JSON as `json_text` does, in UTF-8."""
+    return json_text(value).encode()
 
 
 def parse(data: bytes, where: Path) -> Any:
     """Read JSON; raises UserError (exit 65) that names the file."""
+
+    def refuse(constant: str) -> None:
+        raise ValueError(f"{constant} is no JSON")
+
     try:
-        return json.loads(data.decode("utf-8"), parse_constant=_refuse_constant)
+        return json.loads(data.decode("utf-8"), parse_constant=refuse)
     except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
         raise UserError(f"{where}: no valid JSON ({error})", Exit.DATA) from None
 
 
 def read(where: Path, limit: int | None = JSON_LIMIT) -> dict[str, Any]:
     """Read the object of a JSON file; raises UserError (exit 65) where there is none."""
-    return _object(_read(where, limit), where)
+    return _object(read_bytes(where, limit), where)
 
 
 def _object(data: bytes, where: Path) -> dict[str, Any]:
@@ -172,11 +190,8 @@ def _object(data: bytes, where: Path) -> dict[str, Any]:
     return values
 
 
-def _refuse_constant(text: str) -> None:
-    raise ValueError(f"{text} is no JSON")
-
-
-def _read(where: Path, limit: int | None, expected: Any = None) -> bytes:
+def read_bytes(where: Path, limit: int | None = None, expected: Any = None) -> bytes:
+    """Read a file of at most `limit` bytes; UserError (65) unless it is there and of that size."""
     try:
         _check_size(where, limit, expected)
         return where.read_bytes()
@@ -187,22 +202,11 @@ def _read(where: Path, limit: int | None, expected: Any = None) -> bytes:
 def _check_size(where: Path, limit: int | None, expected: Any) -> None:
     if not where.is_file():
         raise UserError(f"{where}: the file is missing", Exit.DATA)
-    size = where.stat().st_size
+    size, says = where.stat().st_size, f"{NAME} says {visible(expected, 20)}"
     if expected is not None and size != expected:
-        raise UserError(
-            f"{where}: damaged; it has {size} bytes, {NAME} says {visible(expected, 20)}",
-            Exit.DATA,
-        )
+        raise UserError(f"{where}: damaged; it has {size} bytes, {says}", Exit.DATA)
     if limit is not None and size > limit:
         raise UserError(f"{where}: {size} bytes; at most {limit} are accepted", Exit.DATA)
-
-
-def _compare(where: Path, actual: str, expected: Any) -> None:
-    if actual != expected:
-        raise UserError(
-            f"{where}: damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}",
-            Exit.DATA,
-        )
 
 
 def _stamp(directory: Path) -> Stamp:

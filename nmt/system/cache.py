@@ -1,42 +1,33 @@
-"""Directories of prepared text: named by their inputs, complete or absent.
+"""Directories that are made once and kept: named by their inputs, complete or absent.
 
-A flipped bit in the ids is another id, and trains another model. So every process compares all
-files with their manifest before it uses any.
+They hold prepared text. A flipped bit in the ids is another id, and trains another model. So every
+process compares all files with their manifest before it uses any.
 """
 
-import hashlib
-import json
 import logging
 import shutil
 from collections.abc import Callable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Any
 
 from filelock import FileLock
 
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic, manifest
+from nmt.system import atomic, manifest
 
 log = logging.getLogger(__name__)
 
 
-def fingerprint(facts: Any) -> str:
-    """Hash plain values; equal values in any order of keys give the same."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def damage(final: Path) -> str | None:
+def find_damage(final: Path) -> str | None:
     """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
     try:
         if not final.is_dir():
             return f"{final}: is not there"
-    except PermissionError as error:  # as for writing, of which `ensure` says more
-        return f"{final}: {error.strerror}"
-    try:
         manifest.VerifiedDirectory(final, "a prepared corpus").verify()
     except UserError as error:
         return str(error)
+    except PermissionError as error:  # as for writing, of which `ensure` says more
+        return f"{final}: {error.strerror}"
     return None
 
 
@@ -44,23 +35,22 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
     One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
-    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for
-    errors. Raises UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
+    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for errors. Raises
+    UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
     """
-    if (problem := damage(final)) is None:
+    if (problem := find_damage(final)) is None:
         return False
     try:
         waiting = f"{final}: another run is preparing it; waiting"
-        with atomic.locked(_lock_of(final), waiting):
-            if (problem := damage(final)) is None:  # another process has made it meanwhile
-                return False
-            _make_anew(final, problem, make)
+        with atomic.hold_lock(_lock_of(final), waiting):
+            if (problem := find_damage(final)) is not None:  # else another process has made it
+                _make_anew(final, problem, make)
     except OSError as error:
         raise UserError(
             f"{setting}: cannot be written ({error.strerror}), but {problem}; choose another",
             Exit.CANT_CREATE,
         ) from None
-    return True
+    return problem is not None
 
 
 def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.pool import AHEAD, InProcess, WorkerPool, can_fork, executor, in_order, may_fork
+from nmt.system.pool import AHEAD, WorkerPool, can_fork, in_order, may_fork
 
 pytestmark = pytest.mark.skipif(not can_fork(), reason="forks are for Linux")
 
@@ -76,7 +76,7 @@ def test_methods_of_objects_that_cannot_be_sent_are_inherited() -> None:
         assert workers.submit(abs, -3).result() == 3
 
 
-@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+@pytest.mark.parametrize("executor", [WorkerPool, lambda: pool(2)])
 @pytest.mark.parametrize(
     ("number", "kind", "message"),
     [
@@ -98,7 +98,7 @@ def test_an_error_is_raised_by_its_future_alone(
 
 
 def test_an_error_that_cannot_be_sent_is_put_into_words() -> None:
-    with pool(1) as workers:
+    with pool(2) as workers:
         wrong, after = workers.submit(compute, 10), workers.submit(compute, 3)
         with pytest.raises(RuntimeError, match="UnpicklableError: cannot"):
             wrong.result()
@@ -111,6 +111,16 @@ def test_a_killed_worker_is_an_error_of_the_user() -> None:
         for future in [workers.submit(compute, n) for n in (9, 1, 2, 3)]:
             future.result()
     assert error.value.code == Exit.NO_MEMORY
+
+
+def test_no_call_waits_for_workers_that_were_all_killed() -> None:
+    with pool(2) as workers:
+        for process in multiprocessing.active_children():
+            process.kill()
+            process.join()
+        for _ in range(4):
+            with pytest.raises(UserError, match="a worker was killed"):
+                workers.submit(abs, -1).result()
 
 
 def large(number: int, text: bytes) -> bytes:
@@ -133,7 +143,7 @@ def test_no_half_written_message_of_a_killed_worker_is_waited_for() -> None:
     assert time.monotonic() - began < 60
 
 
-@pytest.mark.parametrize("executor", [InProcess, lambda: pool(2)])
+@pytest.mark.parametrize("executor", [WorkerPool, lambda: pool(2)])
 def test_few_tasks_are_begun_ahead(executor: Any) -> None:
     taken = 0
 
@@ -182,7 +192,7 @@ def _lives(pid: int) -> bool:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGUSR1])
 def test_signals_of_the_group_are_for_the_parent_alone(number: signal.Signals) -> None:
-    with pool(1) as workers:
+    with pool(2) as workers:
         pid = workers.submit(os.getpid).result()
         os.kill(pid, number)
         assert workers.submit(compute, 2).result()[:2] == (4, pid)
@@ -203,7 +213,7 @@ def test_a_system_that_is_full_is_an_error_of_the_user(monkeypatch: pytest.Monke
 
 
 def test_where_forks_are_not_safe_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.machine.pool.can_fork", lambda: False)
+    monkeypatch.setattr("nmt.system.pool.can_fork", lambda: False)
     with pool(2) as workers:
         assert list(in_order(workers, abs, range(-9, 0))) == list(range(9, 0, -1))
 
@@ -216,7 +226,7 @@ def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(
     current: Any = multiprocessing.current_process()
     monkeypatch.setitem(current._config, "daemon", True)
     assert not may_fork()
-    with executor(2, "--workers 2", "give fewer") as alone:  # and one that was is not made
+    with pool(2) as alone:  # and one that was is not made
         assert alone.submit(os.getpid).result() == os.getpid()
     monkeypatch.undo()
     done = threading.Event()

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.machine.device import (
+from nmt.system.device import (
     ALLOCATOR,
     WORKSPACE,
     deterministic_algorithms,

@@ -11,15 +11,18 @@ from tqdm.contrib.logging import logging_redirect_tqdm
 
 Part = TypeVar("Part")
 SECONDS = 30  # between log lines
-tqdm.monitor_interval = 0  # no further thread: see machine.pool.may_fork
+tqdm.monitor_interval = 0  # no further thread: see system.pool.may_fork
 
 log = logging.getLogger(__name__)
 
 
-def shown(
+def track(
     parts: Iterable[Part], title: str, sizes: Sequence[int], unit: str = "lines"
 ) -> Iterator[Part]:
-    """Yield the parts of a text, whose numbers of lines are `sizes`, and show how many are done."""
+    """Yield the parts of a text, and show how many of its lines are done.
+
+    `sizes`: lines of each part; their number must be that of the parts.
+    """
     last, done, lines = time.monotonic(), 0, sum(sizes)
     with ExitStack() as stack:
         bar = stack.enter_context(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.storage import atomic
+from nmt.system import atomic
 
 
 def fail(*_: object) -> None:
@@ -27,19 +27,6 @@ def test_a_failed_replacement_leaves_the_old_file(
     assert list(tmp_path.iterdir()) == [path]
     atomic.replace(path, b"new")
     assert path.read_bytes() == b"new"
-
-
-def test_a_directory_appears_at_its_end_only(tmp_path: Path) -> None:
-    path = tmp_path / "whole"
-
-    with atomic.directory(path) as folder:
-        for name in ("a", "b"):
-            (folder / name).write_bytes(name.encode())
-            assert not path.exists()
-    assert sorted((p.name, p.read_bytes()) for p in path.iterdir()) == [("a", b"a"), ("b", b"b")]
-    with pytest.raises(OSError), atomic.directory(path) as folder:
-        (folder / "c").touch()
-    assert list(tmp_path.iterdir()) == [path] and not (path / "c").exists()
 
 
 def test_discard_and_sweep(tmp_path: Path) -> None:

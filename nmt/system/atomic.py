@@ -12,13 +12,12 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
 log = logging.getLogger(__name__)
 
-BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
 STRAY = re.compile(r"\.nmt-stray-[0-9a-f]{32}\.(?P<name>.+)", re.DOTALL)
 
 
@@ -31,35 +30,8 @@ def sync(path: Path) -> None:
         os.close(descriptor)
 
 
-def try_place(path: Path) -> None:
-    """Check that a file or a directory can be created at a path; leaves nothing behind.
-
-    Missing parent directories are made, and removed again; a block is written next to it and forced
-    to the disk. Raises OSError that names the path, or the file that stands in its way.
-    """
-    if path.is_dir():
-        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-    above = next(parent for parent in path.absolute().parents if parent.exists())
-    if not above.is_dir():
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(above))
-    if path.exists() and not path.is_file():  # the rename would take the place of a device
-        raise OSError(errno.EINVAL, "not a file", str(path))
-    missing = [parent for parent in path.parents if not parent.exists()]
-    temporary = temporary_of(path)
-    try:
-        with _naming(path):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(BLOCK)
-            sync(temporary)
-    finally:
-        with suppress(OSError):
-            temporary.unlink(missing_ok=True)
-            for parent in missing:
-                parent.rmdir()
-
-
 @contextmanager
-def _naming(path: Path) -> Iterator[None]:
+def name_errors(path: Path) -> Iterator[None]:
     """Let an OSError have the path as its file name, instead of a temporary one or none."""
     try:
         yield
@@ -68,51 +40,40 @@ def _naming(path: Path) -> Iterator[None]:
         raise
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write a file so that a reader sees the old content or the new, never a part."""
-    replace_by(path, lambda temporary: temporary.write_bytes(data))
+def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
+    """Write a file so that a reader sees the old content or the new, never a part.
 
-
-def replace_by(path: Path, make: Callable[[Path], object]) -> None:
-    """The same for a file that `make` writes at a temporary name, which ends as the path does.
-
-    Raises OSError that names the path.
+    A function writes it at a temporary name, which ends as the path does. Raises OSError that names
+    the path.
     """
     temporary = temporary_of(path)
     try:
-        with _naming(path):
-            make(temporary)
-            sync(temporary)
-            os.replace(temporary, path)  # noqa: PTH105  (one name to watch in tests)
+        with name_errors(path):
+            if isinstance(content, bytes):
+                temporary.write_bytes(content)
+            else:
+                content(temporary)
+            move(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def move(complete: Path, path: Path) -> None:
+    """Give a complete file its name, in the place of an older one; both are on the disk then."""
+    sync(complete)
+    os.replace(complete, path)  # noqa: PTH105  (one name to watch in tests)
     sync(path.parent)
 
 
 @contextmanager
-def directory(path: Path) -> Iterator[Path]:
-    """Yield a new directory to fill; it appears at `path` at the end of the block, or not at all.
-
-    Nothing may exist at the path. Raises OSError that names the path.
-    """
-    with working(path) as temporary:
-        yield temporary
-        for folder, _, names in os.walk(temporary):
-            for name in (*names, "."):
-                sync(Path(folder) / name)
-        os.rename(temporary, path)  # noqa: PTH104
-    sync(path.parent)
-
-
-@contextmanager
-def working(path: Path) -> Iterator[Path]:
+def temporary_directory(path: Path) -> Iterator[Path]:
     """Yield a new directory beside a path, which is removed at the end of the block.
 
     What a kill leaves there, `sweep` removes. Raises OSError that names the path.
     """
     temporary = temporary_of(path)
     try:
-        with _naming(path):
+        with name_errors(path):
             temporary.mkdir()
             yield temporary
     finally:
@@ -120,7 +81,7 @@ def working(path: Path) -> Iterator[Path]:
 
 
 @contextmanager
-def locked(path: Path, waiting: str) -> Iterator[None]:
+def hold_lock(path: Path, waiting: str) -> Iterator[None]:
     """Hold a lock, which is a file; `waiting` is logged where another process holds it.
 
     Missing parent directories are made. Raises OSError.
@@ -130,14 +91,12 @@ def locked(path: Path, waiting: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True)
     lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        held = lock.acquire(timeout=0)
     except Timeout:
         log.info("%s", waiting)
-        lock.acquire()
-    try:
+        held = lock.acquire()
+    with held:
         yield
-    finally:
-        lock.release()
 
 
 def discard(path: Path) -> None:

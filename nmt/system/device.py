@@ -9,8 +9,7 @@ from typing import Any
 
 import torch
 
-from nmt.machine.cpus import threads as threads_allowed
-from nmt.machine.device_name import parse
+from nmt.system import resources
 
 WORKSPACE = "CUBLAS_WORKSPACE_CONFIG"
 ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden where they are set
@@ -19,9 +18,9 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden 
 def pick(name: str | torch.device) -> torch.device:
     """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
 
-    Raises what `parse` does.
+    Raises what `parse_device` does.
     """
-    return torch.device(str(parse(name, torch.cuda.device_count, "torch")))
+    return torch.device(str(resources.parse_device(name, torch.cuda.device_count, "torch")))
 
 
 def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = None) -> None:
@@ -52,7 +51,7 @@ def set_up(device: torch.device, *, tf32: bool = False, threads: int | None = No
 
 def usable_threads() -> int:
     """Threads that torch has, but no more than the process may use: torch ignores quotas."""
-    return min(torch.get_num_threads(), threads_allowed())
+    return min(torch.get_num_threads(), resources.threads())
 
 
 @contextmanager
@@ -91,17 +90,11 @@ def device_name(device: torch.device) -> str:
     return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
 
 
-def pinned(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
-    """Return a CPU tensor in pinned memory, from which a GPU copies asynchronously.
-
-    Copy it by `to(device, non_blocking=True)`. For the CPU it is the tensor itself.
-    """
-    return tensor if device.type == "cpu" else tensor.pin_memory()
-
-
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """Copy a CPU tensor to the device without waiting for what the device computes."""
-    return pinned(tensor, device).to(device, non_blocking=True)
+    if device.type != "cpu":
+        tensor = tensor.pin_memory()  # from pageable memory the copy would wait
+    return tensor.to(device, non_blocking=True)
 
 
 def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -121,7 +114,7 @@ def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
     """
     if tensor.device.type == "cpu":
         return tensor.tolist
-    copy = pinned(torch.empty_like(tensor, device="cpu"), tensor.device)
+    copy = torch.empty_like(tensor, device="cpu").pin_memory()
     copy.copy_(tensor, non_blocking=True)
     copied = torch.cuda.Event()
     copied.record(torch.cuda.current_stream(tensor.device))

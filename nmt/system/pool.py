@@ -18,19 +18,19 @@ import traceback
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from multiprocessing.connection import Connection, wait
 from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, Protocol, TypeVar
 
 from nmt.errors import Exit, UserError
-from nmt.machine.memory import keep_memory
+from nmt.system.resources import keep_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 SIGNALS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}  # reach the whole group; the parent acts
 AHEAD = 2  # tasks per worker that wait or whose results wait: this bounds the memory
+KILLED = "a worker was killed, as the system does for want of memory"
 SMALL = 2**16  # bytes of a task that a pipe holds while its worker computes another
 
 
@@ -41,76 +41,62 @@ def can_fork() -> bool:
 
 def may_fork() -> bool:
     """Whether no other thread of Python could hold a lock, and this process may have children."""
-    return (
-        can_fork()
-        and threading.active_count() == 1
-        and not multiprocessing.current_process().daemon
-    )
+    alone = threading.active_count() == 1
+    return can_fork() and alone and not multiprocessing.current_process().daemon
 
 
 class Executor(Protocol):
-    """What makes calls: this process, workers, or the threads of concurrent.futures."""
+    """What makes calls: a WorkerPool, or the threads of concurrent.futures."""
 
     def submit(self, function: Callable[..., Any], /, *args: Any) -> Any:
         """Have a call made; returns an object with done() and result()."""
 
 
 class Call(Generic[Result]):
-    """A call of a function, with what came of it."""
+    """A call of a function, and its result or error once it was made."""
+
+    outcome: tuple[Any, Exception | None] | None = None
 
     def __init__(self, receive: Callable[[float | None], None]) -> None:
         self._receive = receive
-        self.outcome: tuple[Result | None, BaseException | None] | None = None
 
     def done(self) -> bool:
-        """Whether it was made."""
+        """Whether the call was made."""
         self._receive(0)
         return self.outcome is not None
 
     def result(self) -> Result:
-        """Wait until it was made; what it returned, or raised."""
+        """Wait until the call was made; returns what it returned, or raises what it raised."""
         while self.outcome is None:
             self._receive(None)
-        value, error = self.outcome
+        result, error = self.outcome
         if error is not None:
             raise error
-        return value  # type: ignore[return-value]  # there is no error
-
-
-class InProcess(AbstractContextManager["InProcess"]):
-    """No workers: `submit` makes the call at once, in this process."""
-
-    count = 0
-
-    def __exit__(self, *error: object) -> None:
-        """There is nothing to end."""
-
-    def submit(self, function: Callable[..., Result], /, *args: Any) -> Call[Result]:
-        """Call the function."""
-        call: Call[Result] = Call(lambda seconds: None)
-        try:
-            call.outcome = function(*args), None
-        except Exception as error:
-            call.outcome = None, error
-        return call
+        return result
 
 
 class WorkerPool:
     """Workers that start and end with a `with` block, and end if this process is killed.
 
     A call raises UserError (71) if its worker is killed. When the block ends, calls still at work
-    are stopped. Signals of the terminal are left to the parent.
+    are stopped. Signals of the terminal are left to the parent. Where one worker would do, and in a
+    daemon, which may have no children, there are none: `submit` makes the call at once.
     """
 
     def __init__(
-        self, count: int, option: str, advice: str, inherited: Sequence[Callable[..., Any]] = ()
+        self,
+        count: int = 1,
+        option: str = "",
+        advice: str = "",
+        inherited: Sequence[Callable[..., Any]] = (),
     ) -> None:
         """`option` and `advice` are for errors: which setting is wrong, and what to do.
 
         `inherited` are functions, or methods of objects too large to be sent, that workers have by
         the fork. Others that are submitted must be those of a module, as for pickle.
         """
-        self.count, self._option, self._advice = count, option, advice
+        alone = count == 1 or multiprocessing.current_process().daemon
+        self.count, self._option, self._advice = 0 if alone else count, option, advice
         self._inherited = list(inherited)
         self._processes: list[multiprocessing.process.BaseProcess] = []
         self._calls: dict[Connection, deque[Call[Any]]] = {}  # by worker: those that it has
@@ -124,14 +110,13 @@ class WorkerPool:
                 # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
                 warnings.simplefilter("ignore", DeprecationWarning)
                 for _ in range(self.count):
-                    ours, theirs = context.Pipe()
-                    process = context.Process(
-                        target=_work, args=(theirs, self._inherited), daemon=True
-                    )
+                    pipe, other_end = context.Pipe()
+                    args = other_end, self._inherited
+                    process = context.Process(target=_work, args=args, daemon=True)
                     process.start()
-                    theirs.close()  # so that a killed worker ends the pipe
+                    other_end.close()  # so that a killed worker ends the pipe
                     self._processes.append(process)
-                    self._calls[ours] = deque()
+                    self._calls[pipe] = deque()
         except OSError as error:
             self.__exit__()
             raise self._error(f"the system starts no further process ({error.strerror})") from None
@@ -152,9 +137,12 @@ class WorkerPool:
 
     def submit(self, function: Callable[..., Result], /, *args: Any) -> Call[Result]:
         """Have a worker call the function; an error that cannot be sent is put into words."""
+        call: Call[Result] = Call(self._receive)
+        if not self.count:
+            call.outcome = _call(function, args)
+            return call
         inherited = function in self._inherited
         named: Any = self._inherited.index(function) if inherited else function
-        call: Call[Result] = Call(self._receive)
         self._waiting.append((call, ForkingPickler.dumps((named, args))))
         self._send()
         return call
@@ -163,9 +151,8 @@ class WorkerPool:
         """Send calls to workers without one, and a small one to each that computes another."""
         while self._waiting and self._calls:
             pipe = min(self._calls, key=lambda pipe: len(self._calls[pipe]))
-            at_work = len(self._calls[pipe])
             call, message = self._waiting[0]
-            if at_work > (len(message) < SMALL):
+            if len(self._calls[pipe]) > (len(message) < SMALL):
                 return
             self._waiting.popleft()
             self._calls[pipe].append(call)
@@ -173,6 +160,8 @@ class WorkerPool:
                 pipe.send_bytes(message)
             except OSError:
                 self._lose(pipe)
+        while self._waiting and not self._calls:  # all workers were killed
+            self._waiting.popleft()[0].outcome = None, self._error(KILLED)
 
     def _receive(self, seconds: float | None) -> None:
         """Wait for results, at most so long; None: until there is one."""
@@ -188,40 +177,23 @@ class WorkerPool:
         self._send()
 
     def _lose(self, pipe: Connection) -> None:
-        """Give up a killed worker with its calls; those that wait, too, if it was the last."""
-        lost = [*self._calls.pop(pipe)]
-        if not self._calls:
-            lost += [call for call, _ in self._waiting]
-            self._waiting.clear()
+        """Give up a killed worker with its calls."""
+        for call in self._calls.pop(pipe):
+            call.outcome = None, self._error(KILLED)
         pipe.close()
-        error = self._error("a worker was killed, as the system does for want of memory")
-        for call in lost:
-            call.outcome = None, error
 
     def _error(self, reason: str) -> UserError:
         return UserError(f"{self._option}: {reason}; {self._advice}", Exit.NO_MEMORY)
 
 
-def executor(
-    count: int, option: str, advice: str, inherited: Sequence[Callable[..., Any]] = ()
-) -> InProcess | WorkerPool:
-    """Return `count` workers, or none where one would do; arguments as of WorkerPool.
-
-    None in a daemon, such as a worker of multiprocessing.Pool, which may have no children.
-    """
-    alone = count == 1 or multiprocessing.current_process().daemon
-    return InProcess() if alone else WorkerPool(count, option, advice, inherited)
-
-
 def in_order(
-    executor: InProcess | WorkerPool, function: Callable[[Task], Result], tasks: Iterable[Task]
+    pool: WorkerPool, function: Callable[[Task], Result], tasks: Iterable[Task]
 ) -> Iterator[Result]:
     """Yield function(task) for each task, in the order of the tasks, of which a few are ahead."""
-    ahead = max(1, AHEAD * executor.count)
     pending: deque[Call[Result]] = deque()
     for task in tasks:
-        pending.append(executor.submit(function, task))
-        if len(pending) >= ahead:
+        pending.append(pool.submit(function, task))
+        if len(pending) >= max(1, AHEAD * pool.count):
             yield pending.popleft().result()
     while pending:
         yield pending.popleft().result()
@@ -236,26 +208,24 @@ def _work(pipe: Connection, inherited: Sequence[Callable[..., Any]]) -> None:
     threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         function, args = pipe.recv()
-        outcome: tuple[Any, Exception | None]
-        try:
-            outcome = (inherited[function] if isinstance(function, int) else function)(*args), None
-        except Exception as error:
-            outcome = None, _sendable(error)
-        pipe.send(outcome)
+        result, error = _call(inherited[function] if isinstance(function, int) else function, args)
+        if error is not None:
+            try:
+                ForkingPickler.loads(ForkingPickler.dumps(error))
+            except Exception:  # it cannot be sent
+                error = RuntimeError("".join(traceback.format_exception_only(error)))
+        pipe.send((result, error))
+
+
+def _call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Exception | None]:
+    try:
+        return function(*args), None
+    except Exception as error:
+        return None, error
 
 
 def _end_with_parent() -> None:
     """Wait until the parent has ended, which a killed one cannot announce."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    wait([parent.sentinel])
+    parent: Any = multiprocessing.parent_process()
+    parent.join()
     os._exit(Exit.PIPE)
-
-
-def _sendable(error: Exception) -> Exception:
-    """The error, or one that says the same where it cannot be pickled."""
-    try:
-        ForkingPickler.loads(ForkingPickler.dumps(error))
-    except Exception:
-        return RuntimeError("".join(traceback.format_exception_only(error)))
-    return error

@@ -1,32 +1,52 @@
-"""The files of a comparison: their places checked before the work, written whole after it."""
+"""Files that a command is to write: checked before its work, and written whole after it."""
 
-import json
+import errno
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from nmt.errors import Exit, UserError
-from nmt.storage import atomic
+from nmt.system import atomic
 
+BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
 Writer = Callable[[Path], object]  # writes a file at a path
 
 
 def check_writable(files: Iterable[Path | None], directories: Iterable[Path | None] = ()) -> None:
     """Try to write each output, so that hours of work do not end at a typo or a full disk.
 
-    None stands for a file that is not wanted; files get into `directories` later. Nothing is left
+    None stands for a file that is not requested; `directories` get files later. Nothing is left
     behind. Raises UserError: 73 for what cannot be written.
     """
     places = {path: path for path in files if path}
-    places |= {
-        directory: atomic.temporary_of(directory / "file") for directory in directories if directory
-    }
+    places |= {folder: atomic.temporary_of(folder / "file") for folder in directories if folder}
     for named, path in places.items():
         try:
-            atomic.try_place(path)
+            _try_place(path, named)
         except OSError as error:
-            wrong = named if error.filename == str(path) else error.filename
-            raise unwritable(wrong, error) from None
+            raise unwritable(error.filename, error) from None
+
+
+def _try_place(path: Path, named: Path) -> None:
+    """Write a block next to a path, and force it to the disk; leaves nothing behind.
+
+    Missing parent directories are made, and removed again. Raises OSError with the name of the
+    output, or of the file that stands in its way.
+    """
+    if path.exists() and not path.is_file():  # the rename would take the place of a device
+        raise OSError(errno.EINVAL, "not a file", str(path))
+    missing = [parent for parent in path.parents if not parent.exists()]
+    temporary = atomic.temporary_of(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.name_errors(named):
+            temporary.write_bytes(BLOCK)
+            atomic.sync(temporary)
+    finally:
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
+            for parent in missing:
+                parent.rmdir()
 
 
 def check_new(path: Path) -> None:
@@ -38,9 +58,8 @@ def check_new(path: Path) -> None:
 
 def unwritable(path: object, error: OSError) -> UserError:
     """The error of an output that cannot be written (73)."""
-    return UserError(
-        f"{path}: {error.strerror}; give a place that can be written", Exit.CANT_CREATE
-    )
+    advice = "give a place that can be written"
+    return UserError(f"{path}: {error.strerror}; {advice}", Exit.CANT_CREATE)
 
 
 def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
@@ -52,7 +71,7 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
     for path, writer in requested:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            atomic.replace_by(path, writer)
+            atomic.replace(path, writer)
         except OSError as error:
             failed.append(f"{path}: {error.strerror or error}")
     if failed:
@@ -61,10 +80,5 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 
 
 def text_writer(render: Callable[[], str]) -> Writer:
-    """The writer of a text."""
+    """Return what renders a text and writes it in UTF-8; half of a surrogate pair becomes ?."""
     return lambda path: path.write_bytes(render().encode(errors="replace"))
-
-
-def as_json(plain: dict[str, Any]) -> str:
-    """The text of a JSON file."""
-    return json.dumps(plain, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

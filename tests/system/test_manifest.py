@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
-from nmt.storage.manifest import VerifiedDirectory
+from nmt.system import manifest
+from nmt.system.manifest import VerifiedDirectory
 
 
 @pytest.fixture
@@ -24,6 +24,18 @@ def test_it_appears_with_all_files_and_their_sums(path: Path) -> None:
     assert sorted(sealed.files) == ["facts.json", "train/ids"]
     sealed.verify()
     assert sealed.read("train/ids") == b"\1\2" and sealed.json("facts.json") == {"pairs": 1}
+
+
+def test_it_appears_at_the_end_only_and_replaces_none(tmp_path: Path) -> None:
+    path = tmp_path / "whole"
+    with manifest.directory(path) as folder:
+        for name in ("a", "b"):
+            (folder / name).write_bytes(name.encode())
+            assert not path.exists()
+    assert {p.name for p in path.iterdir()} == {"a", "b", manifest.NAME}
+    with pytest.raises(OSError), manifest.directory(path) as folder:
+        (folder / "c").touch()
+    assert list(tmp_path.iterdir()) == [path] and not (path / "c").exists()
 
 
 def test_a_block_that_fails_leaves_nothing(tmp_path: Path) -> None:
@@ -59,12 +71,12 @@ def test_a_readme_may_be_edited(tmp_path: Path) -> None:
     assert [*sealed.files] == ["weights"]
 
 
-def test_corpora_of_earlier_versions_are_read(path: Path) -> None:
+def test_what_another_version_wrote_is_refused_and_not_called_damaged(path: Path) -> None:
     where = path / manifest.NAME
-    where.write_bytes(manifest.dump({"files": manifest.read(where)["files"]}))
-    verified = VerifiedDirectory(path)
-    verified.verify()
-    assert verified.read("train/ids") == b"\1\2"
+    where.write_bytes(manifest.dump({**manifest.read(where), "format_version": 2}))
+    with pytest.raises(manifest.OtherFormatError, match="format 2") as caught:
+        VerifiedDirectory(path)
+    assert caught.value.code == Exit.DATA
 
 
 @pytest.mark.parametrize("name", ["/secret", "a/../../secret", "..", "a//b", "a/", ".", ""])
@@ -77,9 +89,17 @@ def test_no_file_outside_is_read(name: str, path: Path) -> None:
         VerifiedDirectory(path)
 
 
-@pytest.mark.parametrize("content", [[], {"files": []}, {"files": {"train/ids": 3}}])
-def test_a_manifest_of_another_shape_is_refused(content: object, path: Path) -> None:
-    (path / manifest.NAME).write_bytes(manifest.dump(content))
-    with pytest.raises(UserError, match=r"lists no files|not listed in") as caught:
+@pytest.mark.parametrize("files", [[], {"train/ids": 3}, {"train/ids": {"bytes": 2}}, None])
+def test_a_manifest_of_another_shape_is_refused(files: object, path: Path) -> None:
+    (path / manifest.NAME).write_bytes(manifest.dump({"format_version": 1, "files": files}))
+    with pytest.raises(UserError, match=r"lists no files|not listed") as caught:
         VerifiedDirectory(path).verify()
-    assert caught.value.code == Exit.DATA
+    assert type(caught.value) is UserError and caught.value.code == Exit.DATA
+
+
+@pytest.mark.parametrize("content", [[], {"files": {}}])
+def test_a_manifest_without_a_format_is_damaged(content: object, path: Path) -> None:
+    (path / manifest.NAME).write_bytes(manifest.dump(content))
+    with pytest.raises(UserError) as caught:
+        VerifiedDirectory(path).verify()
+    assert type(caught.value) is UserError and caught.value.code == Exit.DATA

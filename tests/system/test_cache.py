@@ -10,7 +10,7 @@ import pytest
 from nmt.config.data import Data
 from nmt.corpus.prepare import Prepared, load, prepare
 from nmt.errors import Exit, UserError
-from nmt.storage import manifest
+from nmt.system import manifest
 from tests.corpus.test_prepare import BPE, contents, corpus
 from tests.training.damage import DAMAGES, Damage, flipped_bit, missing
 

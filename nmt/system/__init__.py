@@ -1,0 +1,1 @@
+"""What the toolkit needs of the system: files, processes, and what computes fast here."""
