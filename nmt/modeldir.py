@@ -160,8 +160,12 @@ def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:
 
 
 def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
-    """The facts of an opened model directory."""
-    return _parsed(sealed, FACTS, _checked_facts)
+    """The facts of an opened model directory; UserError (65) for a checkpoint of another step."""
+    facts, path = _parsed(sealed, FACTS, _checked_facts), sealed.path
+    step = visible(facts.get("step"), 20)
+    if path.parent.name == "checkpoints" and path.name != f"step-{step:0>8}":
+        raise UserError(f"{path}: damaged; it holds step {step}", Exit.DATA)
+    return facts
 
 
 def _checked_facts(facts: dict[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -95,8 +96,8 @@ class System(NamedTuple):
 
 def is_run(path: Path) -> bool:
     """Whether a directory is one of nmt-train, not a model directory itself."""
-    config = path / CONFIG  # damaged, it is refused rather than overlooked
-    return (config.exists() or config.is_symlink()) and not (path / manifest.NAME).exists()
+    model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
+    return not model and os.path.lexists(path / CONFIG)  # damaged, it is refused, not overlooked
 
 
 def systems_of(arguments: Sequence[str]) -> list[System]:

@@ -1,9 +1,8 @@
 """Directories that are complete, and whose manifest vouches for every byte.
 
-Models and prepared corpora. Neither safetensors nor
-JSON notices a flipped bit or a hole of zeros: such weights load and are wrong. So the sizes and
-SHA-256 sums of all files are in manifest.json, written last, and no byte is parsed before it is
-compared with them.
+Models and prepared corpora. Neither safetensors nor JSON notices a flipped bit or a hole of zeros:
+such weights load and are wrong. So the sizes and SHA-256 sums of all files are in manifest.json,
+written last, and no byte is parsed before it is compared with them.
 """
 
 import hashlib

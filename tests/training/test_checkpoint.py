@@ -26,7 +26,8 @@ CALLS = ("fsync", "rename", "replace")
 
 def files(step: int, perplexity: float = 5.0) -> list[tuple[str, bytes]]:
     state = STATE % (step, str(perplexity).encode())
-    return [(WEIGHTS, b"%d" % step * 400), ("state.json", state)]
+    facts = b'{"step": %d, "longest_source": 9}' % step
+    return [(WEIGHTS, b"%d" % step * 400), ("facts.json", facts), ("state.json", state)]
 
 
 def fresh(run: Path, keep: int = 2) -> Checkpoints:
@@ -134,8 +135,9 @@ def test_data_is_on_the_disk_before_its_name_and_that_before_older_data_goes(
     checkpoints.save(2, 8.0, files(2))
     seen = recorded(monkeypatch)
     checkpoints.save(3, 7.0, files(3))
-    files_first, rest = sorted(seen[:3]), seen[3:]
-    assert files_first == [("fsync", n) for n in ("manifest.json", WEIGHTS, "state.json")]
+    files_first, rest = sorted(seen[:4]), seen[4:]
+    names = ("facts.json", "manifest.json", WEIGHTS, "state.json")
+    assert files_first == [("fsync", name) for name in names]
     assert rest == [
         ("fsync", "step-00000003"),  # still under its temporary name
         ("rename", "step-00000003"),
