@@ -5,6 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -158,9 +159,8 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
                 *(path, step, last),
             )
     checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
-    fingerprint = None
-    if len(paths) == 1 and is_run(paths[0]):
-        fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"])
+    run = len(paths) == 1 and is_run(paths[0])
+    fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
     model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
     return label, System(label or name, [model])
 
@@ -185,9 +185,8 @@ def settings_of(path: Path) -> Settings:
     """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
-    if not is_run(path):
-        return modeldir.read_settings(path)
-    return read_config(path)
+    saved = modeldir.read_settings(path)  # without the directories of a run's corpus
+    return replace(read_config(path), decode=saved.decode) if is_run(path) else saved
 
 
 def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
@@ -217,8 +216,7 @@ def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(
             f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
-            "one system are runs, not checkpoints, averaged models or files)",
-            Exit.USAGE,
+            "one system are runs, not checkpoints, averaged models or files)"
         )
     return systems
 
