@@ -251,6 +251,21 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     assert len(caplog.records) == 1 and "set aside as corrupt.step-00000012" in caplog.text
 
 
+def test_a_checkpoint_under_the_name_of_another_step_is_damaged(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    newest = run / "checkpoints/step-00000012"
+    shutil.rmtree(newest)
+    shutil.copytree(run / "checkpoints/step-00000010", newest)
+    with pytest.raises(UserError, match="step-00000012: damaged") as error:
+        modeldir.load(newest)
+    assert error.value.code == Exit.DATA
+    tiny.reopen(run)
+    assert names(run) == ["corrupt.step-00000012", "step-00000010"]
+
+
 def test_where_none_is_intact_training_does_not_start_from_zero(
     whole: Path, tmp_path: Path
 ) -> None:
