@@ -124,7 +124,7 @@ def take_another_directory(path: Path, draw: Random) -> None:
     others = [p for p in sorted(path.parent.parent.iterdir()) if p.is_dir() and p != path.parent]
     if path.parent.parent.name == "checkpoints" and others:
         shutil.rmtree(path.parent)
-        shutil.copytree(draw.choice(others), path.parent)
+        shutil.copytree(draw.choice(others), path.parent, symlinks=True)
 
 
 RANDOM_DAMAGES: dict[str, RandomDamage] = {
