@@ -90,9 +90,8 @@ def locate(path: Path) -> Path:
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     name = pointer.read_bytes().strip() if pointer.is_file() else b""
-    for step in steps:
-        if step.name.encode() == name:
-            return step
+    if named := [step for step in steps if step.name.encode() == name]:
+        return named[0]
     if os.path.lexists(pointer) or len(steps) > 1:
         log.warning("%s: names no checkpoint; using the newest, %s", pointer, steps[-1].name)
     return steps[-1]
@@ -160,8 +159,12 @@ def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:
 
 
 def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
-    """The facts of an opened model directory."""
-    return _parsed(sealed, FACTS, _checked_facts)
+    """The facts of an opened model directory; UserError (65) for a checkpoint of another step."""
+    facts, path = _parsed(sealed, FACTS, _checked_facts), sealed.path
+    step = visible(facts.get("step"), 20)
+    if path.parent.name == "checkpoints" and path.name != f"step-{step:0>8}":
+        raise UserError(f"{path}: damaged; it holds step {step}", Exit.DATA)
+    return facts
 
 
 def _checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
@@ -199,12 +202,11 @@ def _load(checkpoint: Path, device: "str | torch.device") -> Trained:
     from nmt.system.device import pick
 
     sealed = open_model(checkpoint)
-    settings, (source, target), facts = settings_of(sealed), sides_of(sealed), facts_of(sealed)
+    settings, sides, facts = settings_of(sealed), sides_of(sealed), facts_of(sealed)
     tensors = read_tensors(sealed, WEIGHTS)
     with in_file(checkpoint):
-        model = model_of(settings, source, target, tensors, Path(WEIGHTS))
-    model = model.to(pick(device))
-    return Trained(settings, model, source, target, facts, sealed.digest, checkpoint)
+        model = model_of(settings, *sides, tensors, Path(WEIGHTS))
+    return Trained(settings, model.to(pick(device)), *sides, facts, sealed.digest, checkpoint)
 
 
 def model_of(
@@ -378,12 +380,11 @@ def recognise(path: Path) -> ModelKind | None:
     if {"segmenter", "trainer", "decode"} <= _config(path).keys():
         return OWN
     kind = model_type(path)
-    names = [file.name for file in (path.iterdir() if path.is_dir() else [path])]
-    for known in KINDS:
-        if any(fnmatch.filter([*names, f"model_type={kind}"], sign) for sign in known.signs):
-            return known
+    files = path.iterdir() if path.is_dir() else [path]
+    signs = [f"model_type={kind}", *(file.name for file in files)]
+    known = next((k for k in KINDS if any(fnmatch.filter(signs, s) for s in k.signs)), None)
     name = f"a model of Hugging Face of the type {visible(kind, 40)}"
-    return ModelKind(name, COMPARE) if kind else None
+    return known or (ModelKind(name, COMPARE) if kind else None)
 
 
 def model_type(path: Path) -> str:

@@ -339,6 +339,7 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     def checkpoint(step: int) -> Path:
         path = run / f"checkpoints/step-{step:08d}"
         shutil.copytree(original, path)
+        resealed(path, "facts.json", manifest.dump({**FACTS, "step": step}))
         (run / "best").write_bytes(f"{path.name}\n".encode())
         return path
 
@@ -357,7 +358,7 @@ def rotating(original: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_model_is_read_while_training_rotates_its_checkpoints(rotating: Path) -> None:
-    assert modeldir.load(rotating).facts == FACTS
+    assert modeldir.load(rotating).facts == {**FACTS, "step": 5}
     assert modeldir.locate(rotating).name == "step-00000005"
 
 

@@ -2,8 +2,10 @@
 
 import json
 import logging
+import os
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -95,8 +97,8 @@ class System(NamedTuple):
 
 def is_run(path: Path) -> bool:
     """Whether a directory is one of nmt-train, not a model directory itself."""
-    config = path / CONFIG  # damaged, it is refused rather than overlooked
-    return (config.exists() or config.is_symlink()) and not (path / manifest.NAME).exists()
+    model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
+    return not model and os.path.lexists(path / CONFIG)  # damaged, it is refused, not overlooked
 
 
 def systems_of(arguments: Sequence[str]) -> list[System]:
@@ -157,9 +159,8 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
                 *(path, step, last),
             )
     checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
-    fingerprint = None
-    if len(paths) == 1 and is_run(paths[0]):
-        fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"])
+    run = len(paths) == 1 and is_run(paths[0])
+    fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
     model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
     return label, System(label or name, [model])
 
@@ -184,9 +185,8 @@ def settings_of(path: Path) -> Settings:
     """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
-    if not is_run(path):
-        return modeldir.read_settings(path)
-    return read_config(path)
+    saved = modeldir.read_settings(path)  # without the directories of a run's corpus
+    return replace(read_config(path), decode=saved.decode) if is_run(path) else saved
 
 
 def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
@@ -216,8 +216,7 @@ def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(
             f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
-            "one system are runs, not checkpoints, averaged models or files)",
-            Exit.USAGE,
+            "one system are runs, not checkpoints, averaged models or files)"
         )
     return systems
 

@@ -76,8 +76,8 @@ class Checkpoints:
         though there were some: training must not start from zero without a word.
         """
         self.directory.mkdir(exist_ok=True)
-        for place in (self.run, self.directory):
-            atomic.sweep(place)
+        atomic.sweep(self.run)
+        atomic.sweep(self.directory)
         paths = modeldir.checkpoints(self.directory)
         saved = [good for path in paths if (good := self._verified(path))]
         if not saved and any(self.directory.glob(f"{CORRUPT}*")):
@@ -141,6 +141,7 @@ def verified(path: Path) -> Saved:
     """Verify every byte of a checkpoint; raises UserError (exit 65) if it is not as written."""
     checkpoint = VerifiedDirectory(path)
     checkpoint.verify()
+    modeldir.facts_of(checkpoint)  # of this step
     return Saved(path, checkpoint.json(STATE))
 
 
@@ -151,9 +152,10 @@ def newest(run: Path) -> Saved | None:
             return verified(path)
         except OtherFormatError:
             raise
-        except UserError:
+        except UserError as error:
             if not path.exists():  # rotated away: there are newer ones
                 return newest(run)
+            log.warning("%s; an earlier checkpoint counts", error)
     return None
 
 

@@ -39,11 +39,10 @@ from nmt.training.schedule import EarlyStopping, is_over, last_step
 CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
 MAY_DIFFER = (
-    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every"),
+    *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
     *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
-    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers"),
-    *("trainer.device", "trainer.nonfinite_patience"),
-    *("trainer.gradient_checkpointing", "trainer.deterministic", "decode"),
+    *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers", "trainer.device"),
+    *("trainer.nonfinite_patience", "trainer.gradient_checkpointing", "trainer.deterministic"),
     "trainer.compile",  # with a warning: see environment.warn_of_changes
 )  # keys (and groups) that a resumed run may have otherwise; paths, too: see `differences`
 LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
@@ -232,14 +231,18 @@ def _show(values: dict[str, Any], key: str) -> str:
 def progress(path: Path) -> tuple[int, int]:
     """Return a run's newest step and, about, its final one; asks for no lock and changes nothing.
 
-    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet.
+    Raises UserError (exit 65) for a directory that is no run, or has no intact checkpoint yet, and
+    for a config.json that is not the one of the checkpoint.
     """
     settings, saved = read_config(path), newest(path)
     if saved is None:
         raise UserError(f"{path}: no checkpoint yet; train it to the end first", Exit.DATA)
-    if _is_finished(saved, settings):
-        return saved.step, saved.step
-    return saved.step, max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
+    trained = freeze(modeldir.read_settings(saved.path))
+    if changes := ", ".join(differences(trained, freeze(settings))):
+        what = f"another config than that of its checkpoints: {changes}; restore it"
+        raise UserError(f"{path / CONFIG}: {what}", Exit.DATA)
+    last = max(saved.step + 1, last_step(saved.state["updates"], settings.trainer))
+    return saved.step, saved.step if _is_finished(saved, settings) else last
 
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:

@@ -80,26 +80,19 @@ def _parse(text: bytes) -> Line:
         line = json.loads(text)
     except (ValueError, RecursionError):
         return {}
-    whole = (
-        isinstance(line, dict) and type(line.get("step")) is int and type(line.get("kind")) is str
-    )
+    whole = isinstance(line, dict) and [type(line.get(k)) for k in ("step", "kind")] == [int, str]
     return line if whole else {}
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Cut metrics.jsonl after the last line of `step`, and before a line that a kill has torn.
+    """Remove later steps than `step` from metrics.jsonl, and a last line that a kill has torn.
 
-    So no line appears twice in a run that is resumed.
+    So no line appears twice in a run that is resumed; lines that cannot be read stay.
     """
-    if not path.is_file():
-        return
-    with optional(path), path.open("r+b") as file:
-        whole = 0
-        for text in file:
-            if not text.endswith(b"\n") or _parse(text).get("step", 0) > step:
-                file.truncate(whole)
-                return
-            whole += len(text)
+    with optional(path):
+        if path.is_file():
+            texts = path.read_bytes().split(b"\n")[:-1]
+            write_hint(path, b"".join(t + b"\n" for t in texts if _parse(t).get("step", 0) <= step))
 
 
 class LogFile(logging.FileHandler):

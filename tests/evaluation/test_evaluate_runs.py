@@ -16,6 +16,7 @@ from nmt import modeldir
 from nmt.cli import diagnose as diagnosis
 from nmt.cli import evaluate as command
 from nmt.cli import train
+from nmt.config.settings import freeze, thaw
 from nmt.errors import UserError
 from nmt.evaluation import describe, models, systems, text, translations
 from nmt.evaluation.facts import facts_at, facts_of
@@ -26,7 +27,6 @@ from nmt.evaluation.systems import System, systems_of
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.evaluation.translations import KeptTranslation
 from nmt.exchange import ctranslate2_engine
-from nmt.system import manifest
 from tests.test_api import small
 from tests.training import tiny as tiny_run
 
@@ -447,10 +447,8 @@ def test_a_glob_of_runs_may_name_their_logs(
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     _, one = systems._parse_system(str(made.root / "absolute-seed1"))
-    frozen = json.loads((made.root / "absolute-seed2" / "config.json").read_bytes())
-    copy = made.root.parent / "elsewhere"
-    if not copy.exists():
-        shutil.copytree(made.root / "absolute-seed2", copy)
+    _, two = systems._parse_system(str(made.root / "absolute-seed2"))
+    frozen = freeze(two.models[0].settings)
     for group, key, value, same in (
         ("trainer", "device", "cuda", True),
         ("trainer", "log_every", 7, True),
@@ -464,8 +462,7 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
         ("model", "dropout", 0.5, False),
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
-        (copy / "config.json").write_bytes(manifest.dump(changed))
-        _, two = systems._parse_system(str(copy))
+        two = System("b", [two.models[0]._replace(settings=thaw(changed))])
         assert len(systems.group_by_config([(None, one), (None if same else "x", two)])) == 2 - same
         configs = [systems._config(system.models[0]) for system in (one, two)]
         assert (configs[0] == configs[1]) == same, key

@@ -26,7 +26,8 @@ CALLS = ("fsync", "rename", "replace")
 
 def files(step: int, perplexity: float = 5.0) -> list[tuple[str, bytes]]:
     state = STATE % (step, str([perplexity]).encode())
-    return [(WEIGHTS, b"%d" % step * 400), ("state.json", state)]
+    facts = b'{"step": %d, "longest_source": 9}' % step
+    return [(WEIGHTS, b"%d" % step * 400), ("facts.json", facts), ("state.json", state)]
 
 
 def fresh(run: Path, keep: int = 2) -> Checkpoints:
@@ -134,8 +135,9 @@ def test_data_is_on_the_disk_before_its_name_and_that_before_older_data_goes(
     checkpoints.save(2, [8.0], files(2))
     seen = recorded(monkeypatch)
     checkpoints.save(3, [7.0], files(3))
-    files_first, rest = sorted(seen[:3]), seen[3:]
-    assert files_first == [("fsync", n) for n in ("manifest.json", WEIGHTS, "state.json")]
+    files_first, rest = sorted(seen[:4]), seen[4:]
+    names = ("facts.json", "manifest.json", WEIGHTS, "state.json")
+    assert files_first == [("fsync", name) for name in names]
     assert rest == [
         ("fsync", "step-00000003"),  # still under its temporary name
         ("rename", "step-00000003"),
@@ -247,6 +249,21 @@ def test_a_damaged_checkpoint_is_set_aside_and_the_one_before_used(
     assert names(tmp_path / "run") == ["corrupt.step-00000012", "step-00000010"]
     assert (tmp_path / "run/best").read_bytes() == b"step-00000010\n"
     assert len(caplog.records) == 1 and "set aside as corrupt.step-00000012" in caplog.text
+
+
+def test_a_checkpoint_under_the_name_of_another_step_is_damaged(
+    whole: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(whole, run)
+    newest = run / "checkpoints/step-00000012"
+    shutil.rmtree(newest)
+    shutil.copytree(run / "checkpoints/step-00000010", newest)
+    with pytest.raises(UserError, match="step-00000012: damaged") as error:
+        modeldir.load(newest)
+    assert error.value.code == Exit.DATA
+    tiny.reopen(run)
+    assert names(run) == ["corrupt.step-00000012", "step-00000010"]
 
 
 def test_where_none_is_intact_training_does_not_start_from_zero(

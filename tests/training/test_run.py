@@ -377,11 +377,15 @@ def test_fewer_steps_than_were_made_finish_a_run_for_all(
     assert progress(run) == (3, 3)
 
 
-def test_a_damaged_last_checkpoint_counts_for_nobody(whole: Path, tmp_path: Path) -> None:
+def test_a_damaged_last_checkpoint_counts_for_nobody(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     run = tmp_path / "run"
     shutil.copytree(whole, run)
     (run / "checkpoints/step-00000012/optim.safetensors").write_bytes(b"")
     assert progress(run) == (10, 12)
+    (record,) = caplog.records
+    assert "step-00000012/optim.safetensors" in record.getMessage()
     assert not tiny.reopen(run).finished
     assert progress(run) == (10, 12)
 

@@ -1,0 +1,200 @@
+"""Records of a run that are damaged: the resumed run ends in the same weights and loses no line."""
+
+import json
+import logging
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from nmt.corpus.prepare import Prepared
+from nmt.errors import Exit, UserError
+from nmt.training.reports import WARNED, read_metrics
+from tests.training import tiny
+from tests.training.damage import Damage, emptied, hole, missing
+
+Lines = list[bytes]
+WEIGHTS = "checkpoints/step-00000006/model.safetensors"
+
+
+def garbage(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe precious \x00 {\n")
+
+
+def directory(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.mkdir()
+    (path / "precious").write_bytes(b"precious")
+
+
+def dangling(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.symlink_to("no/such/place")
+
+
+def linked(path: Path) -> None:
+    """It has been moved to another disk."""
+    shutil.move(path, path.with_name("elsewhere"))
+    path.symlink_to("elsewhere")
+
+
+def read_only(path: Path) -> None:
+    path.touch()
+    path.chmod(0o444)
+
+
+def containing(content: bytes) -> Damage:
+    def damage(path: Path) -> None:
+        path.write_bytes(content)
+
+    return damage
+
+
+def of_lines(change: Callable[[Lines], Lines]) -> Damage:
+    """A change of the lines of metrics.jsonl: train 1, train 2, dev 2, train 3, train 4, dev 4."""
+
+    def damage(path: Path) -> None:
+        path.write_bytes(b"".join(change(path.read_bytes().splitlines(True))))
+
+    return damage
+
+
+def with_value(key: str, value: Any) -> Damage:
+    """Give the second line another value."""
+
+    def change(lines: Lines) -> Lines:
+        line = json.dumps({**json.loads(lines[1]), key: value}).encode() + b"\n"
+        return [lines[0], line, *lines[2:]]
+
+    return of_lines(change)
+
+
+METRICS: dict[str, Damage] = {
+    "missing": missing,
+    "empty": emptied,
+    "not UTF-8": garbage,
+    "NULs in the middle": hole,
+    "the last line torn": of_lines(lambda lines: [*lines[:-1], lines[-1][:20]]),
+    "its end torn off": of_lines(lambda lines: [*lines[:-1], lines[-1][:-1]]),
+    "a torn line of a later step": of_lines(lambda lines: [*lines, b'{"kind": "train", "step": 5']),
+    "lines of later steps": of_lines(
+        lambda lines: [*lines, lines[-1].replace(b'"step": 4', b'"step": 5')]
+    ),
+    "NaN": with_value("loss", float("nan")),
+    "infinity": with_value("perplexity", float("inf")),
+    "a later step in the middle": with_value("step", 700),
+    "a step of a thousand digits": with_value("step", 10**1000),
+    "a negative step": with_value("step", -3),
+    "a step as text": with_value("step", "2"),
+    "no step": with_value("step", None),
+    "a huge line": with_value("note", "x" * 10_000_000),
+    "a huge line that is torn": of_lines(lambda lines: [*lines, b"[" * 10_000_000]),
+    "steps out of order": of_lines(lambda lines: lines[::-1]),
+    "each step twice": of_lines(lambda lines: [line for line in lines for _ in range(2)]),
+    "lines of another system": of_lines(lambda lines: [x.replace(b"\n", b"\r\n") for x in lines]),
+    "empty lines": of_lines(lambda lines: [b"\n", *lines, b"\n", b"\n"]),
+    "a link": linked,
+}
+OTHERS: list[tuple[str, Damage]] = [
+    *(("best", damage) for damage in (missing, emptied, garbage, linked)),
+    *(("best", containing(content)) for content in (b"step-00000002", b"x" * 10_000_000)),
+    *(("train.log", damage) for damage in (missing, emptied, garbage, hole, linked)),
+    *((".nmt-lock", damage) for damage in (missing, garbage)),
+    *((".nmt-holder", damage) for damage in (emptied, garbage)),
+]
+REPLACED = [  # by what stays there, at the cost of a line on stderr
+    (name, damage)
+    for name in ("metrics.jsonl", "best", "train.log", ".nmt-holder")
+    for damage in (directory, dangling, read_only)
+    if damage is directory or name in ("metrics.jsonl", "train.log")  # else it is replaced
+]
+
+
+class Stopped(NamedTuple):
+    """A run of four updates, and what six make of it."""
+
+    run: Path
+    weights: str  # SHA-256
+    lines: list[dict[str, Any]]  # those of steps 5 and 6
+
+
+@pytest.fixture(scope="module")
+def stopped(data: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
+    root = tmp_path_factory.mktemp("stopped")
+    for name, last in (("run", 4), ("whole", 6)):
+        tiny.train(root / name, data, trainer__max_steps=last, trainer__log_every=1)
+    lines = [line for line in read_metrics(root / "whole/metrics.jsonl") if line["step"] > 4]
+    return Stopped(root / "run", tiny.digest(root / "whole" / WEIGHTS), without_clock(lines))
+
+
+def without_clock(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    clock = {"seconds", "tokens_per_second", "memory_bytes"}
+    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
+
+
+def resume(run: Path, data: Prepared) -> None:
+    WARNED.clear()  # as in a process of its own
+    tiny.train(run, data, trainer__max_steps=6, trainer__log_every=1)
+
+
+@pytest.fixture
+def run(stopped: Stopped, tmp_path: Path) -> Path:
+    return shutil.copytree(stopped.run, tmp_path / "run")
+
+
+@pytest.mark.parametrize("kind", METRICS)
+def test_lines_that_can_be_read_stay_and_none_comes_twice(
+    kind: str, run: Path, stopped: Stopped, data: Prepared, caplog: pytest.LogCaptureFixture
+) -> None:
+    path = run / "metrics.jsonl"
+    METRICS[kind](path)
+    kept = [line for line in read_metrics(path) if line["step"] <= 4]
+    resume(run, data)
+    assert tiny.digest(run / WEIGHTS) == stopped.weights and str(run) not in caplog.text
+    assert without_clock(read_metrics(path)) == without_clock(kept) + stopped.lines
+
+
+@pytest.mark.parametrize(("name", "damage"), OTHERS)
+def test_damaged_records_are_written_anew(
+    name: str,
+    damage: Damage,
+    run: Path,
+    stopped: Stopped,
+    data: Prepared,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    damage(run / name)
+    with caplog.at_level(logging.INFO, "nmt"):
+        resume(run, data)
+    assert tiny.digest(run / WEIGHTS) == stopped.weights and str(run) not in caplog.text
+    assert (run / "best").read_bytes() == b"step-00000006\n"
+    assert b"step 6/6" in (run / "train.log").read_bytes()
+
+
+@pytest.mark.parametrize(("name", "damage"), REPLACED)
+def test_what_is_in_the_place_of_a_record_costs_a_line(
+    name: str,
+    damage: Damage,
+    run: Path,
+    stopped: Stopped,
+    data: Prepared,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    if damage is read_only and os.getuid() == 0:
+        pytest.skip("root may write everywhere")
+    damage(run / name)
+    resume(run, data)
+    assert tiny.digest(run / WEIGHTS) == stopped.weights
+    about = [line for line in caplog.messages if str(run) in line]
+    assert len(about) == 1 and about[0].startswith(f"{run / name}: ")
+
+
+@pytest.mark.parametrize("damage", [directory, dangling])
+def test_a_lock_that_cannot_be_had_is_refused(damage: Damage, run: Path, data: Prepared) -> None:
+    damage(run / ".nmt-lock")
+    with pytest.raises(UserError, match=f"^{run}: ") as error:
+        resume(run, data)
+    assert error.value.code == Exit.CANT_CREATE
