@@ -175,8 +175,9 @@ def cases(kinds: Iterable[str]) -> list[Any]:
 
 
 def lines_of(err: str, path: Path) -> list[str]:
-    """The lines about a file or directory, or what lies in it."""
-    return [line for line in err.split("\n") if line.startswith((f"{path}:", f"{path}/"))]
+    """The lines about a file or directory, or what lies in it, but for that of each start."""
+    lines = [line for line in err.split("\n") if line.startswith((f"{path}:", f"{path}/"))]
+    return [line for line in lines if not line.startswith(f"{path}: training ")]
 
 
 def steps(run: Path) -> list[int]:

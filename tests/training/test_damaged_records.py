@@ -153,7 +153,7 @@ def test_lines_that_can_be_read_stay_and_none_comes_twice(
     METRICS[kind](path)
     kept = [line for line in read_metrics(path) if line["step"] <= 4]
     resume(run, data)
-    assert tiny.digest(run / WEIGHTS) == stopped.weights and str(run) not in caplog.text
+    assert tiny.digest(run / WEIGHTS) == stopped.weights and f"{run}/" not in caplog.text
     assert without_clock(read_metrics(path)) == without_clock(kept) + stopped.lines
 
 
@@ -169,7 +169,7 @@ def test_damaged_records_are_written_anew(
     damage(run / name)
     with caplog.at_level(logging.INFO, "nmt"):
         resume(run, data)
-    assert tiny.digest(run / WEIGHTS) == stopped.weights and str(run) not in caplog.text
+    assert tiny.digest(run / WEIGHTS) == stopped.weights and f"{run}/" not in caplog.text
     assert (run / "best").read_bytes() == b"step-00000006\n"
     assert b"step 6/6" in (run / "train.log").read_bytes()
 
@@ -188,7 +188,7 @@ def test_what_is_in_the_place_of_a_record_costs_a_line(
     damage(run / name)
     resume(run, data)
     assert tiny.digest(run / WEIGHTS) == stopped.weights
-    about = [line for line in caplog.messages if str(run) in line]
+    about = [line for line in caplog.messages if f"{run}/" in line]
     assert len(about) == 1 and about[0].startswith(f"{run / name}: ")
 
 
