@@ -266,13 +266,11 @@ def parts(
     settings: Settings, model: "Transformer", source: Side, target: Side, facts: dict[str, Any]
 ) -> Iterator[tuple[str, bytes]]:
     """Yield the files (name, bytes) of a model directory, for `manifest.write`."""
-    import safetensors.torch
-
     yield CONFIG, manifest.dump(freeze(portable(settings)))
     yield SOURCE, manifest.dump(source.to_json())
     yield TARGET, manifest.dump(target.to_json())
     yield FACTS, manifest.dump(facts)
-    yield WEIGHTS, safetensors.torch.save(weights(model))
+    yield WEIGHTS, manifest.dump_tensors(weights(model))
 
 
 def portable(settings: Settings) -> Settings:

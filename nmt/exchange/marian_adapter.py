@@ -9,7 +9,6 @@ components of all vectors that the layers pass on, and the model computes the sa
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import safetensors.torch
 import torch
 from torch import Tensor
 
@@ -115,7 +114,7 @@ class MarianAdapter(Adapter):
         tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
         if self.has_bias:
             tensors[BIAS] = bias[None]
-        content = safetensors.torch.save(tensors, {"format": "pt"})
+        content = manifest.dump_tensors(tensors, {"format": "pt"})
         (directory / "model.safetensors").write_bytes(content)
 
     def code(self, place: str) -> str | None:

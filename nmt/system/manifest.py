@@ -12,11 +12,14 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import nmt
 from nmt.errors import Exit, UserError, visible
 from nmt.system import atomic
+
+if TYPE_CHECKING:  # its import takes two seconds
+    from torch import Tensor
 
 NAME = "manifest.json"
 README = "README.md"  # for people, who may edit it: not listed
@@ -164,6 +167,14 @@ def json_text(value: Any) -> str:
 def dump(value: Any) -> bytes:
     """Write JSON as `json_text` does, in UTF-8."""
     return json_text(value).encode()
+
+
+def dump_tensors(tensors: "dict[str, Tensor]", metadata: dict[str, str] | None = None) -> bytes:
+    """The bytes of a file of safetensors; raises MemoryError where memory is short."""
+    import safetensors.torch
+
+    bytes(2 * sum(t.nbytes for t in tensors.values()))  # tried here, as Rust would panic: the file
+    return safetensors.torch.save(tensors, metadata)  # and the copies that it is made of
 
 
 def parse(data: bytes, where: Path) -> Any:

@@ -10,7 +10,6 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
 from torch import nn
 
@@ -172,7 +171,7 @@ def optimizer_files(
     tensors["random/cpu"] = torch.get_rng_state()
     if device.type == "cuda":
         tensors["random/cuda"] = torch.cuda.get_rng_state(device)
-    yield OPTIMIZER, safetensors.torch.save(tensors)
+    yield OPTIMIZER, manifest.dump_tensors(tensors)
 
 
 def restore_optimizer(

@@ -9,7 +9,6 @@ from copy import deepcopy
 from functools import partial
 from typing import Any, NamedTuple
 
-import safetensors.torch
 import torch
 from torch import Tensor
 from torch.nn.utils import clip_grads_with_norm_, get_total_norm
@@ -319,7 +318,7 @@ class Trainer:
         source, target = self.prepared.source, self.prepared.target
         yield from modeldir.parts(self.settings, self.evaluated, source, target, facts)
         if self.options.ema:
-            yield RAW, safetensors.torch.save(modeldir.weights(self.model))
+            yield RAW, manifest.dump_tensors(modeldir.weights(self.model))
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
             "step": self.step,

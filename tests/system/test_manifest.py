@@ -1,6 +1,8 @@
 """Directories are complete with their manifest, and every later change of a file is noticed."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -103,3 +105,25 @@ def test_a_manifest_without_a_format_is_damaged(content: object, path: Path) -> 
     with pytest.raises(UserError) as caught:
         VerifiedDirectory(path).verify()
     assert type(caught.value) is UserError and caught.value.code == Exit.DATA
+
+
+SHORT_OF_MEMORY = """
+import resource
+import torch
+from nmt.system import manifest
+
+tensors = {"a": torch.zeros(40_000_000), "b": torch.zeros(40_000_000)}
+manifest.dump_tensors({"c": torch.zeros(1)})  # all is imported
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 480_000_000, -1))  # for copies, not for the file
+try:
+    manifest.dump_tensors(tensors)
+except MemoryError:
+    print("MemoryError")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory in use")
+def test_tensors_that_do_not_fit_the_memory_are_a_memory_error() -> None:
+    ran = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("MemoryError\n", "")
