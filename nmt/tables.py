@@ -18,7 +18,7 @@ from nmt.config.settings import Settings, freeze
 from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
-from nmt.evaluation import page, text
+from nmt.evaluation import text
 from nmt.evaluation.groups import check_bounds
 from nmt.evaluation.metrics import NAMES, of_language
 from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions
@@ -235,16 +235,8 @@ def _report(
 
 def _write(report: Report, stem: Path) -> None:
     """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
-    forms = {
-        "txt": lambda: text.render(report),
-        "json": lambda: manifest.json_text(report.to_json()),
-        "tsv": lambda: text.tsv(report),
-        "html": lambda: page.html(report),
-    }
-    outputs.write_all(
-        (stem.with_name(f"{stem.name}.{ending}"), outputs.text_writer(render))
-        for ending, render in forms.items()
-    )
+    paths = [stem.with_name(f"{stem.name}.{form}") for form in ("txt", "json", "tsv", "html")]
+    outputs.write_all((path, text.writer_of(path, report)) for path in paths)
     log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)
 
 

@@ -3,7 +3,7 @@
 import argparse
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from nmt.cli.parser import SAMPLES, Parser, integer
 from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
-from nmt.system import manifest, outputs
+from nmt.system import outputs
 
 if TYPE_CHECKING:
     from nmt.evaluation.report import Report
@@ -68,7 +68,7 @@ def command(argv: list[str]) -> None:
         if typed.format == "tsv"
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
-    files = [(path, writer_of(path, report, typed.sort)) for path in typed.output]
+    files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
     write_outputs(shown, *files, *translations(report, places))
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
@@ -83,22 +83,6 @@ def refuse_overwriting(
     for number, path in enumerate(written):
         if path.resolve() in read | {other.resolve() for other in written[:number]}:
             raise UserError(f"{path}: is read, or written twice; give each output its own file")
-
-
-def writer_of(path: Path, report: "Report", best_first: bool) -> outputs.Writer:
-    """What writes a report in the form that the name of its file says."""
-    from nmt.evaluation import page, plot, text
-
-    forms: dict[str, Callable[[], str]] = {
-        ".json": lambda: manifest.json_text(report.to_json()),
-        ".tsv": lambda: text.tsv(report),
-        ".html": lambda: page.html(report),
-        ".md": lambda: text.render(report, best_first, "github"),
-        ".txt": lambda: text.render(report, best_first),
-    }
-    if path.suffix.lower() in PICTURES:
-        return lambda place: plot.draw(report, place)
-    return outputs.text_writer(forms[path.suffix.lower()])
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":

@@ -1,7 +1,8 @@
 """A report as text for a terminal, as Markdown, and as tab-separated values."""
 
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 
 from tabulate import tabulate
 
@@ -23,6 +24,8 @@ from nmt.evaluation.notation import (
     title_of,
 )
 from nmt.evaluation.report import ALL, REFERENCES, Group, Metric, Report, ScoredTest
+from nmt.system import manifest
+from nmt.system.outputs import Writer, text_writer
 
 PROSE = 100  # columns of sentences
 ACROSS = 7  # groups side by side: five buckets, beyond training, all; more go below
@@ -159,3 +162,18 @@ def tsv(report: Report) -> str:
 def _cell(value: object) -> str:
     text = "" if value is None else str(value)
     return " ".join(text.split())  # a tab or line end in a name would break the table
+
+
+def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
+    """What writes a report in the form that the name of its file says: a picture, else text."""
+    from nmt.evaluation import page, plot
+
+    forms: dict[str, Callable[[], str]] = {
+        ".json": lambda: manifest.json_text(report.to_json()),
+        ".tsv": lambda: tsv(report),
+        ".html": lambda: page.html(report),
+        ".md": lambda: render(report, best_first, "github"),
+        ".txt": lambda: render(report, best_first),
+    }
+    form = forms.get(path.suffix.lower())
+    return text_writer(form) if form else lambda place: plot.draw(report, place)
