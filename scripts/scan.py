@@ -2,7 +2,7 @@
 
     python scripts/scan.py tasks_train_length.txt tasks_test_length.txt DIR [--longest 26]
     nmt-train -m experiment=scan data.root=DIR encoding=A,B,... runs=runs/scan
-    nmt-evaluate RUN ... --rank --metric exact --lengths reference
+    nmt-evaluate RUN ... --sort --metric exact --lengths reference
 
 SCAN: Lake and Baroni (2018), https://github.com/brendenlake/SCAN. A line of it is
 `IN: jump twice OUT: I_JUMP I_JUMP`; the same with a tab between the two sides is read, too.
