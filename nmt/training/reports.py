@@ -172,7 +172,7 @@ class MetricsLog:
     def __init__(self, bar: "tqdm[Any]", writers: list[Callable[[Line], None]]) -> None:
         self.bar, self.writers = bar, writers
         self.first, self.began = bar.n, time.monotonic()
-        self.fields: dict[str, str] = {}  # behind the bar
+        self.shown: dict[str, str] = {}  # behind the bar, by kind of line
 
     def advance(self, step: int) -> None:
         """Count an update."""
@@ -185,58 +185,45 @@ class MetricsLog:
         seconds = (time.monotonic() - self.began) / (step - self.first)
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
-    def train(self, line: Line) -> None:
-        """Report on the updates since the last report."""
-        self._write({"kind": "train", **line})
-        self._show(
-            loss=f"{line['loss']:.3f}",
-            lr=f"{line['lr']:.3g}",
-            tok_s=f"{line['tokens_per_second']:.0f}",
-            GB=f"{line['memory_bytes'] / GIGA:.1f}",
-        )
-        if self.bar.disable:
-            log.info(
-                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, %.1f GB, lr %.3g, %s left",
-                *(line["step"], self.bar.total, line["epoch"], line["loss"]),
-                *(line["tokens_per_second"], line["memory_bytes"] / GIGA, line["lr"]),
-                self.left(line["step"]),
-            )
-
-    def dev(self, line: Line) -> None:
-        """Report on a checkpoint, before it is written."""
-        self._write({"kind": "dev", **line})
-        named = [name for name in ("perplexity", "bleu", "chrf") if name in line]
-        scores = {name: f"{line[name]:.4g}" for name in named}
-        self._show(**{f"dev_{name}": score for name, score in scores.items()})
-        shown = ", ".join(f"dev {name} {score}" for name, score in scores.items())
-        log.info("step %d/%d, epoch %d: %s", line["step"], self.bar.total, line["epoch"], shown)
-
-    def skipped(self, line: Line) -> None:
-        """Report on an update that was not made, with the lines of the batch in the data."""
-        self._write({"kind": "skipped", **line})
-        shown = ", ".join(map(str, line["lines"][:10]))
-        more = f" and {len(line['lines']) - 10} more" if len(line["lines"]) > 10 else ""
-        log.warning(
-            "step %d: loss or gradient is not finite; update skipped (lr %.3g, lines %s%s)",
-            *(line["step"], line["lr"], shown, more),
-        )
-
-    def split(self, line: Line) -> None:
-        """Report on an update whose batches were halved, for want of memory."""
-        self._write({"kind": "split", **line})
-        log.warning(
-            "step %d: out of memory; its batches are halved (%d such updates so far; a lower "
-            "trainer.batch_tokens with a higher trainer.accumulate is faster)",
-            *(line["step"], line["splits"]),
-        )
-
-    def _show(self, **fields: str) -> None:
-        self.fields.update(fields)
-        self.bar.set_postfix(self.fields)
-
-    def _write(self, line: Line) -> None:
+    def report(self, kind: str, line: Line) -> None:
+        """Report a line of metrics.jsonl; `describe` says what kinds there are."""
+        line = {"kind": kind, **line}
         for write in self.writers:
             write(line)
+        text, level = describe(line), logging.WARNING
+        if kind in ("train", "dev"):
+            level, self.shown[kind] = logging.INFO, text
+            self.bar.set_postfix_str(", ".join(self.shown.values()))
+        if kind == "train":
+            if not self.bar.disable:
+                return
+            text = f"{text}, {self.left(line['step'])} left"
+        where = line["step"], self.bar.total, line["epoch"]
+        log.log(level, "step %d/%d, epoch %d: %s", *where, text)
+
+
+def describe(line: Line) -> str:
+    """Say in words what a line of metrics.jsonl reports.
+
+    train: the updates since the last such line; dev: a checkpoint, before it is written; skipped:
+    an update that was not made; split: one whose batches were halved, for want of memory.
+    """
+    kind = line["kind"]
+    if kind == "train":
+        speed, memory = line["tokens_per_second"], line["memory_bytes"] / GIGA
+        rate = f"{speed:.0f} tokens/s, {memory:.1f} GB, lr {line['lr']:.3g}"
+        return f"loss {line['loss']:.4f}, {rate}"
+    if kind == "dev":
+        named = [name for name in ("perplexity", "bleu", "chrf") if name in line]
+        return ", ".join(f"dev {name} {line[name]:.4g}" for name in named)
+    if kind == "split":
+        return (
+            f"out of memory; its batches are halved ({line['splits']} such updates so far; a lower "
+            "trainer.batch_tokens with a higher trainer.accumulate is faster)"
+        )
+    shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
+    shown += f" and {more} more" if more > 0 else ""
+    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
 
 
 @contextmanager
@@ -308,13 +295,10 @@ def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]
             board = SummaryWriter(str(path), purge_step=step + 1)
     except ImportError:
         log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
-    if board is None:
-        yield lambda line: None
-        return
 
     def write(line: Line) -> None:
         with optional(path):
-            for key, value in line.items():
+            for key, value in line.items() if board else ():
                 if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
                     board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
@@ -322,4 +306,5 @@ def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]
         yield write
     finally:
         with optional(path):
-            board.close()
+            if board:
+                board.close()

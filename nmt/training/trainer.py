@@ -203,7 +203,7 @@ class Trainer:
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             where = self.where(update.step, update.place)
-            self.progress.train({**where, "lr": update.rate, **means})
+            self.progress.report("train", {**where, "lr": update.rate, **means})
             self.meter.reset()
 
     @property
@@ -230,7 +230,8 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.splits += 1
-        self.progress.split({**self.where(self.step, self.updated), "splits": self.splits})
+        where = self.where(self.step, self.updated)
+        self.progress.report("split", {**where, "splits": self.splits})
         smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
@@ -257,7 +258,7 @@ class Trainer:
         self.nonfinite += 1
         lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
         where = {**self.where(update.step, update.place), "lr": update.rate}
-        self.progress.skipped({**where, "lines": lines})
+        self.progress.report("skipped", {**where, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
@@ -292,7 +293,7 @@ class Trainer:
                 *(self.step, perplexity, f"{self.model.output.out_features:,}"),
             )
         measured["lr"] = self.schedule.rate(self.step)
-        self.progress.dev({**self.where(self.step, self.updated), **measured})
+        self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.early_stopping.observe(cost)
