@@ -34,7 +34,7 @@ from nmt.system import atomic, manifest
 from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import BOARD, LOG, METRICS, write_hint
-from nmt.training.schedule import EarlyStopping, is_over, last_step
+from nmt.training.schedule import is_over, last_step, stops_early
 
 CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
@@ -247,5 +247,5 @@ def progress(path: Path) -> tuple[int, int]:
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
     """Whether a run made all its updates, or was ended early."""
-    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state["early_stopping"])
-    return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)
+    early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
+    return early or is_over(saved.step, saved.place, settings.trainer)

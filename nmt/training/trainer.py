@@ -29,12 +29,12 @@ from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
 from nmt.training.reports import Meter, metrics_log
-from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
+from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft, same_for_all
 
 COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
-STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
+STATEFUL = ("schedule", "meter", "stalls")  # likewise
 
 log = logging.getLogger(__name__)
 
@@ -103,7 +103,7 @@ class Trainer:
         self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.early_stopping = EarlyStopping(self.options.early_stopping)
+        self.stalls = Stalls()
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
@@ -114,7 +114,7 @@ class Trainer:
         first, code = self.step, 0
         reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
-            while not self.is_over and not self.early_stopping.is_over:
+            while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
                     self.finish_update()
@@ -211,6 +211,11 @@ class Trainer:
         """Whether all updates were made."""
         return is_over(self.step, self.place, self.options)
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether all updates were made, or trainer.early_stopping ends them."""
+        return self.is_over or stops_early(self.stalls.stalled, self.options)
+
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
@@ -296,11 +301,11 @@ class Trainer:
         self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
-            self.early_stopping.observe(cost)
+            self.stalls.observe(cost)
         try:
             self.save(cost)
         except OSError as error:
-            if error.errno not in FULL or self.is_over or self.early_stopping.is_over:
+            if error.errno not in FULL or self.is_finished:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
