@@ -144,7 +144,7 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
 
 
 def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
-    """Whether a path is the run of which a parent was a model, as `start.origin_of` describes."""
+    """Whether a path is the run of which a parent was a model, see `start.Graft.origin`."""
     if parent is None or not (path / DIRECTORY).is_dir():
         return False
     config_then = freeze(thaw(parent["config"]))

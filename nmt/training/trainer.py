@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import safetensors.torch
@@ -31,7 +32,7 @@ from nmt.training.feed import DeviceBatch, Feed, halves, to_device
 from nmt.training.reports import Meter, metrics_log
 from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
 from nmt.training.signals import stop_signals
-from nmt.training.start import graft, same_for_all
+from nmt.training.start import graft
 
 COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
 STATEFUL = ("schedule", "meter", "stalls")  # likewise
@@ -128,7 +129,10 @@ class Trainer:
         """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
-            self.origin = graft(self.model, self.settings, same_for_all(parent, self.world)).origin
+            path = Path(parent)
+            if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
+                path = self.world.broadcast(lambda: modeldir.locate(path))
+            self.origin = graft(self.model, self.settings, path).origin
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
         if saved is not None:
