@@ -53,6 +53,17 @@ class _Update(NamedTuple):
 class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
+    step = 0  # updates that were made, or skipped
+    place = DataPlace()  # of the next update
+    updated = DataPlace()  # of the last one
+    is_due = False  # whether a checkpoint follows the last update
+    checkpoints = 0  # that were due, so far
+    nonfinite = 0  # updates in a row that were skipped
+    seconds = 0.0  # of updates, over all resumptions
+    splits = 0  # updates whose batches were halved, likewise
+    unfinished: _Update | None = None  # the last update, until its numbers are there
+    since = 0.0  # when the time of the next update to be finished began
+
     def __init__(self, prepared: Prepared, run: Run) -> None:
         settings = run.settings
         prepared = prepared._replace(dev=leave_out_long(prepared.dev, settings.data))
@@ -64,10 +75,9 @@ class Trainer:
             keep_memory()
         self.precision = environment.number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        facts = environment.describe(
-            self.device, self.precision, self.options.deterministic, compiled
+        self.environment = environment.describe(
+            self.device, self.precision, self.options.deterministic, compiled, self.world.size
         )
-        self.environment = {**facts, "workers": str(self.world.size)}
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
         self.model = build.model(settings, source, target).to(self.device).train()
@@ -92,16 +102,7 @@ class Trainer:
         self.feed = Feed(self.batches, self.options, self.world, self.device)
         self.updates = self.feed.timetable(0).updates  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
-        self.place = DataPlace()  # of the next update
-        self.updated = DataPlace()  # of the last one
-        self.is_due = False  # whether a checkpoint follows the last update
-        self.checkpoints = 0  # that were due, so far
-        self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.unfinished: _Update | None = None  # the last update, until its numbers are there
-        self.since = 0.0  # when the time of the next update to be finished began
-        self.seconds = 0.0  # of updates, over all resumptions
-        self.splits = 0  # updates whose batches were halved, likewise
         self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
         self.stalls = Stalls()
