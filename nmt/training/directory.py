@@ -125,11 +125,19 @@ def held(path: Path, elsewhere: str) -> Iterator[None]:
         new = [p for p in (path, *path.parents) if not p.exists()]
         path.mkdir(parents=True, exist_ok=True)
         _refuse_others(path, elsewhere)
-        lock = _lock(path)
+        lock = FileLock(path / LOCK)
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = "another process"
+        with suppress(OSError):
+            holder = (path / HOLDER).read_bytes()[:200].decode("utf-8", "replace").strip()
+        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
     except OSError as error:
         raise UserError(
             f"{path}: {error.strerror}; choose another {elsewhere}", Exit.CANT_CREATE
         ) from None
+    process = f"process {os.getpid()} on {socket.gethostname()}\n"
+    write_hint(path / HOLDER, process.encode())
     try:
         yield
     finally:
@@ -140,22 +148,6 @@ def held(path: Path, elsewhere: str) -> Iterator[None]:
                 for above in new[1:]:
                     above.rmdir()
         lock.release()
-
-
-def _lock(path: Path) -> FileLock:
-    """Lock a run directory; raises UserError (exit 73) that names the process that holds it."""
-    lock = FileLock(path / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        try:
-            holder = (path / HOLDER).read_bytes()[:200].decode("utf-8", "replace").strip()
-        except OSError:
-            holder = "another process"
-        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
-    holder = f"process {os.getpid()} on {socket.gethostname()}\n"
-    write_hint(path / HOLDER, holder.encode())
-    return lock
 
 
 def config_is_settled(path: Path) -> bool:

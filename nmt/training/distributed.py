@@ -225,19 +225,15 @@ class World:
 SINGLE = World()
 
 
-def end_with_torchrun() -> None:
-    """Have the system send SIGTERM when torchrun is killed: a rank would train on without it."""
-    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 @contextmanager
 def joined() -> Iterator[World]:
     """Join the ranks of torchrun, or be a single process, which imports no torch for it.
 
     Of several ranks that fail only the first reports its error; the others leave in silence.
     """
-    end_with_torchrun()
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        # SIGTERM when torchrun is killed: a rank would train on without it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     numbers = [os.environ.get(name, "") for name in VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE

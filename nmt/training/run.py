@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from signal import Signals
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from nmt import modeldir, preflight
-from nmt.config.settings import Settings, freeze, thaw
+from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -126,30 +126,27 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     They were read before the first step, so a start that is gone is no obstacle, nor is a run
     that has another best checkpoint since.
     """
-    parent = run.settings.trainer.init_from
-    try:
-        if parent is None or modeldir.weights_sha256(parent) == saved.state.get("start"):
-            return
-        is_parent = _is_of_run(Path(parent), saved.state.get("parent"))
-    except UserError:
-        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", parent)
+    path = run.settings.trainer.init_from
+    if path is None:
         return
-    if not is_parent:
+    then = saved.state["parent"]
+    try:
+        if modeldir.weights_sha256(path) == saved.state["start"]:
+            return
+        same_run = (Path(path) / DIRECTORY).is_dir() and (
+            then["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
+            and not differences(then["config"], freeze(modeldir.read_settings(path)))
+        )
+    except UserError:
+        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", path)
+        return
+    if not same_run:
         raise UserError(
             f"{saved.path}: started from other weights than those of "
-            f"trainer.init_from={parent} now; restore them, or choose another {run.elsewhere}",
+            f"trainer.init_from={path} now; restore them, or choose another {run.elsewhere}",
             Exit.DATA,
         )
-    log.warning("trainer.init_from=%s: its best model is another than at the start", parent)
-
-
-def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
-    """Whether a path is the run of which a parent was a model, see `start.Graft.origin`."""
-    if parent is None or not (path / DIRECTORY).is_dir():
-        return False
-    config_then = freeze(thaw(parent["config"]))
-    same_data = modeldir.read_facts(path).get("fingerprint") == parent["fingerprint"]
-    return same_data and not differences(config_then, freeze(modeldir.read_settings(path)))
+    log.warning("trainer.init_from=%s: its best model is another than at the start", path)
 
 
 def fit(prepared: Prepared, run: Run) -> Outcome:
