@@ -107,6 +107,36 @@ class Trainer:
         self.meter = Meter(prepared.train.corpora)
         self.stalls = Stalls()
 
+    def start(self) -> None:
+        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
+        saved, parent = self.run.saved, self.options.init_from
+        if saved is None and parent is not None:
+            path = Path(parent)
+            if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
+                path = self.world.broadcast(lambda: modeldir.locate(path))
+            self.origin = graft(self.model, self.settings, path).origin
+        if self.options.ema:
+            self.evaluated = deepcopy(self.model)
+        if saved is not None:
+            self.resume(saved)
+
+    def resume(self, saved: Saved) -> None:
+        """Continue exactly where a checkpoint was written."""
+        state = saved.state
+        self.origin = {key: state[key] for key in ("start", "parent") if key in state}
+        checkpoint = VerifiedDirectory(saved.path)
+        raw = RAW if self.options.ema else modeldir.WEIGHTS
+        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
+            tensors = modeldir.read_tensors(checkpoint, name)
+            modeldir.set_weights(model, tensors, saved.path / name)
+        restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
+        for name in STATEFUL:
+            getattr(self, name).load_state_dict(state[name])
+        vars(self).update({name: state[name] for name in COUNTERS})
+        self.step, self.place = saved.step, saved.place
+        environment.warn_of_changes(state["environment"], self.environment)
+        log.info("resuming at step %d", self.step)
+
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
         environment.announce(
@@ -126,18 +156,15 @@ class Trainer:
                     self.checkpoint()
         return code
 
-    def start(self) -> None:
-        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
-        saved, parent = self.run.saved, self.options.init_from
-        if saved is None and parent is not None:
-            path = Path(parent)
-            if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
-                path = self.world.broadcast(lambda: modeldir.locate(path))
-            self.origin = graft(self.model, self.settings, path).origin
-        if self.options.ema:
-            self.evaluated = deepcopy(self.model)
-        if saved is not None:
-            self.resume(saved)
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates were made."""
+        return is_over(self.step, self.place, self.options)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all updates were made, or trainer.early_stopping ends them."""
+        return self.is_over or stops_early(self.stalls.stalled, self.options)
 
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
@@ -184,6 +211,42 @@ class Trainer:
             self.finish_update()
         return 0
 
+    def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
+        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
+
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
+        divided by the same number of `tokens`, a rank's share of those of the update, so that two
+        half batches equal a whole one: where memory is too small, a single process tries once more
+        with halves.
+        """
+        try:
+            return self.sum_gradients(batches, tokens)
+        except (RuntimeError, MemoryError) as error:
+            single = all(len(batch.source) == 1 for batch in batches)
+            if self.world.size > 1 or single or not is_out_of_memory(error):
+                raise  # of several ranks, the others would wait for this one
+        # from here on, no error holds the tensors of the first try
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.splits += 1
+        where = self.where(self.step, self.updated)
+        self.progress.report("split", {**where, "splits": self.splits})
+        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
+        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
+
+    def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
+        """The same, in one try."""
+        total = torch.zeros(2, device=self.device)
+        for batch in batches:
+            self.world.seed(self.settings.seed, self.step, batch.position)
+            with self.world.gradients(self.objective, batch is batches[-1]):
+                with self.autocast():
+                    mean, sums = self.objective(batch, tokens)
+                mean.backward()
+            total += sums
+        return total
+
     def finish_update(self) -> None:
         """Wait for the numbers of the last update, average its weights, and report it; once.
 
@@ -211,58 +274,6 @@ class Trainer:
             self.progress.report("train", {**where, "lr": update.rate, **means})
             self.meter.reset()
 
-    @property
-    def is_over(self) -> bool:
-        """Whether all updates were made."""
-        return is_over(self.step, self.place, self.options)
-
-    @property
-    def is_finished(self) -> bool:
-        """Whether all updates were made, or trainer.early_stopping ends them."""
-        return self.is_over or stops_early(self.stalls.stalled, self.options)
-
-    def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
-
-        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of `tokens`, a rank's share of those of the update, so that two
-        half batches equal a whole one: where memory is too small, a single process tries once more
-        with halves.
-        """
-        try:
-            return self.sum_gradients(batches, tokens)
-        except (RuntimeError, MemoryError) as error:
-            single = all(len(batch.source) == 1 for batch in batches)
-            if self.world.size > 1 or single or not is_out_of_memory(error):
-                raise  # of several ranks, the others would wait for this one
-        # from here on, no error holds the tensors of the first try
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.splits += 1
-        where = self.where(self.step, self.updated)
-        self.progress.report("split", {**where, "splits": self.splits})
-        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
-        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
-
-    def largest_batch(self) -> tuple[int, int]:
-        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
-        batches = self.feed.host_batches(self.updated)
-        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
-        return max(shapes, key=math.prod)
-
-    def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """The same, in one try."""
-        total = torch.zeros(2, device=self.device)
-        for batch in batches:
-            self.world.seed(self.settings.seed, self.step, batch.position)
-            with self.world.gradients(self.objective, batch is batches[-1]):
-                with self.autocast():
-                    mean, sums = self.objective(batch, tokens)
-                mean.backward()
-            total += sums
-        return total
-
     def skip(self, update: _Update) -> None:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
@@ -271,13 +282,6 @@ class Trainer:
         self.progress.report("skipped", {**where, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
-
-    def diverged(self, step: int, reason: str) -> UserError:
-        """Return the error (exit 70) that ends training, with advice."""
-        kept = "there is no checkpoint yet; try a lower optim.lr"
-        if self.run.has_checkpoint:
-            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
-        return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
@@ -317,6 +321,13 @@ class Trainer:
         if self.device.type == "cpu":
             release_memory()
 
+    def diverged(self, step: int, reason: str) -> UserError:
+        """Return the error (exit 70) that ends training, with advice."""
+        kept = "there is no checkpoint yet; try a lower optim.lr"
+        if self.run.has_checkpoint:
+            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
+        return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
+
     def save(self, cost: list[float] | None) -> None:
         """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`. Raises OSError."""
         if not self.world.rank:
@@ -345,23 +356,6 @@ class Trainer:
         }
         yield STATE, manifest.dump(state)
 
-    def resume(self, saved: Saved) -> None:
-        """Continue exactly where a checkpoint was written."""
-        state = saved.state
-        self.origin = {key: state[key] for key in ("start", "parent") if key in state}
-        checkpoint = VerifiedDirectory(saved.path)
-        raw = RAW if self.options.ema else modeldir.WEIGHTS
-        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
-            tensors = modeldir.read_tensors(checkpoint, name)
-            modeldir.set_weights(model, tensors, saved.path / name)
-        restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
-        for name in STATEFUL:
-            getattr(self, name).load_state_dict(state[name])
-        vars(self).update({name: state[name] for name in COUNTERS})
-        self.step, self.place = saved.step, saved.place
-        environment.warn_of_changes(state["environment"], self.environment)
-        log.info("resuming at step %d", self.step)
-
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""
         enabled = self.precision == "bfloat16"
@@ -370,3 +364,9 @@ class Trainer:
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
+
+    def largest_batch(self) -> tuple[int, int]:
+        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
+        batches = self.feed.host_batches(self.updated)
+        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
+        return max(shapes, key=math.prod)
