@@ -18,7 +18,7 @@ from nmt.system.device import deterministic_algorithms, nondeterministic
 from nmt.system.resources import memory_of
 from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, FULL, Saved
-from nmt.training.directory import Run, differences, open_run
+from nmt.training.directory import ELSEWHERE, Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import GIGA, LOG, function_of, log_file
 from nmt.training.schedule import is_over
@@ -113,8 +113,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
     if run.saved.state["fingerprint"] != fingerprint:
         raise UserError(
             f"{run.saved.path}: trained on other data than that of "
-            f"data={run.settings.data.name} now; restore the data, "
-            f"or choose another {run.elsewhere}",
+            f"data={run.settings.data.name} now; restore the data, or {ELSEWHERE}",
             Exit.DATA,
         )
     _refuse_other_start(run, run.saved)
@@ -143,7 +142,7 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     if not same_run:
         raise UserError(
             f"{saved.path}: started from other weights than those of "
-            f"trainer.init_from={path} now; restore them, or choose another {run.elsewhere}",
+            f"trainer.init_from={path} now; restore them, or {ELSEWHERE}",
             Exit.DATA,
         )
     log.warning("trainer.init_from=%s: its best model is another than at the start", path)
