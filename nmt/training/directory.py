@@ -176,12 +176,9 @@ def _others(path: Path) -> Iterator[str]:
 
 def read_config(run: Path) -> Settings:
     """The settings of a run; UserError (65) that names config.json if it cannot be read."""
-    where = run / CONFIG
-    try:
-        return thaw(manifest.read(where))
-    except UserError as error:
-        message = str(error) if str(where) in str(error) else f"{where}: {error}"
-        raise UserError(f"{message}; restore it", Exit.DATA) from None
+    plain = manifest.read(run / CONFIG)
+    with modeldir.in_file(run / CONFIG):
+        return thaw(plain)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -128,9 +128,9 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     path = run.settings.trainer.init_from
     if path is None:
         return
-    then = saved.state["parent"]
+    then = saved.state["origin"]
     try:
-        if modeldir.weights_sha256(path) == saved.state["start"]:
+        if modeldir.weights_sha256(path) == then["weights_sha256"]:
             return
         same_run = (Path(path) / DIRECTORY).is_dir() and (
             then["fingerprint"] == modeldir.read_facts(path).get("fingerprint")

@@ -38,7 +38,7 @@ class Graft:
     difference: float = 0.0  # largest difference of the logits on made-up sentences
     effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
     origin: dict[str, Any] = field(default_factory=dict)
-    """For state.json: SHA-256 of the parent's weights, and config and corpus of its run."""
+    """Of the parent, for state.json: SHA-256 of its weights, and config and corpus of its run."""
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -86,8 +86,11 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
             report.effects.append(f"{name} {what}: {_effect(whole, name)}")
-    run = {"fingerprint": parent.facts.get("fingerprint"), "config": freeze(parent.settings)}
-    report.origin = {"start": sha256, "parent": run}
+    report.origin = {
+        "weights_sha256": sha256,
+        "config": freeze(parent.settings),
+        "fingerprint": parent.facts.get("fingerprint"),
+    }
     log.info("started from %s: %s", path, report)
     return report
 

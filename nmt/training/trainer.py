@@ -34,7 +34,7 @@ from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedul
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
-COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
+PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")  # in state.json, too
 STATEFUL = ("schedule", "meter", "stalls")  # likewise
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,7 @@ class Trainer:
     seconds = 0.0  # of updates, over all resumptions
     splits = 0  # updates whose batches were halved, likewise
     unfinished: _Update | None = None  # the last update, until its numbers are there
+    origin: dict[str, Any] | None = None  # of trainer.init_from: see `Graft`
     since = 0.0  # when the time of the next update to be finished began
 
     def __init__(self, prepared: Prepared, run: Run) -> None:
@@ -103,7 +104,6 @@ class Trainer:
         self.updates = self.feed.timetable(0).updates  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
         self.stalls = Stalls()
 
@@ -123,7 +123,6 @@ class Trainer:
     def resume(self, saved: Saved) -> None:
         """Continue exactly where a checkpoint was written."""
         state = saved.state
-        self.origin = {key: state[key] for key in ("start", "parent") if key in state}
         checkpoint = VerifiedDirectory(saved.path)
         raw = RAW if self.options.ema else modeldir.WEIGHTS
         for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
@@ -132,8 +131,8 @@ class Trainer:
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
             getattr(self, name).load_state_dict(state[name])
-        vars(self).update({name: state[name] for name in COUNTERS})
-        self.step, self.place = saved.step, saved.place
+        vars(self).update({name: state[name] for name in PLAIN})
+        self.place = saved.place
         environment.warn_of_changes(state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
@@ -344,14 +343,12 @@ class Trainer:
             yield RAW, safetensors.torch.save(modeldir.weights(self.model))
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
-            "step": self.step,
             "cost": cost,
             "place": self.place,
             "updates": self.updates,
-            **{name: getattr(self, name) for name in COUNTERS},
+            **{name: getattr(self, name) for name in PLAIN},
             **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
-            **self.origin,
             "environment": self.environment,
         }
         yield STATE, manifest.dump(state)
