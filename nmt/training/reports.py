@@ -7,7 +7,6 @@ is a warning, and training continues.
 import json
 import logging
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,20 +35,18 @@ Line = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
-def warn_once(path: Path, error: OSError) -> None:
-    """Warn once of a file that could not be written or removed: the next time fails, too."""
-    if path not in WARNED:
-        WARNED.add(path)
-        log.warning("%s: %s; training continues", path, error.strerror or str(error))
-
-
 @contextmanager
 def optional(path: Path) -> Iterator[None]:
-    """Write or remove a file that training does not need; an OSError is a warning."""
+    """Write or remove a file that training does not need; an OSError is a warning.
+
+    There is one warning for each file, as the next time fails, too.
+    """
     try:
         yield
     except OSError as error:
-        warn_once(path, error)
+        if path not in WARNED:
+            WARNED.add(path)
+            log.warning("%s: %s; training continues", path, error.strerror or str(error))
 
 
 def write_hint(path: Path, data: bytes) -> None:
@@ -95,24 +92,29 @@ def cut_back(path: Path, step: int) -> None:
             write_hint(path, b"".join(t + b"\n" for t in texts if _parse(t).get("step", 0) <= step))
 
 
-class LogFile(logging.FileHandler):
+class LogFile(logging.Handler):
     """Appends the log to a file; where it cannot, the other handlers get one warning."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
-        """Report a full disk; anything else is handled by logging itself."""
-        if isinstance(error := sys.exc_info()[1], OSError):
-            warn_once(Path(self.baseFilename), error)
-        else:
-            super().handleError(record)
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line; what is wrong with it is no error of training, as for all handlers."""
+        try:
+            with optional(self.path), self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
 
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, with the error that ends it."""
-    handler: logging.Handler = logging.NullHandler()
-    with optional(path):
-        handler = LogFile(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    with optional(path), path.open("ab"):
+        pass  # where it cannot be written, the warning comes at the start
+    handler = LogFile(path)
     logging.getLogger("nmt").addHandler(handler)
     try:
         yield
@@ -121,8 +123,6 @@ def log_file(path: Path) -> Iterator[None]:
         raise
     finally:
         logging.getLogger("nmt").removeHandler(handler)
-        with optional(path):
-            handler.close()
 
 
 class Meter(Stateful):
