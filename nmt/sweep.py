@@ -81,7 +81,7 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
     experiments, left_out = list[Experiment](), list[LeftOut]()
     for overrides in sweep.jobs:
         try:
-            experiments.append(_checked(overrides, sweep)._replace(elsewhere="runs=DIR"))
+            experiments.append(_checked(overrides, sweep))
         except UserError as error:
             absent = isinstance(error, AbsentError) and sweep.table and "run" not in sweep.chosen
             if not (sweep.globbed or absent):
@@ -132,7 +132,7 @@ def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | Non
     """
     if not run.directory.exists():
         return None
-    with open_run(run.directory, run.settings, elsewhere=run.experiment.elsewhere) as opened:
+    with open_run(run.directory, run.settings) as opened:
         if not opened.finished:
             return None
         if corpus is not None:

@@ -300,7 +300,8 @@ def test_a_miniature_table_and_the_next_one(
     # the same directory for other text or another config is refused
     other = [word.replace("model.dim=16", "model.dim=32") for word in words]
     assert train(["experiment=table3", "seed=1", *other]) == 2
-    assert "another config: model.dim: 16 -> 32; choose another runs=DIR" in capsys.readouterr().err
+    err = capsys.readouterr().err
+    assert "another config: model.dim: 16 -> 32; choose another directory: runs=DIR" in err
 
 
 def test_a_finished_run_of_other_text_is_refused(
@@ -320,7 +321,7 @@ def test_a_finished_run_of_other_text_is_refused(
     assert train(["experiment=table3", *words, other]) == 65
     err = capsys.readouterr().err
     assert "trained on other data than that of data=ab now" in err
-    assert "choose another runs=DIR" in err and "name=" not in err
+    assert "choose another directory: runs=DIR" in err
 
 
 LAUNCHER = "hydra_plugins.hydra_joblib_launcher"

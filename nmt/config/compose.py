@@ -58,7 +58,6 @@ class Experiment(NamedTuple):
     changed: Sequence[str] = ()  # keys of encodings that they changed, as `tau8`, `rotary.base-9`
     jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
     others: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
-    elsewhere: str = "name="  # the option that names another directory, for errors about this one
 
 
 def experiment_of(words: Iterable[str], read_parent: ReadParent | None = None) -> Experiment:

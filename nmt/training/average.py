@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from nmt import modeldir
 from nmt.config.settings import freeze
@@ -100,40 +100,36 @@ def of_models(paths: Sequence[Path]) -> Trained:
 
 def _mean(paths: Sequence[Path]) -> Trained:
     """Return the last model with the mean of all weights, summed up in float64."""
+    sums: dict[str, Tensor] = {}
+    averaged: list[dict[str, Any]] = []  # with no path of this machine
     first = newest = modeldir.load(paths[0])
-    sums = {name: tensor.double() for name, tensor in modeldir.weights(first.model).items()}
-    for path in paths[1:]:
+    for path in paths:
         newest = modeldir.load(path)
         _refuse_other(paths[0], first, path, newest)
         for name, tensor in modeldir.weights(newest.model).items():
-            sums[name] += tensor  # [...], float64
-    kinds = {name: tensor.dtype for name, tensor in modeldir.weights(newest.model).items()}
-    means = {name: (total / len(paths)).to(kinds[name]) for name, total in sums.items()}
+            sums[name] = sums.get(name, 0) + tensor.double()
+        known = {k: v for k, v in newest.facts.items() if k in ("step", PERPLEXITY, AVERAGED)}
+        sha256 = modeldir.weights_sha256(path)
+        averaged.append({"name": path.name, "weights_sha256": sha256, **known})
+    means = {
+        name: (sums[name] / len(paths)).to(tensor.dtype)
+        for name, tensor in modeldir.weights(newest.model).items()
+    }
     modeldir.set_weights(newest.model, means, paths[-1])
     facts = {key: value for key, value in newest.facts.items() if key != PERPLEXITY}
     log.info("mean of %d models: %s", len(paths), ", ".join(path.name for path in paths))
-    return newest._replace(
-        facts={**facts, AVERAGED: [_described(path) for path in paths]}, digest=""
-    )
-
-
-def _described(path: Path) -> dict[str, Any]:
-    """The entry of facts.json for a model that went into the mean; no path of this machine."""
-    facts = VerifiedDirectory(path).json("facts.json")
-    known = {key: facts[key] for key in ("step", PERPLEXITY, AVERAGED) if key in facts}
-    return {"name": path.name, "weights_sha256": modeldir.weights_sha256(path), **known}
+    return newest._replace(facts={**facts, AVERAGED: averaged}, digest="")
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
     """Raise UserError (65) unless two models can have been one, at two times of its training."""
-    frozen = freeze(one.settings), freeze(other.settings)
-    reason = ""
-    if changes := differences(*frozen):
+    sides = [(model.source.to_json(), model.target.to_json()) for model in (one, other)]
+    if changes := differences(freeze(one.settings), freeze(other.settings)):
         reason = f"another config than that of {where}: {', '.join(changes)}"
     elif one.facts.get("fingerprint") != other.facts.get("fingerprint"):
         reason = f"trained on other text than {where}"
-    for side in ("source", "target"):
-        if getattr(one, side).to_json() != getattr(other, side).to_json():
-            reason = reason or f"another segmenter or vocabulary of the {side} than that of {where}"
-    if reason:
-        raise UserError(f"{path}: {reason}; only checkpoints of one run have a mean", Exit.DATA)
+    elif sides[0] != sides[1]:
+        reason = f"another segmenter or vocabulary than that of {where}"
+    else:
+        return
+    raise UserError(f"{path}: {reason}; only checkpoints of one run have a mean", Exit.DATA)

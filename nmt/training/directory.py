@@ -34,7 +34,7 @@ from nmt.system import atomic, manifest
 from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import BOARD, LOG, METRICS, write_hint
-from nmt.training.schedule import EarlyStopping, is_over, last_step
+from nmt.training.schedule import is_over, last_step, stops_early
 
 CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
@@ -48,6 +48,7 @@ MAY_DIFFER = (
 LANGUAGES = ("decode.source_language", "decode.target_language")  # those that are trained
 LENGTH_RATIO = "decode.length_ratio"  # scores of translations depend on it
 START = "trainer.init_from"
+ELSEWHERE = "choose another directory: runs=DIR or, for a single run, name="
 
 
 @dataclass
@@ -59,7 +60,6 @@ class Run:
     world: World
     checkpoints: Checkpoints
     saved: Saved | None  # the newest checkpoint, from which training is resumed
-    elsewhere: str = "name="  # the option that names another directory
     opened: float = field(default_factory=lambda: time.monotonic())
 
     @property
@@ -85,51 +85,51 @@ class Run:
 
 
 @contextmanager
-def open_run(
-    path: Path, settings: Settings, world: World = SINGLE, elsewhere: str = "name="
-) -> Iterator[Run]:
+def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[Run]:
     """Make or take over a run directory, before any data is touched.
 
-    With several ranks, rank 0 does so, and the others see the same. `elsewhere` is the option that
-    names another directory: what an error advises.
-
-    Until there is a checkpoint, any config may take it over. Raises UserError: exit 2 if it was
-    trained with another config, or the config cannot be; 65 if none of its checkpoints is intact;
-    73 if it cannot be written, is in use, or holds other things than a run.
+    With several ranks, rank 0 does so, and the others see the same. Until there is a checkpoint,
+    any config may take it over. Raises UserError: exit 2 if it was trained with another config, or
+    the config cannot be; 65 if none of its checkpoints is intact; 73 if it cannot be written, is in
+    use, or holds other things than a run.
     """
     world.device(settings.trainer.device)  # these two refuse what they cannot serve
     world.check(settings.trainer)
     trainer = settings.trainer
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
-    with nullcontext() if world.rank else held(path, elsewhere):
+    with nullcontext() if world.rank else held(path):
         if not world.rank and config_is_settled(path):
             then, now = freeze(read_config(path)), freeze(settings)
             if changes := ", ".join(differences(then, now)):
-                raise UserError(
-                    f"{path / CONFIG}: another config: {changes}; choose another {elsewhere}"
-                )
+                raise UserError(f"{path / CONFIG}: another config: {changes}; {ELSEWHERE}")
         saved = world.broadcast(checkpoints.recover)
-        yield Run(path, settings, world, checkpoints, saved, elsewhere)
+        yield Run(path, settings, world, checkpoints, saved)
     world.barrier()  # where a rank is stopped, torchrun ends the others: not before all is written
 
 
 @contextmanager
-def held(path: Path, elsewhere: str) -> Iterator[None]:
+def held(path: Path) -> Iterator[None]:
     """Make a run directory or take over one, and keep other processes out of it in this context.
 
     One that was made for a run which does not begin is removed again, with those above it.
     Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
-    if its checkpoints cannot be reached. `elsewhere`: the option that names another directory.
+    if its checkpoints cannot be reached.
     """
     try:
         new = [p for p in (path, *path.parents) if not p.exists()]
         path.mkdir(parents=True, exist_ok=True)
-        _refuse_others(path, elsewhere)
-        lock = _lock(path)
+        _refuse_others(path)
+        lock = FileLock(path / LOCK)
+        lock.acquire(timeout=0)
+    except Timeout:
+        holder = "another process"
+        with suppress(OSError):
+            holder = (path / HOLDER).read_bytes()[:200].decode("utf-8", "replace").strip()
+        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
     except OSError as error:
-        raise UserError(
-            f"{path}: {error.strerror}; choose another {elsewhere}", Exit.CANT_CREATE
-        ) from None
+        raise UserError(f"{path}: {error.strerror}; {ELSEWHERE}", Exit.CANT_CREATE) from None
+    process = f"process {os.getpid()} on {socket.gethostname()}\n"
+    write_hint(path / HOLDER, process.encode())
     try:
         yield
     finally:
@@ -142,43 +142,24 @@ def held(path: Path, elsewhere: str) -> Iterator[None]:
         lock.release()
 
 
-def _lock(path: Path) -> FileLock:
-    """Lock a run directory; raises UserError (exit 73) that names the process that holds it."""
-    lock = FileLock(path / LOCK, timeout=0)
-    try:
-        lock.acquire()
-    except Timeout:
-        try:
-            holder = (path / HOLDER).read_bytes()[:200].decode("utf-8", "replace").strip()
-        except OSError:
-            holder = "another process"
-        raise UserError(f"{path}: in use by {holder}; wait, or stop it", Exit.CANT_CREATE) from None
-    holder = f"process {os.getpid()} on {socket.gethostname()}\n"
-    write_hint(path / HOLDER, holder.encode())
-    return lock
-
-
 def config_is_settled(path: Path) -> bool:
     """Whether a run directory has checkpoints, intact or not: another config is refused."""
     directory = path / DIRECTORY
     return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
-def _refuse_others(path: Path, elsewhere: str) -> None:
+def _refuse_others(path: Path) -> None:
     """Raise UserError (exit 73) for a directory that holds other things, and no run.
 
     Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
     """
     directory = path / DIRECTORY
     if os.path.lexists(directory) and not directory.is_dir():
-        raise UserError(
-            f"{directory}: not a directory; restore it, or choose another {elsewhere}", Exit.DATA
-        )
+        what = f"not a directory; restore it, or {ELSEWHERE}"
+        raise UserError(f"{directory}: {what}", Exit.DATA)
     if not config_is_settled(path) and (name := next(_others(path), None)) is not None:
-        raise UserError(
-            f"{path}: holds {name} and no run of nmt-train; choose another {elsewhere}",
-            Exit.CANT_CREATE,
-        )
+        what = f"holds {name} and no run of nmt-train; {ELSEWHERE}"
+        raise UserError(f"{path}: {what}", Exit.CANT_CREATE)
 
 
 def _others(path: Path) -> Iterator[str]:
@@ -195,12 +176,9 @@ def _others(path: Path) -> Iterator[str]:
 
 def read_config(run: Path) -> Settings:
     """The settings of a run; UserError (65) that names config.json if it cannot be read."""
-    where = run / CONFIG
-    try:
-        return thaw(manifest.read(where))
-    except UserError as error:
-        message = str(error) if str(where) in str(error) else f"{where}: {error}"
-        raise UserError(f"{message}; restore it", Exit.DATA) from None
+    plain = manifest.read(run / CONFIG)
+    with modeldir.in_file(run / CONFIG):
+        return thaw(plain)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -247,5 +225,5 @@ def progress(path: Path) -> tuple[int, int]:
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
     """Whether a run made all its updates, or was ended early."""
-    stopping = EarlyStopping(settings.trainer.early_stopping, saved.state["early_stopping"])
-    return stopping.is_over or is_over(saved.step, saved.place, settings.trainer)
+    early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
+    return early or is_over(saved.step, saved.place, settings.trainer)

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.config.settings import Training
 from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
@@ -112,9 +112,7 @@ class World:
     def all_reduce(self, tensor: "Tensor", op: str = "SUM") -> "Tensor":
         """Put the sum (or "MAX") over all ranks into a tensor, and return it."""
         if self.size > 1:
-            import torch.distributed as dist
-
-            with self.connected():
+            with self.connected() as dist:
                 dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
         return tensor
 
@@ -122,10 +120,8 @@ class World:
         """Call a function on rank 0, however long it takes, and return its value on all ranks."""
         value = None if self.rank else compute()
         if self.size > 1:
-            import torch.distributed as dist
-
             values = [value]
-            with self.connected():
+            with self.connected() as dist:
                 dist.broadcast_object_list(values, group=self.waiting)
             (value,) = values
         return cast(T, value)
@@ -133,9 +129,7 @@ class World:
     def barrier(self) -> None:
         """Wait for all ranks, as long as one may take to save a checkpoint."""
         if self.size > 1:
-            import torch.distributed as dist
-
-            with self.connected():
+            with self.connected() as dist:
                 dist.barrier(self.waiting)
 
     def data_parallel(self, objective: "nn.Module") -> "nn.Module":
@@ -166,18 +160,17 @@ class World:
         """
         if self.size == 1:
             yield
-        elif last:
-            with self.connected():
-                yield
         else:
-            with objective.no_sync():  # type: ignore[operator]
+            with self.connected() if last else objective.no_sync():  # type: ignore[operator]
                 yield
 
     @contextmanager
-    def connected(self) -> Iterator[None]:
-        """Raise UserError (74) where another rank fails or is killed in this context."""
+    def connected(self) -> Iterator[Any]:
+        """Yield torch.distributed; UserError (74) where another rank fails or is killed."""
+        import torch.distributed as dist
+
         try:
-            yield
+            yield dist
         except RuntimeError as error:
             if is_out_of_memory(error) or not LOST.search(str(error)):
                 raise
@@ -232,19 +225,15 @@ class World:
 SINGLE = World()
 
 
-def end_with_torchrun() -> None:
-    """Have the system send SIGTERM when torchrun is killed: a rank would train on without it."""
-    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-
-
 @contextmanager
 def joined() -> Iterator[World]:
     """Join the ranks of torchrun, or be a single process, which imports no torch for it.
 
     Of several ranks that fail only the first reports its error; the others leave in silence.
     """
-    end_with_torchrun()
+    if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
+        # SIGTERM when torchrun is killed: a rank would train on without it
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     numbers = [os.environ.get(name, "") for name in VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE

@@ -43,9 +43,9 @@ def number_format(options: Training, device: torch.device, world: World) -> str:
 
 
 def describe(
-    device: torch.device, number_format: str, deterministic: bool, compiled: bool
+    device: torch.device, number_format: str, deterministic: bool, compiled: bool, workers: int
 ) -> dict[str, str]:
-    """Return versions, device, threads, instructions and number format, as checkpoints do.
+    """Return versions, device, threads, ranks and number format, for checkpoints.
 
     Of a GPU also its libraries, and whether sums on it have a fixed order; on a CPU they do.
     """
@@ -58,6 +58,7 @@ def describe(
         "format": number_format,
         "processor": this_machine().processor,
         "compiled": "yes" if compiled else "no",
+        "workers": str(workers),
     }
     if device.type != "cuda":
         return described

@@ -30,14 +30,9 @@ class DeviceBatch(NamedTuple):
     position: Sequence[int] = ()  # number of the batch in its update, and of the part of that
 
     @property
-    def tokens(self) -> int:
-        """How many of an update's tokens it predicts."""
-        return len(self.labels) if self.counted else 0
-
-    @property
     def counts(self) -> list[int]:
-        """The same, and its pairs of each corpus."""
-        return [self.tokens, *(n * self.counted for n in self.pairs)]
+        """Tokens that it predicts, and its pairs of each corpus, where they are counted."""
+        return [n * self.counted for n in (len(self.labels), *self.pairs)]
 
 
 def to_device(batch: Batch, device: torch.device) -> DeviceBatch:

@@ -88,7 +88,8 @@ def compute(
     if needed:
         gradients = torch.empty_like(states), torch.zeros_like(weight), torch.zeros_like(bias)
     nll = states.new_empty(len(states), dtype=torch.float32)
-    size = _tokens_at_once(states, weight)
+    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
+    size = max(FEWEST, numbers // len(weight)) // STEP * STEP
     ones = states.new_ones(min(size, len(states)), dtype=torch.float32)
     loss = states.new_zeros((), dtype=torch.float32)
     for start in range(0, len(states), size):
@@ -118,11 +119,6 @@ def compute(
         by_weight -= share * states.sum(0)
         by_bias -= share * len(states)
     return loss, nll, gradients
-
-
-def _tokens_at_once(states: Tensor, weight: Tensor) -> int:
-    numbers = LOGITS.get(states.device.type, LOGITS["cpu"])
-    return max(FEWEST, numbers // len(weight)) // STEP * STEP
 
 
 def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:

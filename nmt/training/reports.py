@@ -7,7 +7,6 @@ is a warning, and training continues.
 import json
 import logging
 import math
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,20 +35,18 @@ Line = dict[str, Any]
 log = logging.getLogger(__name__)
 
 
-def warn_once(path: Path, error: OSError) -> None:
-    """Warn once of a file that could not be written or removed: the next time fails, too."""
-    if path not in WARNED:
-        WARNED.add(path)
-        log.warning("%s: %s; training continues", path, error.strerror or str(error))
-
-
 @contextmanager
 def optional(path: Path) -> Iterator[None]:
-    """Write or remove a file that training does not need; an OSError is a warning."""
+    """Write or remove a file that training does not need; an OSError is a warning.
+
+    There is one warning for each file, as the next time fails, too.
+    """
     try:
         yield
     except OSError as error:
-        warn_once(path, error)
+        if path not in WARNED:
+            WARNED.add(path)
+            log.warning("%s: %s; training continues", path, error.strerror or str(error))
 
 
 def write_hint(path: Path, data: bytes) -> None:
@@ -95,24 +92,29 @@ def cut_back(path: Path, step: int) -> None:
             write_hint(path, b"".join(t + b"\n" for t in texts if _parse(t).get("step", 0) <= step))
 
 
-class LogFile(logging.FileHandler):
+class LogFile(logging.Handler):
     """Appends the log to a file; where it cannot, the other handlers get one warning."""
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802  (logging's name)
-        """Report a full disk; anything else is handled by logging itself."""
-        if isinstance(error := sys.exc_info()[1], OSError):
-            warn_once(Path(self.baseFilename), error)
-        else:
-            super().handleError(record)
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self.path = path
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Append a line; what is wrong with it is no error of training, as for all handlers."""
+        try:
+            with optional(self.path), self.path.open("a", encoding="utf-8") as file:
+                file.write(f"{self.format(record)}\n")
+        except Exception:
+            self.handleError(record)
 
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, with the error that ends it."""
-    handler: logging.Handler = logging.NullHandler()
-    with optional(path):
-        handler = LogFile(path, encoding="utf-8")
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    with optional(path), path.open("ab"):
+        pass  # where it cannot be written, the warning comes at the start
+    handler = LogFile(path)
     logging.getLogger("nmt").addHandler(handler)
     try:
         yield
@@ -121,8 +123,6 @@ def log_file(path: Path) -> Iterator[None]:
         raise
     finally:
         logging.getLogger("nmt").removeHandler(handler)
-        with optional(path):
-            handler.close()
 
 
 class Meter(Stateful):
@@ -172,7 +172,7 @@ class MetricsLog:
     def __init__(self, bar: "tqdm[Any]", writers: list[Callable[[Line], None]]) -> None:
         self.bar, self.writers = bar, writers
         self.first, self.began = bar.n, time.monotonic()
-        self.fields: dict[str, str] = {}  # behind the bar
+        self.shown: dict[str, str] = {}  # behind the bar, by kind of line
 
     def advance(self, step: int) -> None:
         """Count an update."""
@@ -185,58 +185,45 @@ class MetricsLog:
         seconds = (time.monotonic() - self.began) / (step - self.first)
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
-    def train(self, line: Line) -> None:
-        """Report on the updates since the last report."""
-        self._write({"kind": "train", **line})
-        self._show(
-            loss=f"{line['loss']:.3f}",
-            lr=f"{line['lr']:.3g}",
-            tok_s=f"{line['tokens_per_second']:.0f}",
-            GB=f"{line['memory_bytes'] / GIGA:.1f}",
-        )
-        if self.bar.disable:
-            log.info(
-                "step %d/%d, epoch %d: loss %.4f, %.0f tokens/s, %.1f GB, lr %.3g, %s left",
-                *(line["step"], self.bar.total, line["epoch"], line["loss"]),
-                *(line["tokens_per_second"], line["memory_bytes"] / GIGA, line["lr"]),
-                self.left(line["step"]),
-            )
-
-    def dev(self, line: Line) -> None:
-        """Report on a checkpoint, before it is written."""
-        self._write({"kind": "dev", **line})
-        named = [name for name in ("perplexity", "bleu", "chrf") if name in line]
-        scores = {name: f"{line[name]:.4g}" for name in named}
-        self._show(**{f"dev_{name}": score for name, score in scores.items()})
-        shown = ", ".join(f"dev {name} {score}" for name, score in scores.items())
-        log.info("step %d/%d, epoch %d: %s", line["step"], self.bar.total, line["epoch"], shown)
-
-    def skipped(self, line: Line) -> None:
-        """Report on an update that was not made, with the lines of the batch in the data."""
-        self._write({"kind": "skipped", **line})
-        shown = ", ".join(map(str, line["lines"][:10]))
-        more = f" and {len(line['lines']) - 10} more" if len(line["lines"]) > 10 else ""
-        log.warning(
-            "step %d: loss or gradient is not finite; update skipped (lr %.3g, lines %s%s)",
-            *(line["step"], line["lr"], shown, more),
-        )
-
-    def split(self, line: Line) -> None:
-        """Report on an update whose batches were halved, for want of memory."""
-        self._write({"kind": "split", **line})
-        log.warning(
-            "step %d: out of memory; its batches are halved (%d such updates so far; a lower "
-            "trainer.batch_tokens with a higher trainer.accumulate is faster)",
-            *(line["step"], line["splits"]),
-        )
-
-    def _show(self, **fields: str) -> None:
-        self.fields.update(fields)
-        self.bar.set_postfix(self.fields)
-
-    def _write(self, line: Line) -> None:
+    def report(self, kind: str, line: Line) -> None:
+        """Report a line of metrics.jsonl; `describe` says what kinds there are."""
+        line = {"kind": kind, **line}
         for write in self.writers:
             write(line)
+        text, level = describe(line), logging.WARNING
+        if kind in ("train", "dev"):
+            level, self.shown[kind] = logging.INFO, text
+            self.bar.set_postfix_str(", ".join(self.shown.values()))
+        if kind == "train":
+            if not self.bar.disable:
+                return
+            text = f"{text}, {self.left(line['step'])} left"
+        where = line["step"], self.bar.total, line["epoch"]
+        log.log(level, "step %d/%d, epoch %d: %s", *where, text)
+
+
+def describe(line: Line) -> str:
+    """Say in words what a line of metrics.jsonl reports.
+
+    train: the updates since the last such line; dev: a checkpoint, before it is written; skipped:
+    an update that was not made; split: one whose batches were halved, for want of memory.
+    """
+    kind = line["kind"]
+    if kind == "train":
+        speed, memory = line["tokens_per_second"], line["memory_bytes"] / GIGA
+        rate = f"{speed:.0f} tokens/s, {memory:.1f} GB, lr {line['lr']:.3g}"
+        return f"loss {line['loss']:.4f}, {rate}"
+    if kind == "dev":
+        named = [name for name in ("perplexity", "bleu", "chrf") if name in line]
+        return ", ".join(f"dev {name} {line[name]:.4g}" for name in named)
+    if kind == "split":
+        return (
+            f"out of memory; its batches are halved ({line['splits']} such updates so far; a lower "
+            "trainer.batch_tokens with a higher trainer.accumulate is faster)"
+        )
+    shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
+    shown += f" and {more} more" if more > 0 else ""
+    return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
 
 
 @contextmanager
@@ -308,13 +295,10 @@ def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]
             board = SummaryWriter(str(path), purge_step=step + 1)
     except ImportError:
         log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
-    if board is None:
-        yield lambda line: None
-        return
 
     def write(line: Line) -> None:
         with optional(path):
-            for key, value in line.items():
+            for key, value in line.items() if board else ():
                 if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
                     board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
 
@@ -322,4 +306,5 @@ def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]
         yield write
     finally:
         with optional(path):
-            board.close()
+            if board:
+                board.close()

@@ -1,16 +1,15 @@
 """One training run, from settings to a directory with a trained model."""
 
 import logging
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from pathlib import Path
 from signal import Signals
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
 from nmt import modeldir, preflight
-from nmt.config.settings import Settings, freeze, thaw
+from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
@@ -18,7 +17,7 @@ from nmt.system.device import deterministic_algorithms, nondeterministic
 from nmt.system.resources import memory_of
 from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import DIRECTORY, FULL, Saved
-from nmt.training.directory import Run, differences, open_run
+from nmt.training.directory import ELSEWHERE, Run, differences, open_run
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import GIGA, LOG, function_of, log_file
 from nmt.training.schedule import is_over
@@ -113,8 +112,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
     if run.saved.state["fingerprint"] != fingerprint:
         raise UserError(
             f"{run.saved.path}: trained on other data than that of "
-            f"data={run.settings.data.name} now; restore the data, "
-            f"or choose another {run.elsewhere}",
+            f"data={run.settings.data.name} now; restore the data, or {ELSEWHERE}",
             Exit.DATA,
         )
     _refuse_other_start(run, run.saved)
@@ -126,30 +124,27 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     They were read before the first step, so a start that is gone is no obstacle, nor is a run
     that has another best checkpoint since.
     """
-    parent = run.settings.trainer.init_from
-    try:
-        if parent is None or modeldir.weights_sha256(parent) == saved.state.get("start"):
-            return
-        is_parent = _is_of_run(Path(parent), saved.state.get("parent"))
-    except UserError:
-        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", parent)
+    path = run.settings.trainer.init_from
+    if path is None:
         return
-    if not is_parent:
+    then = saved.state["origin"]
+    try:
+        if modeldir.weights_sha256(path) == then["weights_sha256"]:
+            return
+        same_run = (Path(path) / DIRECTORY).is_dir() and (
+            then["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
+            and not differences(then["config"], freeze(modeldir.read_settings(path)))
+        )
+    except UserError:
+        log.warning("trainer.init_from=%s: cannot be read any more; nor need it be", path)
+        return
+    if not same_run:
         raise UserError(
             f"{saved.path}: started from other weights than those of "
-            f"trainer.init_from={parent} now; restore them, or choose another {run.elsewhere}",
+            f"trainer.init_from={path} now; restore them, or {ELSEWHERE}",
             Exit.DATA,
         )
-    log.warning("trainer.init_from=%s: its best model is another than at the start", parent)
-
-
-def _is_of_run(path: Path, parent: dict[str, Any] | None) -> bool:
-    """Whether a path is the run of which a parent was a model, as `start.origin_of` describes."""
-    if parent is None or not (path / DIRECTORY).is_dir():
-        return False
-    config_then = freeze(thaw(parent["config"]))
-    same_data = modeldir.read_facts(path).get("fingerprint") == parent["fingerprint"]
-    return same_data and not differences(config_then, freeze(modeldir.read_settings(path)))
+    log.warning("trainer.init_from=%s: its best model is another than at the start", path)
 
 
 def fit(prepared: Prepared, run: Run) -> Outcome:
@@ -158,76 +153,72 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
     Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
     last checkpoint stays intact.
     """
+    trainer = None
     deterministic = run.settings.trainer.deterministic
     records = nullcontext() if run.world.rank else log_file(run.path / LOG)
-    with records, translate_errors(run), deterministic_algorithms(deterministic):
+    with records, deterministic_algorithms(deterministic):
         log_remarks(prepared.report)
-        trainer = Trainer(prepared, run)
-        with trainer.batches.workers, explain_memory(trainer):
-            trainer.start()
-            if not run.world.rank:
-                run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
-            run.write_config()
-            code = Exit(trainer.fit())
+        try:
+            trainer = Trainer(prepared, run)
+            with trainer.batches.workers:
+                trainer.start()
+                if not run.world.rank:
+                    run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
+                run.write_config()
+                code = Exit(trainer.fit())
+        except (OSError, RuntimeError, MemoryError) as error:
+            if (explained := explain(error, run, trainer)) is None:
+                raise
+            raise explained from error
     early = not trainer.is_over and code == Exit.OK
     return Outcome(trainer.step, *_best(run), code=code, early=early)
 
 
-@contextmanager
-def translate_errors(run: Run) -> Iterator[None]:
-    """Raise UserError for a failing disk (74), bits that differ (2), and too large a model (71)."""
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if isinstance(error, RuntimeError) and (name := nondeterministic(error)) is not None:
-            raise UserError(
-                f"trainer.deterministic=true: {name}, which this model needs, does not give "
-                "the same bits in every run on a GPU; leave it out, or train on the CPU"
-            ) from error
-        if not is_out_of_memory(error):
-            raise
-        raise UserError(
-            "out of memory before the first batch; choose a smaller model, such as model=small",
-            Exit.NO_MEMORY,
-        ) from error
-    except OSError as error:
+def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | None:
+    """The UserError for a failing disk (74), bits that differ (2), or short memory (71).
+
+    trainer: None, if the error prevented that it was made. Returns None for any other error.
+    """
+    if isinstance(error, OSError):
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""
-        raise UserError(
-            f"{error.filename or run.path}: {error.strerror}; {room}"
-            f"{kept if run.has_checkpoint else 'start again with the same command'}",
-            Exit.IO,
-        ) from error
+        advice = kept if run.has_checkpoint else "start again with the same command"
+        where = error.filename or run.path
+        return UserError(f"{where}: {error.strerror}; {room}{advice}", Exit.IO)
+    if isinstance(error, RuntimeError) and (name := nondeterministic(error)) is not None:
+        return UserError(
+            f"trainer.deterministic=true: {name}, which this model needs, does not give "
+            "the same bits in every run on a GPU; leave it out, or train on the CPU"
+        )
+    if not is_out_of_memory(error):
+        return None
+    if trainer is None:
+        what = "out of memory before the first batch; choose a smaller model, such as model=small"
+        return UserError(what, Exit.NO_MEMORY)
+    return UserError(explain_memory(trainer), Exit.NO_MEMORY)
 
 
-@contextmanager
-def explain_memory(trainer: Trainer) -> Iterator[None]:
-    """Raise UserError (71) where memory is short, with what takes it and the keys that save it.
+def explain_memory(trainer: Trainer) -> str:
+    """Say what takes the memory that is too small, and which keys save it.
 
     A run with a checkpoint may change only trainer.gradient_checkpointing.
     """
-    try:
-        yield
-    except (RuntimeError, MemoryError) as error:
-        if not is_out_of_memory(error):
-            raise
-        pairs, pieces = trainer.largest_batch()
-        used = 4 * sum(4 * p.numel() for p in trainer.parameters)  # with gradient and two moments
-        begun = trainer.run.has_checkpoint
-        less = "lower trainer.batch_tokens and raise trainer.accumulate"
-        advice = "lower data.max_length" if pairs == 1 else less
-        if begun:
-            advice += ", with another name="
-        if used > memory_of(trainer.device) / 2:
-            advice = "choose a smaller model"
-        elif not trainer.options.gradient_checkpointing:
-            again = "resume" if begun else "start"
-            advice = f"{again} with trainer.gradient_checkpointing=true; or {advice}"
-        raise UserError(
-            f"out of memory: weights, gradient and moments of Adam take {used / GIGA:.2g} GB, and "
-            f"besides a batch of {pairs} pairs of up to {pieces} pieces; {advice}",
-            Exit.NO_MEMORY,
-        ) from error
+    pairs, pieces = trainer.largest_batch()
+    used = 4 * sum(4 * p.numel() for p in trainer.parameters)  # with gradient and two moments
+    begun = trainer.run.has_checkpoint
+    less = "lower trainer.batch_tokens and raise trainer.accumulate"
+    advice = "lower data.max_length" if pairs == 1 else less
+    if begun:
+        advice += ", with another name="
+    if used > memory_of(trainer.device) / 2:
+        advice = "choose a smaller model"
+    elif not trainer.options.gradient_checkpointing:
+        again = "resume" if begun else "start"
+        advice = f"{again} with trainer.gradient_checkpointing=true; or {advice}"
+    return (
+        f"out of memory: weights, gradient and moments of Adam take {used / GIGA:.2g} GB, and "
+        f"besides a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
+    )
 
 
 def outcome_of(run: Run) -> Outcome:

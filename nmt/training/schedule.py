@@ -1,4 +1,4 @@
-"""Learning rates, early stopping, and the updates and checkpoints of an epoch."""
+"""Learning rates, when training ends, and the updates and checkpoints of an epoch."""
 
 import math
 from typing import Any, ClassVar, NamedTuple
@@ -20,7 +20,22 @@ class Stateful:
         vars(self).update(state)
 
 
-class PlateauDecay(Stateful):
+class Stalls(Stateful):
+    """Counts the checkpoints in a row that are not better than the best so far."""
+
+    kept: ClassVar[tuple[str, ...]] = ("best", "stalled")
+    best: list[float] | None = None
+    stalled = 0
+
+    def observe(self, cost: list[float]) -> None:
+        """Take a checkpoint into account; the lower its cost, the better it is: `Saved.cost`."""
+        if self.best is None or cost < self.best:
+            self.best, self.stalled = cost, 0
+        else:
+            self.stalled += 1
+
+
+class PlateauDecay(Stalls):
     """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
 
     Or, as that is the cost of a checkpoint by default, another one: see `Saved.cost`.
@@ -30,23 +45,18 @@ class PlateauDecay(Stateful):
     would cut at the seventh, ignore gains below 0.01 %, and count NaN as one more bad value.
     """
 
-    kept = ("lr", "best", "stalled")
+    kept = ("lr", *Stalls.kept)
 
     def __init__(self, lr: float, decay: float, patience: int, min_lr: float) -> None:
         self.lr, self.decay, self.patience, self.min_lr = lr, decay, patience, min_lr
-        self.best: list[float] | None = None
-        self.stalled = 0
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, which it does not depend on."""
         return self.lr
 
     def observe(self, cost: list[float]) -> None:
-        """Take the cost of a checkpoint into account: count a stall, or start anew."""
-        if self.best is None or cost < self.best:
-            self.best, self.stalled = cost, 0
-            return
-        self.stalled += 1
+        """Take a checkpoint into account, and cut the rate where it is one stall too many."""
+        super().observe(cost)
         if self.stalled == self.patience:
             self.lr = max(self.lr * self.decay, self.min_lr)
             self.stalled = 0
@@ -71,31 +81,6 @@ def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     if optim.kind == "plateau":
         return PlateauDecay(optim.lr, optim.decay, optim.patience, optim.min_lr)
     return InverseSqrtDecay(optim.lr, optim.warmup)
-
-
-class EarlyStopping(Stateful):
-    """Counts checkpoints since the best one."""
-
-    kept = ("best", "stalled")
-
-    def __init__(self, patience: int, state: dict[str, Any] | None = None) -> None:
-        """`patience`: checkpoints in a row without a new best; 0: any number; `state`: as saved."""
-        self.patience = patience
-        self.best: list[float] | None = None
-        self.stalled = 0
-        self.load_state_dict(state or {})
-
-    def observe(self, cost: list[float]) -> None:
-        """Take a checkpoint into account; the lower its cost, the better it is."""
-        if self.best is None or cost < self.best:
-            self.best, self.stalled = cost, 0
-        else:
-            self.stalled += 1
-
-    @property
-    def is_over(self) -> bool:
-        """Whether training is to end."""
-        return 0 < self.patience <= self.stalled
 
 
 class DataPlace(NamedTuple):
@@ -136,6 +121,11 @@ def is_over(step: int, place: DataPlace, trainer: Training) -> bool:
     """Whether a training of so many updates, the next of which is at a place, is at its end."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     return (steps is not None and step >= steps) or (epochs is not None and place.epoch >= epochs)
+
+
+def stops_early(stalled: int, trainer: Training) -> bool:
+    """Whether so many checkpoints in a row without a new best end a training."""
+    return 0 < trainer.early_stopping <= stalled
 
 
 def last_step(updates: int, trainer: Training) -> int:

@@ -4,6 +4,7 @@ What both have is copied; an encoding that only the new model has is set to chan
 it can be (`Encoding.zero_initialise`), so that training goes on from exactly the parent's function.
 """
 
+import json
 import logging
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,13 +15,11 @@ from torch import Tensor, nn
 
 from nmt import build, modeldir
 from nmt.checks import example
-from nmt.checks.example import Sentences
 from nmt.config.settings import Settings, freeze
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
-from nmt.training.distributed import World
 
 SIZE = ("dim", "feedforward_dim", "heads")  # keys of the model that a child shares with its parent
 NAMED = 6  # tensors of each kind that the log names
@@ -38,7 +37,8 @@ class Graft:
     dropped: list[str] = field(default_factory=list)  # of the parent
     difference: float = 0.0  # largest difference of the logits on made-up sentences
     effects: list[str] = field(default_factory=list)  # of each entry that came or went, alone
-    origin: dict[str, Any] = field(default_factory=dict)  # for state.json; see `origin_of`
+    origin: dict[str, Any] = field(default_factory=dict)
+    """Of the parent, for state.json: SHA-256 of its weights, and config and corpus of its run."""
 
     def __str__(self) -> str:
         """Say in a few lines what was done."""
@@ -70,11 +70,6 @@ def check(settings: Settings, path: str | Path) -> None:
         language_id(side.vocabulary, getattr(settings.decode, key), f"decode.{key}")
 
 
-def same_for_all(path: str, world: World) -> str | Path:
-    """Where ranks find their parent: one checkpoint, as the parent's training may save others."""
-    return path if world.size == 1 else world.broadcast(lambda: modeldir.locate(Path(path)))
-
-
 def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     """Give a fresh model what the trained model at `path`, which passed `check`, has in common.
 
@@ -83,40 +78,30 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     parent, sha256 = modeldir.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modeldir.weights_sha256(model))
     )
-    added = _only_in(model, settings, parent.model, parent.settings)
-    removed = _only_in(parent.model, parent.settings, model, settings)
+    ours, theirs = _entries(model, settings), _entries(parent.model, parent.settings)
+    added = [e for key, e in ours.items() if key not in theirs]
+    removed = [e for key, e in theirs.items() if key not in ours]
     report = _copy(model, parent.model, added)
-    report.origin = origin_of(parent, sha256)
     report.difference = difference(model, parent.model)
     for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
         for name in sorted({e.name for e in entries}):
             report.effects.append(f"{name} {what}: {_effect(whole, name)}")
+    report.origin = {
+        "weights_sha256": sha256,
+        "config": freeze(parent.settings),
+        "fingerprint": parent.facts.get("fingerprint"),
+    }
     log.info("started from %s: %s", path, report)
     return report
 
 
-def origin_of(parent: modeldir.Trained, sha256: str) -> dict[str, Any]:
-    """What tells the parent again: the SHA-256 of its weights, and which run it is a model of."""
-    settings, fingerprint = freeze(parent.settings), parent.facts.get("fingerprint")
-    return {"start": sha256, "parent": {"fingerprint": fingerprint, "config": settings}}
-
-
-def _only_in(
-    model: Transformer, settings: Settings, other: Transformer, others: Settings
-) -> list[Encoding]:
-    """The entries of a model that the other lacks at the same site, or has with other options."""
-    theirs = {(site, e.name) for site, encodings in other.sites.items() for e in encodings}
-    return [
-        e
+def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str], Encoding]:
+    """The entries of a model by site, name, and options but for the sites that they serve."""
+    return {
+        (site, e.name, json.dumps({**settings.encoding[e.name], "where": None}, sort_keys=True)): e
         for site, encodings in model.sites.items()
         for e in encodings
-        if (site, e.name) not in theirs or _options(settings, e.name) != _options(others, e.name)
-    ]
-
-
-def _options(settings: Settings, name: str) -> dict[str, Any]:
-    """An entry's options, but for the sites that it serves."""
-    return {k: v for k, v in settings.encoding.get(name, {}).items() if k != "where"}
+    }
 
 
 @torch.no_grad()
@@ -152,10 +137,23 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
     return {**{n: (t, None) for n, t in others if id(t) not in owned}, **entries}
 
 
-def difference(model: Transformer, parent: Transformer) -> float:
-    """The largest difference of the logits of two models on made-up sentences."""
-    sentences = _sentences(model, parent)
-    return float((_logits(model, sentences) - _logits(parent, sentences)).abs().max())
+@torch.no_grad()
+def difference(*models: Transformer) -> float:
+    """The largest difference of the logits of two models, without dropout.
+
+    They read four made-up pairs of sentences, each model on its device.
+    """
+    vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
+    length = min(n for m in models for n in example.within(m, 20, 20))
+    source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
+    columns = example.columns([e for m in models for e in m.entries], source)
+    logits = []  # [4, length, vocab] each
+    for model in models:
+        device, training = next(model.parameters()).device, model.training
+        there = {name: c.to(device) for name, c in columns.items()}
+        logits.append(model.eval()(source.to(device), target.to(device), there).cpu())
+        model.train(training)
+    return float((logits[0] - logits[1]).abs().max())
 
 
 def _effect(model: Transformer, name: str) -> str:
@@ -168,24 +166,3 @@ def _effect(model: Transformer, name: str) -> str:
     for encodings in without.sites.values():
         encodings.entries = nn.ModuleList(e for e in encodings if e.name != name)
     return f"changes the logits by up to {difference(model, without):.2g}"
-
-
-def _sentences(*models: Transformer) -> Sentences:
-    """Four made-up pairs that all models can read."""
-    vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
-    length = min(n for m in models for n in example.within(m, 20, 20))
-    source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)
-    columns = example.columns([e for m in models for e in m.entries], source)
-    return Sentences(source, target, columns)
-
-
-@torch.no_grad()
-def _logits(model: Transformer, sentences: Sentences) -> Tensor:
-    """Logits [4, n, vocab] without dropout."""
-    source, target, columns = sentences
-    device, training = next(model.parameters()).device, model.training
-    model.eval()
-    there = {name: c.to(device) for name, c in columns.items()}
-    logits = model(source.to(device), target.to(device), there)
-    model.train(training)
-    return logits.cpu()

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -28,12 +29,12 @@ from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
 from nmt.training.reports import Meter, metrics_log
-from nmt.training.schedule import DataPlace, EarlyStopping, is_over, last_step, schedule
+from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
 from nmt.training.signals import stop_signals
-from nmt.training.start import graft, same_for_all
+from nmt.training.start import graft
 
-COUNTERS = ("checkpoints", "nonfinite", "seconds", "splits")  # of a Trainer, in state.json
-STATEFUL = ("schedule", "meter", "early_stopping")  # likewise
+PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")  # in state.json, too
+STATEFUL = ("schedule", "meter", "stalls")  # likewise
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,18 @@ class _Update(NamedTuple):
 class Trainer:
     """One run: model, optimizer, schedule, and the step that they have reached."""
 
+    step = 0  # updates that were made, or skipped
+    place = DataPlace()  # of the next update
+    updated = DataPlace()  # of the last one
+    is_due = False  # whether a checkpoint follows the last update
+    checkpoints = 0  # that were due, so far
+    nonfinite = 0  # updates in a row that were skipped
+    seconds = 0.0  # of updates, over all resumptions
+    splits = 0  # updates whose batches were halved, likewise
+    unfinished: _Update | None = None  # the last update, until its numbers are there
+    origin: dict[str, Any] | None = None  # of trainer.init_from: see `Graft`
+    since = 0.0  # when the time of the next update to be finished began
+
     def __init__(self, prepared: Prepared, run: Run) -> None:
         settings = run.settings
         prepared = prepared._replace(dev=leave_out_long(prepared.dev, settings.data))
@@ -62,10 +75,9 @@ class Trainer:
             keep_memory()
         self.precision = environment.number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
-        facts = environment.describe(
-            self.device, self.precision, self.options.deterministic, compiled
+        self.environment = environment.describe(
+            self.device, self.precision, self.options.deterministic, compiled, self.world.size
         )
-        self.environment = {**facts, "workers": str(self.world.size)}
         torch.manual_seed(settings.seed)
         source, target = prepared.source.vocabulary, prepared.target.vocabulary
         self.model = build.model(settings, source, target).to(self.device).train()
@@ -90,19 +102,38 @@ class Trainer:
         self.feed = Feed(self.batches, self.options, self.world, self.device)
         self.updates = self.feed.timetable(0).updates  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
-        self.place = DataPlace()  # of the next update
-        self.updated = DataPlace()  # of the last one
-        self.is_due = False  # whether a checkpoint follows the last update
-        self.checkpoints = 0  # that were due, so far
-        self.step = self.nonfinite = 0
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
-        self.unfinished: _Update | None = None  # the last update, until its numbers are there
-        self.since = 0.0  # when the time of the next update to be finished began
-        self.seconds = 0.0  # of updates, over all resumptions
-        self.splits = 0  # updates whose batches were halved, likewise
-        self.origin: dict[str, Any] = {}  # what state.json has of trainer.init_from
         self.meter = Meter(prepared.train.corpora)
-        self.early_stopping = EarlyStopping(self.options.early_stopping)
+        self.stalls = Stalls()
+
+    def start(self) -> None:
+        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
+        saved, parent = self.run.saved, self.options.init_from
+        if saved is None and parent is not None:
+            path = Path(parent)
+            if self.world.size > 1:  # one checkpoint for all, as the parent may still be trained
+                path = self.world.broadcast(lambda: modeldir.locate(path))
+            self.origin = graft(self.model, self.settings, path).origin
+        if self.options.ema:
+            self.evaluated = deepcopy(self.model)
+        if saved is not None:
+            self.resume(saved)
+
+    def resume(self, saved: Saved) -> None:
+        """Continue exactly where a checkpoint was written."""
+        state = saved.state
+        checkpoint = VerifiedDirectory(saved.path)
+        raw = RAW if self.options.ema else modeldir.WEIGHTS
+        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
+            tensors = modeldir.read_tensors(checkpoint, name)
+            modeldir.set_weights(model, tensors, saved.path / name)
+        restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
+        for name in STATEFUL:
+            getattr(self, name).load_state_dict(state[name])
+        vars(self).update({name: state[name] for name in PLAIN})
+        self.place = saved.place
+        environment.warn_of_changes(state["environment"], self.environment)
+        log.info("resuming at step %d", self.step)
 
     def fit(self) -> int:
         """Train to the end, or until a signal or the time asks to stop; returns the exit code."""
@@ -113,7 +144,7 @@ class Trainer:
         first, code = self.step, 0
         reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
-            while not self.is_over and not self.early_stopping.is_over:
+            while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
                 if code := self.update(stop.code or (0 if in_time else Exit.OUT_OF_TIME)):
                     self.finish_update()
@@ -123,15 +154,15 @@ class Trainer:
                     self.checkpoint()
         return code
 
-    def start(self) -> None:
-        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
-        saved, parent = self.run.saved, self.options.init_from
-        if saved is None and parent is not None:
-            self.origin = graft(self.model, self.settings, same_for_all(parent, self.world)).origin
-        if self.options.ema:
-            self.evaluated = deepcopy(self.model)
-        if saved is not None:
-            self.resume(saved)
+    @property
+    def is_over(self) -> bool:
+        """Whether all updates were made."""
+        return is_over(self.step, self.place, self.options)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all updates were made, or trainer.early_stopping ends them."""
+        return self.is_over or stops_early(self.stalls.stalled, self.options)
 
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
@@ -178,6 +209,42 @@ class Trainer:
             self.finish_update()
         return 0
 
+    def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
+        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
+
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
+        divided by the same number of `tokens`, a rank's share of those of the update, so that two
+        half batches equal a whole one: where memory is too small, a single process tries once more
+        with halves.
+        """
+        try:
+            return self.sum_gradients(batches, tokens)
+        except (RuntimeError, MemoryError) as error:
+            single = all(len(batch.source) == 1 for batch in batches)
+            if self.world.size > 1 or single or not is_out_of_memory(error):
+                raise  # of several ranks, the others would wait for this one
+        # from here on, no error holds the tensors of the first try
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        self.splits += 1
+        where = self.where(self.step, self.updated)
+        self.progress.report("split", {**where, "splits": self.splits})
+        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
+        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
+
+    def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
+        """The same, in one try."""
+        total = torch.zeros(2, device=self.device)
+        for batch in batches:
+            self.world.seed(self.settings.seed, self.step, batch.position)
+            with self.world.gradients(self.objective, batch is batches[-1]):
+                with self.autocast():
+                    mean, sums = self.objective(batch, tokens)
+                mean.backward()
+            total += sums
+        return total
+
     def finish_update(self) -> None:
         """Wait for the numbers of the last update, average its weights, and report it; once.
 
@@ -202,70 +269,17 @@ class Trainer:
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
             where = self.where(update.step, update.place)
-            self.progress.train({**where, "lr": update.rate, **means})
+            self.progress.report("train", {**where, "lr": update.rate, **means})
             self.meter.reset()
-
-    @property
-    def is_over(self) -> bool:
-        """Whether all updates were made."""
-        return is_over(self.step, self.place, self.options)
-
-    def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
-
-        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of `tokens`, a rank's share of those of the update, so that two
-        half batches equal a whole one: where memory is too small, a single process tries once more
-        with halves.
-        """
-        try:
-            return self.sum_gradients(batches, tokens)
-        except (RuntimeError, MemoryError) as error:
-            single = all(len(batch.source) == 1 for batch in batches)
-            if self.world.size > 1 or single or not is_out_of_memory(error):
-                raise  # of several ranks, the others would wait for this one
-        # from here on, no error holds the tensors of the first try
-        self.optimizer.zero_grad(set_to_none=True)
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-        self.splits += 1
-        self.progress.split({**self.where(self.step, self.updated), "splits": self.splits})
-        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
-        return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
-
-    def largest_batch(self) -> tuple[int, int]:
-        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
-        batches = self.feed.host_batches(self.updated)
-        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
-        return max(shapes, key=math.prod)
-
-    def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """The same, in one try."""
-        total = torch.zeros(2, device=self.device)
-        for batch in batches:
-            self.world.seed(self.settings.seed, self.step, batch.position)
-            with self.world.gradients(self.objective, batch is batches[-1]):
-                with self.autocast():
-                    mean, sums = self.objective(batch, tokens)
-                mean.backward()
-            total += sums
-        return total
 
     def skip(self, update: _Update) -> None:
         """Report an update that was not made; give up after nonfinite_patience of them in a row."""
         self.nonfinite += 1
         lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
         where = {**self.where(update.step, update.place), "lr": update.rate}
-        self.progress.skipped({**where, "lines": lines})
+        self.progress.report("skipped", {**where, "lines": lines})
         if self.nonfinite >= self.options.nonfinite_patience:
             raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
-
-    def diverged(self, step: int, reason: str) -> UserError:
-        """Return the error (exit 70) that ends training, with advice."""
-        kept = "there is no checkpoint yet; try a lower optim.lr"
-        if self.run.has_checkpoint:
-            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
-        return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
@@ -291,19 +305,26 @@ class Trainer:
                 *(self.step, perplexity, f"{self.model.output.out_features:,}"),
             )
         measured["lr"] = self.schedule.rate(self.step)
-        self.progress.dev({**self.where(self.step, self.updated), **measured})
+        self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
-            self.early_stopping.observe(cost)
+            self.stalls.observe(cost)
         try:
             self.save(cost)
         except OSError as error:
-            if error.errno not in FULL or self.is_over or self.early_stopping.is_over:
+            if error.errno not in FULL or self.is_finished:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait
         if self.device.type == "cpu":
             release_memory()
+
+    def diverged(self, step: int, reason: str) -> UserError:
+        """Return the error (exit 70) that ends training, with advice."""
+        kept = "there is no checkpoint yet; try a lower optim.lr"
+        if self.run.has_checkpoint:
+            kept = "the last checkpoint is intact; try a lower optim.lr with another name="
+        return UserError(f"step {step}: {reason}; training diverged; {kept}", Exit.DIVERGED)
 
     def save(self, cost: list[float] | None) -> None:
         """Write a checkpoint of this step; only rank 0 does. See `Saved.cost`. Raises OSError."""
@@ -321,34 +342,15 @@ class Trainer:
             yield RAW, manifest.dump_tensors(modeldir.weights(self.model))
         yield from optimizer_files(self.model, self.optimizer, self.device)
         state = {
-            "step": self.step,
             "cost": cost,
             "place": self.place,
             "updates": self.updates,
-            **{name: getattr(self, name) for name in COUNTERS},
+            **{name: getattr(self, name) for name in PLAIN},
             **{name: getattr(self, name).state_dict() for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
-            **self.origin,
             "environment": self.environment,
         }
         yield STATE, manifest.dump(state)
-
-    def resume(self, saved: Saved) -> None:
-        """Continue exactly where a checkpoint was written."""
-        state = saved.state
-        self.origin = {key: state[key] for key in ("start", "parent") if key in state}
-        checkpoint = VerifiedDirectory(saved.path)
-        raw = RAW if self.options.ema else modeldir.WEIGHTS
-        for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
-            tensors = modeldir.read_tensors(checkpoint, name)
-            modeldir.set_weights(model, tensors, saved.path / name)
-        restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
-        for name in STATEFUL:
-            getattr(self, name).load_state_dict(state[name])
-        vars(self).update({name: state[name] for name in COUNTERS})
-        self.step, self.place = saved.step, saved.place
-        environment.warn_of_changes(state["environment"], self.environment)
-        log.info("resuming at step %d", self.step)
 
     def autocast(self) -> AbstractContextManager[None]:
         """Return the context of a forward pass, in the number format of trainer.precision."""
@@ -358,3 +360,9 @@ class Trainer:
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
+
+    def largest_batch(self) -> tuple[int, int]:
+        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
+        batches = self.feed.host_batches(self.updated)
+        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
+        return max(shapes, key=math.prod)

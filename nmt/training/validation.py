@@ -39,16 +39,14 @@ def perplexity(
     total, tokens = torch.zeros((), dtype=torch.float64, device=device), 0
     gpus = [device] if device.type == "cuda" else []
     model.eval()
-    try:
-        with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
-            for on_host in world.shard(batches):
-                batch = to_device(on_host, device)
-                states = loss.predict(model.hidden, batch)
-                _, likelihoods = loss.smoothed(states, model.output, batch.labels, 0.0)
-                total += likelihoods.double().sum()
-                tokens += len(batch.labels)
-    finally:
-        model.train()
+    with torch.random.fork_rng(gpus), torch.no_grad(), autocast:
+        for on_host in world.shard(batches):
+            batch = to_device(on_host, device)
+            states = loss.predict(model.hidden, batch)
+            _, likelihoods = loss.smoothed(states, model.output, batch.labels, 0.0)
+            total += likelihoods.double().sum()
+            tokens += len(batch.labels)
+    model.train()
     sums = torch.tensor([float(total), tokens], dtype=torch.float64)
     nll, count = world.all_reduce(sums).tolist()
     mean = nll / count
@@ -70,18 +68,16 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
         target_length="ratio",
     )  # fmt: skip
     model.eval()
-    try:
-        trained = Trained(settings, model, prepared.source, prepared.target, prepared.facts)
-        engine = TorchEngine([trained], greedy)
-        hypotheses, references = [], []
-        lengths = (prepared.dev.lengths["source"][: trainer.dev_lines] + 1).tolist()
-        for group in by_length(lengths, greedy.batch_tokens):
-            sources = [_source(prepared.dev, i, engine.target_limit) for i in group]
-            for i, (best,) in zip(group, engine.search(sources, 1), strict=True):
-                hypotheses.append(prepared.target.text(best.ids))
-                references.append(prepared.target.text(prepared.dev.pair(i)[1].tolist()[:-1]))
-    finally:
-        model.train()
+    trained = Trained(settings, model, prepared.source, prepared.target, prepared.facts)
+    engine = TorchEngine([trained], greedy)
+    hypotheses, references = [], []
+    lengths = (prepared.dev.lengths["source"][: trainer.dev_lines] + 1).tolist()
+    for group in by_length(lengths, greedy.batch_tokens):
+        sources = [_source(prepared.dev, i, engine.target_limit) for i in group]
+        for i, (best,) in zip(group, engine.search(sources, 1), strict=True):
+            hypotheses.append(prepared.target.text(best.ids))
+            references.append(prepared.target.text(prepared.dev.pair(i)[1].tolist()[:-1]))
+    model.train()
     if trainer.dev_metric == "chrf":
         return sacrebleu.CHRF().corpus_score(hypotheses, [references]).score
     return bleu(settings).corpus_score(hypotheses, [references]).score

@@ -183,7 +183,7 @@ def altered(model: Path, name: str, change: Any) -> None:
         (
             "target.json",
             lambda plain: plain["vocabulary"].reverse(),
-            "another segmenter or vocabulary of the target",
+            "another segmenter or vocabulary",
         ),
     ],
 )

@@ -118,7 +118,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
 
 
 def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
-    found = environment.describe(CUDA, "tf32", deterministic=True, compiled=False)
+    found = environment.describe(CUDA, "tf32", deterministic=True, compiled=False, workers=1)
     assert (found["device"], found["format"]) == ("NVIDIA H100", "tf32")
     assert (found["cuda"], found["cudnn"], found["driver"]) == ("13.0", "91900", "560.35.03")
     assert found["deterministic"] == "yes"
@@ -130,7 +130,7 @@ def test_of_a_gpu_its_libraries_are_remembered(gpu: Path) -> None:
 def test_resuming_on_a_gpu_promises_no_more_than_it_can(
     gpu: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    exact, loose = (environment.describe(CUDA, "tf32", exact, False) for exact in (True, False))
+    exact, loose = (environment.describe(CUDA, "tf32", exact, False, 1) for exact in (True, False))
     with caplog.at_level(logging.WARNING):
         environment.warn_of_changes(exact, exact)
         assert not caplog.text

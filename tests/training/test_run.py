@@ -17,7 +17,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
 from nmt.training import run as training
-from nmt.training.directory import MAY_DIFFER, differences, open_run, progress
+from nmt.training.directory import ELSEWHERE, MAY_DIFFER, differences, open_run, progress
 from nmt.training.run import fit
 from tests.training import tiny
 
@@ -32,7 +32,7 @@ def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -
     assert str(error.value) == (
         f"{tmp_path}/run/config.json: another config: decode.target_language: null -> ita_Latn, "
         'encoding: ["absolute"] -> ["relative"], encoding.relative.tau: absent -> 4, '
-        "model.tie: all -> none, optim.lr: 0.01 -> 0.1; choose another name="
+        f"model.tie: all -> none, optim.lr: 0.01 -> 0.1; {ELSEWHERE}"
     )
     assert tiny.tree(tmp_path) == before
 
@@ -151,7 +151,7 @@ def test_places_that_cannot_be_run_directories(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full/thesis.tex").write_bytes(b"")
     for place in ("file", "file/below", "full"):
-        with pytest.raises(UserError, match="choose another name=") as error:
+        with pytest.raises(UserError, match="choose another directory: runs=") as error:
             tiny.reopen(tmp_path / place)
         assert error.value.code == Exit.CANT_CREATE
 
@@ -173,7 +173,7 @@ def test_a_directory_of_other_things_is_refused_and_left_as_it_was(
     before = tiny.tree(tmp_path)
     shown = held if held.startswith("checkpoints") else held.split("/")[0]
     with pytest.raises(
-        UserError, match=rf"holds {shown} and no run.*choose another name="
+        UserError, match=rf"holds {shown} and no run.*choose another directory: runs="
     ) as error:
         tiny.reopen(home)
     assert error.value.code == Exit.CANT_CREATE
@@ -219,7 +219,7 @@ def test_impossible_choices_are_refused_before_anything_is_made(
 def test_a_lost_config_beside_checkpoints_is_refused(data: Prepared, tmp_path: Path) -> None:
     tiny.train(tmp_path / "run", data, trainer__max_steps=1)
     (tmp_path / "run/config.json").unlink()
-    with pytest.raises(UserError, match=r"config\.json: the file is missing; restore it") as error:
+    with pytest.raises(UserError, match=r"config\.json: the file is missing") as error:
         tiny.reopen(tmp_path / "run")
     assert error.value.code == Exit.DATA
 

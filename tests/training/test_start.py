@@ -193,7 +193,8 @@ def test_a_run_records_the_weights_that_were_copied(
     changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
     tiny.train(tmp_path / "run", data, **changes, trainer__init_from=str(path))
     saved = newest(tmp_path / "run")
-    assert saved is not None and saved.state["start"] == copied != modeldir.weights_sha256(path)
+    assert saved is not None and copied != modeldir.weights_sha256(path)
+    assert saved.state["origin"]["weights_sha256"] == copied
 
 
 def test_a_parent_may_train_on(

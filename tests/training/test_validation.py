@@ -12,7 +12,7 @@ from nmt import modeldir
 from nmt.corpus.prepare import Prepared
 from nmt.decode.translator import Translator
 from nmt.modeldir import checkpoints
-from nmt.training.schedule import EarlyStopping
+from nmt.training.schedule import Stalls, stops_early
 from nmt.training.validation import dev_score
 from tests.training import tiny
 
@@ -122,12 +122,14 @@ def test_a_run_ends_without_a_new_best_and_stays_ended(
 
 
 def test_zero_patience_never_ends() -> None:
-    never, soon = EarlyStopping(0), EarlyStopping(1)
+    stalls = Stalls()
     for cost in (1.0, 2.0, 3.0):
-        never.observe([cost])
-        soon.observe([cost])
-    assert not never.is_over and soon.is_over
-    assert EarlyStopping(2, soon.state_dict()).is_over
+        stalls.observe([cost])
+    ended = [
+        stops_early(stalls.stalled, tiny.settings(trainer__early_stopping=patience).trainer)
+        for patience in range(5)
+    ]
+    assert ended == [False, True, True, False, False]
 
 
 def test_the_average_is_translated(
