@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.engine import Weights
-from nmt.decode.sources import ForcedPair
+from nmt.decode.sources import Source
 from nmt.text.side import Side
 from nmt.text.tokenizer import normalise
 from nmt.text.vocab import END
@@ -36,7 +36,7 @@ class Alignment(NamedTuple):
 def aligned(
     line: str,
     translation: str,
-    parts: Sequence[tuple[ForcedPair, Weights]],
+    parts: Sequence[tuple[Source, Weights]],
     source: Side,
     target: Side,
 ) -> Alignment:
@@ -50,10 +50,10 @@ def aligned(
     to_source = np.zeros((sum(widths), len(line.split()) + 1), np.float32)  # [piece, word or end]
     pieces, outputs, surfaces = list[str](), list[str](), list[str]()
     row = column = 0
-    numbers = _word_numbers(line, [pair.source.text for pair, _ in parts])
+    numbers = _word_numbers(line, [pair.text for pair, _ in parts])
     for (pair, of_part), of_words in zip(parts, numbers, strict=True):
-        text, strings = pair.source.protected
-        inputs = source.segmenter.encode(text)[: len(pair.source.ids) - 1]
+        text, strings = pair.protected
+        inputs = source.segmenter.encode(text)[: len(pair.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
         pieces += [*inputs, END]
         outputs += [*output, END]
@@ -61,7 +61,7 @@ def aligned(
         height, width = of_part.shape
         attention[row : row + height, column : column + width] = of_part
         row, column = row + height, column + width
-        shares = word_shares(source, _surfaces(source, inputs, strings), pair.source.text.split())
+        shares = word_shares(source, _surfaces(source, inputs, strings), pair.text.split())
         np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
         to_source[column - 1, -1] = 1
     to_target = word_shares(target, surfaces, translation.split())

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
+from nmt.decode.sources import ColumnRequirements, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.system.pool import Executor
 
@@ -82,7 +82,7 @@ class Engine(ColumnRequirements, Protocol):
         short.
         """
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """[target, source] of each pair: from each id of its target to those of its source.
 
         Raises UserError where the engine shows no attention (2), or memory is short (71).

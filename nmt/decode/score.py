@@ -9,10 +9,10 @@ import torch
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.lines import windows
+from nmt.decode.models import as_inputs
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import ungrouped
-from nmt.decode.sources import ForcedPair, SourceReader, fits
-from nmt.decode.tensors import as_inputs
+from nmt.decode.sources import Source, SourceReader, fits
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -67,28 +67,26 @@ def score_translations(
     for window_lines in windows(lines, window):
         read = [reader.pair(line) for line in window_lines]
         for pair in read:
-            reader.note(pair.source.line, pair.source.ids, notes)
+            reader.note(pair.line, pair.ids, notes)
         pairs = [pair if fits(pair, tables, batch_tokens, refused) else None for pair in read]
         scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
         yield from [None if pair is None else next(scored) for pair in pairs]
     notes.report(None, 0, list(reader.codes))
 
 
-def _scored(
-    trained: Trained, pairs: list[ForcedPair], batch_tokens: int
-) -> Iterator[GivenTranslation]:
+def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterator[GivenTranslation]:
     """Score pairs in batches of like length; in their order."""
     groups = by_length([pair.length for pair in pairs], batch_tokens)
     if not pairs:
         return
     longest = max(pairs, key=lambda pair: pair.length)
-    what = f"batch_tokens={batch_tokens}, line {longest.source.line} of {longest.length} pieces"
+    what = f"batch_tokens={batch_tokens}, line {longest.line} of {longest.length} pieces"
     with within_memory(f"{what}: too much for the memory; give fewer tokens, or leave it out"):
         scores = [_log_probs(trained.model, [pairs[place] for place in group]) for group in groups]
     for pair, log_probs in zip(pairs, ungrouped(groups, scores), strict=True):
         if not math.isfinite(sum(log_probs)):
             raise UserError(
-                f"line {pair.source.line}: the model gives no finite log-probability; its weights "
+                f"line {pair.line}: the model gives no finite log-probability; its weights "
                 "are no use",
                 Exit.DATA,
             )
@@ -96,7 +94,7 @@ def _scored(
 
 
 @torch.inference_mode()
-def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
+def _log_probs(model: Transformer, pairs: list[Source]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     device = next(model.parameters()).device
     states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]

@@ -37,18 +37,17 @@ class Source(NamedTuple):
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
     text: str = ""  # as it was given; empty where nobody reads it again
     protected: ProtectedLine = ProtectedLine("", {})  # the same, as the model reads it
+    target: Sequence[int] = ()  # ids of a given translation, ending in EOS
 
-
-class ForcedPair(NamedTuple):
-    """A line and a translation of it in numbers."""
-
-    source: Source
-    target: list[int]  # ids, ending in EOS
+    @property
+    def pieces(self) -> int:
+        """Ids without EOS."""
+        return len(self.ids) - 1
 
     @property
     def length(self) -> int:
         """Ids of the longer side."""
-        return max(len(self.source.ids), len(self.target))
+        return max(len(self.ids), len(self.target))
 
 
 class TextSides(Protocol):
@@ -196,7 +195,7 @@ class SourceReader:
 
     def pair(
         self, line: ParallelLine, most: tuple[int | None, int | None] = (None, None)
-    ) -> ForcedPair:
+    ) -> Source:
         """A line and its translation, with placeholders for strings that are in both.
 
         Each side is cut to as many ids as `most` says of it; None: to none.
@@ -205,7 +204,7 @@ class SourceReader:
         protected = protection.line(line.text, line.target)
         ids = self.target.ids(protection.place(line.target, protected.strings))
         of_source = cut(self.side.ids(protected.text), source)
-        return ForcedPair(self.source(line, protected, of_source), cut(ids, target))
+        return self.source(line, protected, of_source)._replace(target=cut(ids, target))
 
 
 def cut(ids: list[int], most: int | None) -> list[int]:
@@ -219,24 +218,24 @@ def within_table(pieces: int, table: int | None) -> int:
 
 
 def fits(
-    pair: ForcedPair, tables: tuple[int | None, int | None], most: int, notes: Notes | None = None
+    pair: Source, tables: tuple[int | None, int | None], most: int, notes: Notes | None = None
 ) -> bool:
     """Whether a batch of `most` ids, and position tables of these sizes, hold a pair.
 
     One that is too long is counted in `notes`; without them it raises UserError (65).
     """
-    sides = zip(("source", "translation"), (pair.source.ids, pair.target), tables, strict=True)
+    sides = zip(("source", "translation"), (pair.ids, pair.target), tables, strict=True)
     for side, ids, table in sides:
         pieces, limit = len(ids) - 1, within_table(most - 1, table)
         if pieces <= limit:
             continue
         if notes is None:
             raise UserError(
-                f"line {pair.source.line}: the {side} has {pieces} pieces, but a batch or "
+                f"line {pair.line}: the {side} has {pieces} pieces, but a batch or "
                 f"position table holds {limit}; leave the line out",
                 Exit.DATA,
             )
-        notes.add(REFUSED, pair.source.line, pieces)
+        notes.add(REFUSED, pair.line, pieces)
         return False
     return True
 

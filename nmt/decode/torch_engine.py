@@ -19,12 +19,11 @@ from nmt.decode.engine import (
     out_of_memory_message,
     within_memory,
 )
-from nmt.decode.models import adapt, pack, quantise
+from nmt.decode.models import adapt, as_tensors, pack, quantise
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Beam, Method, Step, search
-from nmt.decode.sources import LENGTH, ForcedPair, Source
-from nmt.decode.tensors import as_tensors
+from nmt.decode.sources import LENGTH, Source
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -127,7 +126,7 @@ class TorchEngine:
         middle = len(sources) // 2
         return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """[target, source] of each pair, see `cross_attention.cross_attention`."""
         lengths = [pair.length for pair in pairs]
         message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)

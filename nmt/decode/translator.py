@@ -12,7 +12,7 @@ from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, windows
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
-from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
+from nmt.decode.sources import ParallelLine, Source, TextSides, fits
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
 from nmt.system.pool import Executor, WorkerPool
@@ -189,7 +189,7 @@ class Translator:
             return [[translation for translation, _ in of_line] for of_line in best]
         alignments = self._alignments(
             [
-                (line.text, t.text, [ForcedPair(s, [*h.ids, EOS]) for s, h in outputs])
+                (line.text, t.text, [s._replace(target=[*h.ids, EOS]) for s, h in outputs])
                 for line, of_line in zip(window.lines, best, strict=True)
                 for t, outputs in of_line
             ],
@@ -235,7 +235,7 @@ class Translator:
         return alignments
 
     def _alignments(
-        self, outputs: Sequence[tuple[str, str, list[ForcedPair]]], executor: Executor
+        self, outputs: Sequence[tuple[str, str, list[Source]]], executor: Executor
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
         pairs = [pair for _, _, of_line in outputs for pair in of_line]

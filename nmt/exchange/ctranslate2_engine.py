@@ -25,7 +25,7 @@ from nmt.decode.engine import (
     within_memory,
 )
 from nmt.decode.scheduler import batches_of
-from nmt.decode.sources import ForcedPair, Source
+from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
@@ -186,7 +186,7 @@ class CTranslate2Engine:
             found.update(self._searched(sources, by_limit, n_best))
         return [found[place][:n_best] for place in range(len(sources))]
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """Raises UserError: CTranslate2 shows the attention of its own outputs alone."""
         raise UserError(f"alignments: not with CTranslate2; {BY_NMT}")
 

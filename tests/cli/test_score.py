@@ -19,7 +19,7 @@ from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
 from nmt.decode.score import score_translations
-from nmt.decode.sources import ForcedPair
+from nmt.decode.sources import Source
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
@@ -188,7 +188,7 @@ def test_the_next_command_goes_on(
     output, scored = texts[0].with_name("out"), nmt.decode.score._log_probs
     batches: list[int] = []
 
-    def stopping(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
+    def stopping(model: Transformer, pairs: list[Source]) -> list[list[float]]:
         batches.append(len(pairs))
         if len(batches) == 3:
             raise KeyboardInterrupt

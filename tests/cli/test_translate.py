@@ -113,7 +113,7 @@ def test_scores_n_best_and_json(nmt_translate: Run) -> None:
 
 def test_alignments(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def cross_attention(self: object, pairs: Any) -> list[Any]:
-        return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
+        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
 
     monkeypatch.setattr(TorchEngine, "cross_attention", cross_attention)
     text, hard, soft = b"w1  w2\n\nw3\n", ("--alignment", "hard"), ("--alignment", "soft")

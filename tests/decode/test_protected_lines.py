@@ -219,7 +219,7 @@ def test_pairs_are_scored_as_they_were_trained_on(
 
 def test_words_with_strings_are_aligned(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     def diagonal(self: object, pairs: Any) -> list[Any]:
-        return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
+        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
 
     monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
     monkeypatch.setattr("nmt.decode.alignment.SequenceMatcher", None)  # no guess is needed
