@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,13 +11,14 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.lines import windows
 from nmt.decode.models import as_inputs
-from nmt.decode.notes import Notes
-from nmt.decode.scheduler import ungrouped
-from nmt.decode.sources import Source, SourceReader, fits
+from nmt.decode.notes import REFUSED, Notes
+from nmt.decode.scheduler import collect, submit_batches
+from nmt.decode.sources import Source, SourceReader, why_too_long
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.system.device import to_device, to_host
+from nmt.system.pool import WorkerPool
 from nmt.text.vocab import END
 
 
@@ -61,17 +63,24 @@ def score_translations(
     """
     language = bool(trained.settings.decode.source_language)
     reader = SourceReader(trained, trained.model, has_language=language)
-    refused, notes = notes, notes or Notes()
+    refuses, notes = notes is None, notes or Notes()
     tables = trained.model.limits(training=False)
-    lines = reader.lines(sources, columns or {}, targets, first=first)
-    for window_lines in windows(lines, window):
-        read = [reader.pair(line) for line in window_lines]
-        for pair in read:
-            reader.note(pair.line, pair.ids, notes)
-        pairs = [pair if fits(pair, tables, batch_tokens, refused) else None for pair in read]
-        scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
-        yield from [None if pair is None else next(scored) for pair in pairs]
-    notes.report(None, 0, list(reader.codes))
+    parallel = reader.lines(sources, columns or {}, targets, first=first)
+    for lines in windows(parallel, window):
+        pairs = dict[int, Source]()  # by the number of the line
+        for line in lines:
+            pair = reader.pair(line)
+            reader.note(line, pair)
+            if not (reason := why_too_long(pair, tables, batch_tokens)):
+                pairs[line.number] = pair
+            elif refuses:
+                raise UserError(reason, Exit.DATA)
+            else:
+                line.note(REFUSED, pair.length - 1)
+        notes.add(lines)
+        scored = _scored(trained, list(pairs.values()), batch_tokens)
+        yield from [next(scored) if line.number in pairs else None for line in lines]
+    notes.report(reader.codes)
 
 
 def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterator[GivenTranslation]:
@@ -82,8 +91,9 @@ def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterato
     longest = max(pairs, key=lambda pair: pair.length)
     what = f"batch_tokens={batch_tokens}, line {longest.line} of {longest.length} pieces"
     with within_memory(f"{what}: too much for the memory; give fewer tokens, or leave it out"):
-        scores = [_log_probs(trained.model, [pairs[place] for place in group]) for group in groups]
-    for pair, log_probs in zip(pairs, ungrouped(groups, scores), strict=True):
+        calls = submit_batches(WorkerPool(), partial(_log_probs, trained.model), pairs, groups)
+        scores = collect(calls)
+    for pair, log_probs in zip(pairs, scores, strict=True):
         if not math.isfinite(sum(log_probs)):
             raise UserError(
                 f"line {pair.line}: the model gives no finite log-probability; its weights "

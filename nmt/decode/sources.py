@@ -1,11 +1,12 @@
 """Lines of text, with columns and translations, in the numbers that a model reads."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from itertools import zip_longest
 from typing import Any, NamedTuple, Protocol
 
 from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Settings
-from nmt.decode.notes import REFUSED, Notes
 from nmt.errors import Exit, UserError
 from nmt.text.columns import ColumnLine, check_ranges, expand, missing
 from nmt.text.protection import ProtectedLine
@@ -17,22 +18,28 @@ LENGTH = "length"  # the column of lengths in pieces: decode.target_length=given
 NOT_EOS = -1  # where an output may have any id but EOS
 
 
-class ParallelLine(NamedTuple):
-    """A line of text, and the lines of other files that belong to it."""
+@dataclass
+class Line:
+    """A line of text, the lines of other files that belong to it, and what is unusual about it."""
 
     number: int  # from 1
     text: str  # without the end of the line
     columns: dict[str, ColumnLine]
     target: str  # prefix of its translation, or the translation; empty where there is none
+    notes: list[tuple[str, int, int]] = field(default_factory=list)  # for `notes.Notes.add`
+
+    def note(self, kind: str, pieces: int = 0, count: int = 1) -> None:
+        """Note something unusual of so many pieces, by a kind of `notes.MESSAGES`."""
+        self.notes.append((kind, pieces, count))
 
 
 class Source(NamedTuple):
-    """A line as the model reads it."""
+    """A line as the model reads it, or a part of a line that is translated in parts."""
 
     ids: list[int]  # ending in EOS
     columns: dict[str, list[int]]  # as many integers as ids, or one
     line: int = 1  # its number in the text, from 1
-    part: int = 0  # of a line that is translated in parts, from 0
+    part: int = 0  # of the line, from 0
     required: Sequence[int] = ()  # what its output has from the beginning on: ids, or NOT_EOS
     limit: int = 0  # ids of its output at most, without eos; unused where the output is given
     text: str = ""  # as it was given; empty where nobody reads it again
@@ -49,22 +56,20 @@ class Source(NamedTuple):
         """Ids of the longer side."""
         return max(len(self.ids), len(self.target))
 
+    def cut(self, most: int | None) -> "Source":
+        """The source with at most so many ids; None: all."""
+        return self._replace(ids=cut(self.ids, most))
+
 
 class TextSides(Protocol):
     """The parts of a model that a reader needs besides its engine, as modeldir.Trained has."""
 
     @property
-    def settings(self) -> Settings:
-        """Of the training; here those of its data."""
-
+    def settings(self) -> Settings: ...
     @property
-    def source(self) -> Side:
-        """Segmenter and vocabulary of the lines that are read."""
-
+    def source(self) -> Side: ...
     @property
-    def target(self) -> Side:
-        """Those of the lines that are written."""
-
+    def target(self) -> Side: ...
     @property
     def facts(self) -> dict[str, Any]:
         """`longest_source` is the pieces of the longest source in training; None: unknown."""
@@ -74,9 +79,7 @@ class ColumnRequirements(Protocol):
     """The columns that a model or an engine reads."""
 
     @property
-    def columns(self) -> Set[str]:
-        """Their names."""
-
+    def columns(self) -> Set[str]: ...
     @property
     def column_ranges(self) -> Mapping[str, range]:
         """The integers that each may hold, by name; those without an entry: any."""
@@ -112,40 +115,31 @@ class SourceReader:
         targets: Iterable[str] | None = None,
         target_name: str = "translations",
         first: int = 1,
-    ) -> Iterator[ParallelLine]:
+    ) -> Iterator[Line]:
         """Read a text in step with its columns and with `targets`, line by line.
 
         `target_name` is for errors, and `first` is the number of the first line. Raises UserError:
-        (65) where a column, or `targets`, has fewer lines than the text, or more; (2) for a column
-        that is missing, or that the model does not know.
+        (65) where they do not have equally many lines; (2) for a column that is missing, or that
+        the model does not know.
         """
         types = self.column_types(columns)
-        streams = {f"column {name}": iter(lines) for name, lines in columns.items()}
-        streams |= {} if targets is None else {target_name: iter(targets)}
-        number = first - 1
-        for number, line in enumerate(text, first):
-            values = {name: next(stream, None) for name, stream in streams.items()}
-            for name, value in values.items():
-                if value is None:
-                    raise UserError(
-                        f"{name}: only {number - 1} lines, but the text has more; they must be "
-                        "parallel",
-                        Exit.DATA,
-                    )
-            of_columns = {
-                name: ColumnLine(
-                    types[name], values[f"column {name}"] or "", f"column {name}, line {number}"
-                )
-                for name in columns
-            }
-            target = _without_end(values.get(target_name) or "")
-            yield ParallelLine(number, _without_end(line), of_columns, target)
-        for name, stream in streams.items():
-            if next(stream, None) is not None:
+        streams = {"the text": text, **{f"column {name}": lines for name, lines in columns.items()}}
+        streams |= {} if targets is None else {target_name: targets}
+        for number, row in enumerate(zip_longest(*streams.values()), first):
+            lines = dict(zip(streams, row, strict=True))
+            if ended := [name for name, line in lines.items() if line is None]:
                 raise UserError(
-                    f"{name}: more than the {number} lines of the text; they must be parallel",
+                    f"{ended[0]}: only {number - 1} lines, but "
+                    f"{next(name for name in lines if name not in ended)} has more; they must be "
+                    "parallel",
                     Exit.DATA,
                 )
+            of_columns = {
+                name: ColumnLine(types[name], lines[of_name], f"{of_name}, line {number}")
+                for name, of_name in ((name, f"column {name}") for name in columns)
+            }
+            target = _without_end(lines.get(target_name, ""))
+            yield Line(number, _without_end(lines["the text"]), of_columns, target)
 
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
@@ -171,40 +165,40 @@ class SourceReader:
             )
         return known
 
-    def note(self, number: int, ids: list[int], notes: Notes) -> None:
-        """Count a line that names none of the model's languages, or has no piece it knows."""
-        if self.codes and len(ids) > 1 and ids[0] not in self.codes.values():
-            notes.add("uncoded", number, len(ids) - 1)
-        if self.side.is_unknown(ids):
-            notes.add("unknown", number, len(ids) - 1)
+    def source(self, text: str, target: str | None = None) -> Source:
+        """A text without columns, with placeholders for strings; all of them are in `target`."""
+        protected = self.side.protection.line(text, target)
+        return Source(self.side.ids(protected.text), {}, text=text, protected=protected)
 
-    def source(self, line: ParallelLine, protected: ProtectedLine, ids: list[int]) -> Source:
-        """A line of these ids with its columns; UserError (65) for columns that do not fit.
+    def note(self, line: Line, source: Source) -> None:
+        """Note a line that names none of the model's languages, or has no piece it knows."""
+        if self.codes and source.pieces and source.ids[0] not in self.codes.values():
+            line.note("uncoded", source.pieces)
+        if self.side.is_unknown(source.ids):
+            line.note("unknown", source.pieces)
 
-        `protected` is the line as the model reads it.
-        """
+    def with_columns(self, line: Line, source: Source) -> Source:
+        """Add the number and the columns of the line; UserError (65) for those that do not fit."""
         words, where = WORDS in self.requirements.columns, f"line {line.number}"
-        numbers: dict[str, list[int]] = {}
-        if line.columns or words:
-            text, segmenter, most = protected.text, self.side.segmenter, len(ids) - 1
-            numbers = expand(text, line.columns, segmenter, where, most=most, words=words)
-            check_ranges(numbers, self.requirements.column_ranges, where)
-            if self.given_lengths and min(numbers[LENGTH]) < 0:
-                raise UserError(f"{where}: column {LENGTH!r} is below 0; mend it", Exit.DATA)
-        return Source(ids, numbers, line.number, text=line.text, protected=protected)
+        source = source._replace(line=line.number)
+        if not line.columns and not words:
+            return source
+        text, segmenter = source.protected.text, self.side.segmenter
+        numbers = expand(text, line.columns, segmenter, where, most=source.pieces, words=words)
+        check_ranges(numbers, self.requirements.column_ranges, where)
+        if self.given_lengths and min(numbers[LENGTH]) < 0:
+            raise UserError(f"{where}: column {LENGTH!r} is below 0; mend it", Exit.DATA)
+        return source._replace(columns=numbers)
 
-    def pair(
-        self, line: ParallelLine, most: tuple[int | None, int | None] = (None, None)
-    ) -> Source:
-        """A line and its translation, with placeholders for strings that are in both.
+    def pair(self, line: Line, most: tuple[int | None, int | None] = (None, None)) -> Source:
+        """A line with its given translation, with placeholders for strings that are in both.
 
         Each side is cut to as many ids as `most` says of it; None: to none.
         """
-        protection, (source, target) = self.side.protection, most
-        protected = protection.line(line.text, line.target)
-        ids = self.target.ids(protection.place(line.target, protected.strings))
-        of_source = cut(self.side.ids(protected.text), source)
-        return self.source(line, protected, of_source)._replace(target=cut(ids, target))
+        source = self.source(line.text, line.target).cut(most[0])
+        text = self.side.protection.place(line.target, source.protected.strings)
+        target = cut(self.target.ids(text), most[1])
+        return self.with_columns(line, source)._replace(target=target)
 
 
 def cut(ids: list[int], most: int | None) -> list[int]:
@@ -217,27 +211,16 @@ def within_table(pieces: int, table: int | None) -> int:
     return pieces if table is None else min(pieces, table - 1)
 
 
-def fits(
-    pair: Source, tables: tuple[int | None, int | None], most: int, notes: Notes | None = None
-) -> bool:
-    """Whether a batch of `most` ids, and position tables of these sizes, hold a pair.
-
-    One that is too long is counted in `notes`; without them it raises UserError (65).
-    """
+def why_too_long(pair: Source, tables: tuple[int | None, int | None], most: int) -> str:
+    """Why a batch of `most` ids, or position tables of these sizes, cannot hold a pair, or ""."""
     sides = zip(("source", "translation"), (pair.ids, pair.target), tables, strict=True)
     for side, ids, table in sides:
-        pieces, limit = len(ids) - 1, within_table(most - 1, table)
-        if pieces <= limit:
-            continue
-        if notes is None:
-            raise UserError(
-                f"line {pair.line}: the {side} has {pieces} pieces, but a batch or "
-                f"position table holds {limit}; leave the line out",
-                Exit.DATA,
+        if len(ids) - 1 > (limit := within_table(most - 1, table)):
+            return (
+                f"line {pair.line}: the {side} has {len(ids) - 1} pieces, but a batch or "
+                f"position table holds {limit}; leave the line out"
             )
-        notes.add(REFUSED, pair.line, pieces)
-        return False
-    return True
+    return ""
 
 
 def _without_end(line: str) -> str:

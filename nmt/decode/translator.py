@@ -11,8 +11,8 @@ from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, windows
 from nmt.decode.notes import Notes
-from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
-from nmt.decode.sources import ParallelLine, Source, TextSides, fits
+from nmt.decode.scheduler import Scheduler, batches_of, collect, submit_batches
+from nmt.decode.sources import Line, Source, TextSides, why_too_long
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
 from nmt.system.pool import Executor, WorkerPool
@@ -46,11 +46,9 @@ class RefusedLinesError(UserError):
 class _Window(NamedTuple):
     """Lines of which an engine translates the sources."""
 
-    lines: Sequence[ParallelLine]
+    lines: Sequence[Line]
     parts: list[list[Source]]  # of each line, but those without pieces
-    groups: list[list[int]]  # of all parts: those of each batch
-    calls: list[Any]  # of each batch, whose results are hypotheses of each source
-    notes: Notes
+    calls: list[tuple[Sequence[int], Any]]  # of each batch of all parts: their hypotheses
 
 
 _Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
@@ -138,18 +136,15 @@ class Translator:
             read = windows(parallel, self.decode.window, has_more)
             for window in scheduler.in_order(submit, read, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
-                notes.merge(window.notes)
+                notes.add(window.lines)
                 yield from translations
-        longest = self.reader.longest
-        notes.report(self.reader.longest_trained, longest, list(self.reader.codes))
-        if reasons := notes.refusals(longest, self.decode.too_long):
+        reader = self.reader
+        if reasons := notes.report(reader.codes, reader.longest_trained, reader.longest):
             raise RefusedLinesError(reasons, Exit.DATA)
 
-    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[ParallelLine]) -> _Window:
+    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> _Window:
         """Read a window, and submit its batches."""
-        notes = Notes()
-        read = [self.reader.read(line, notes) for line in lines]
-        parts = [[source for source in of_line if len(source.ids) > 1] for of_line in read]
+        parts = [[source for source in self.reader.read(line) if source.pieces] for line in lines]
         sources = [source for of_line in parts for source in of_line]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
@@ -160,16 +155,14 @@ class Translator:
             parallel=self.engine.parallel_batches,
         )
         scheduler.start(len(groups))
-        batches = [[sources[i] for i in group] for group in groups]
-        submit = scheduler.executor.submit
-        calls = [submit(self.engine.search, batch, count) for batch in batches]
-        return _Window(lines, parts, groups, calls, notes)
+        calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
+        return _Window(lines, parts, list(calls))
 
     def _translations(
         self, window: _Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
-        """The translations of each line, best first; adds what was unusual about them."""
-        results = iter(ungrouped(window.groups, [call.result() for call in window.calls]))
+        """The translations of each line, best first; notes what is unusual about them."""
+        results = iter(collect(window.calls))
         candidates = [
             self._candidates([(source, next(results)) for source in parts])
             for parts in window.parts
@@ -181,9 +174,9 @@ class Translator:
                 [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
                 for of_line, rank in zip(candidates, ranks, strict=True)
             ]
-        for (_, outputs), *_ in candidates:
+        for line, ((_, outputs), *_) in zip(window.lines, candidates, strict=True):
             for source, hypothesis in outputs:
-                self._note(source, hypothesis, window.notes)
+                self._note(line, source, hypothesis)
         best = [of_line[:n_best] for of_line in candidates]
         if not align:
             return [[translation for translation, _ in of_line] for of_line in best]
@@ -197,15 +190,15 @@ class Translator:
         )
         return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
 
-    def _note(self, source: Source, hypothesis: Hypothesis, notes: Notes) -> None:
-        """Count an output that did not end, and the strings that it lacks."""
+    def _note(self, line: Line, source: Source, hypothesis: Hypothesis) -> None:
+        """Note an output that did not end, and the strings that it lacks."""
         if not hypothesis.finished:
             at_limit = len(hypothesis.ids) == source.limit
-            notes.add("cut" if at_limit else "broken", source.line, len(hypothesis.ids))
+            line.note("cut" if at_limit else "broken", len(hypothesis.ids))
         if source.protected.strings and (
             lost := source.protected.count_lost(self.target.text(hypothesis.ids))
         ):
-            notes.add("lost", source.line, len(source.ids) - 1, lost)
+            line.note("lost", count=lost)
 
     @property
     def _tokens(self) -> int:
@@ -229,7 +222,8 @@ class Translator:
             outputs = []
             for line in window:
                 pair = self.reader.pair(line)
-                fits(pair, tables, self._tokens)
+                if reason := why_too_long(pair, tables, self._tokens):
+                    raise UserError(reason, Exit.DATA)
                 outputs.append((line.text, line.target, [pair]))
             alignments += self._alignments(outputs, WorkerPool())
         return alignments
@@ -241,8 +235,7 @@ class Translator:
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
         groups = by_length([pair.length for pair in pairs], self._tokens)
         attend = self.engine.cross_attention
-        calls = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
-        weights = iter(ungrouped(groups, [call.result() for call in calls]))
+        weights = iter(collect([*submit_batches(executor, attend, pairs, groups)]))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)

@@ -169,10 +169,7 @@ def test_texts_that_are_not_parallel_end_in_65(
     write(texts[short], [SOURCES, TARGETS][short][:lines])
     output = texts[0].with_name("out")
     code, _, err = nmt_score(*texts, "-o", output)
-    what = f"more than the {lines} lines"
-    if short:
-        what = f"only {lines} lines"
-    assert code == 65 and f"translations: {what}" in err
+    assert code == 65 and f"{('the text', 'translations')[short]}: only {lines} lines" in err
     assert not output.exists()
 
 

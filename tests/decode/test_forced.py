@@ -50,7 +50,7 @@ def test_a_translation_may_be_empty(real: Callable[..., Trained]) -> None:
 @pytest.mark.parametrize(
     ("sources", "targets", "says"),
     [
-        (["w1"], ["w1", "w2"], "translations: more than the 1 lines"),
+        (["w1"], ["w1", "w2"], "the text: only 1 lines, but translations has more"),
         (["w1", "w1 w2 w3 w4 w5"], ["w1", "w1"], "line 2: the source has 5 pieces"),
         (["w1"], ["w1 w2 w3 w4"], "line 1: the translation has 4 pieces"),
     ],

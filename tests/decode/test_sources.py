@@ -153,7 +153,7 @@ def test_a_cut_source_keeps_a_tree() -> None:
         ),
         (
             {"heads": HEADS, "language": [*LANGUAGE, "9"]},
-            "column language: more than the 6 lines of the text; they must be parallel",
+            "the text: only 6 lines, but column language has more; they must be parallel",
             Exit.DATA,
         ),
         (
