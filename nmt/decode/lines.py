@@ -7,7 +7,6 @@ from dataclasses import replace
 from nmt.config.data import WORDS, tags_of
 from nmt.config.settings import Decode
 from nmt.decode.engine import Engine
-from nmt.decode.notes import REFUSED, UNFIT
 from nmt.decode.sources import (
     LENGTH,
     NOT_EOS,
@@ -98,7 +97,7 @@ class LineReader(SourceReader):
                     "target prefix, line %d: %s; its line is left empty", line.number, error
                 )
             self._warned = True
-            line.note(UNFIT)
+            line.note("unfit")
             return []
         self.note(line, whole)
         parts = [self.with_columns(line, part) for part in self._parts(line, whole)]
@@ -155,7 +154,7 @@ class LineReader(SourceReader):
             line.note("truncated", pieces)
             return [source.cut(self.longest + 1)]
         if self.decode.too_long == "refuse" or line.target.strip() or line.columns:
-            line.note(REFUSED, pieces)
+            line.note("refused", pieces)
             return []
         line.note("split", pieces)
         texts = self.splitter.at_spaces(source.text, self.most)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 
 from nmt.decode.sources import Line
+from nmt.errors import Exit, RefusedLinesError
 
 SHOWN = 8  # target languages of a model that a message names
 LENGTHS = "sources of more than {longest} pieces (decode.max_source, position table)"
@@ -25,10 +26,11 @@ MESSAGES = {
 ERRORS = {
     "refused": LENGTHS + ", their lines left empty: {note}; split them, together with their "
     "columns and target prefixes, or choose decode.too_long=split",
+    "pairs": "pairs of which a side has more pieces than a batch (batch_tokens) or the encoding "
+    "holds, their lines left empty: {note}; split them, or raise batch_tokens",
     "unfit": "target prefixes with which no translation can begin, their lines left empty: {note}; "
     "change or empty them",
 }  # kind -> why lines are left empty
-REFUSED, UNFIT = ERRORS
 
 log = logging.getLogger(__name__)
 
@@ -49,30 +51,24 @@ class Notes:
                 longest = max(longest, pieces)
                 self.counts[kind] = [before + count, min(first, line.number), longest]
 
-    def describe(self, kind: str) -> str:
-        """How many lines of a kind, the first and the longest; empty where there is none."""
-        if kind not in self.counts:
-            return ""
-        count, first, longest = self.counts[kind]
-        return f"{count} (first: line {first}{f'; longest: {longest} pieces' if longest else ''})"
-
     def report(
         self, codes: Iterable[str], trained: int | None = None, longest: int | None = None
-    ) -> str:
-        """Log one line for each kind; returns why lines were left empty, or "".
+    ) -> None:
+        """Log one line for each kind; raises RefusedLinesError (65) if lines were left empty.
 
         `trained` is the longest source in training in pieces, `longest` the limit of a source, and
         `codes` are the target languages of a multilingual model.
         """
         facts = {"codes": ", ".join(islice(codes, SHOWN)), "trained": trained, "longest": longest}
-
-        def texts(messages: Mapping[str, str]) -> list[str]:
-            return [
-                message.format(note=self.describe(kind), **facts)
-                for kind, message in messages.items()
-                if kind in self.counts
-            ]
-
-        for text in texts(MESSAGES):
-            log.warning(text)
-        return "; ".join(texts(ERRORS))
+        errors = list[str]()
+        for kind, message in (MESSAGES | ERRORS).items():
+            if kind in self.counts:
+                count, first, pieces = self.counts[kind]
+                of_longest = f"; longest: {pieces} pieces" if pieces else ""
+                text = message.format(note=f"{count} (first: line {first}{of_longest})", **facts)
+                if kind in ERRORS:
+                    errors.append(text)
+                else:
+                    log.warning(text)
+        if errors:
+            raise RefusedLinesError("; ".join(errors), Exit.DATA)

@@ -11,9 +11,9 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.lines import windows
 from nmt.decode.models import as_inputs
-from nmt.decode.notes import REFUSED, Notes
+from nmt.decode.notes import Notes
 from nmt.decode.scheduler import collect, submit_batches
-from nmt.decode.sources import Source, SourceReader, why_too_long
+from nmt.decode.sources import Source, SourceReader
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -55,28 +55,24 @@ def score_translations(
     Reads `window` lines, yields as many, reads on. `columns` are the integers that the model reads
     in addition to the sources, and `first` is the number of the first line. Encodings that read
     the length of the output get the true one. A batch holds at most `batch_tokens` tokens of the
-    longer side. Unusual lines are counted in `notes`, and logged after the last one. A pair that
-    neither a batch nor the encoding's table can hold is counted there as refused, and None is
-    yielded for it; without `notes` it is an error before any pair of its window is scored.
-    Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
-    fit; 2 for columns that are missing or unknown; 71 where memory is short.
+    longer side. Unusual lines are counted in `notes`, and logged after the last one. For a pair
+    that neither a batch nor the encoding's table can hold, None is yielded, and after the last line
+    RefusedLinesError is raised. Raises UserError: 65 for texts that are not parallel and columns
+    that do not fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     language = bool(trained.settings.decode.source_language)
     reader = SourceReader(trained, trained.model, has_language=language)
-    refuses, notes = notes is None, notes or Notes()
-    tables = trained.model.limits(training=False)
+    notes, tables = notes or Notes(), trained.model.limits(training=False)
     parallel = reader.lines(sources, columns or {}, targets, first=first)
     for lines in windows(parallel, window):
         pairs = dict[int, Source]()  # by the number of the line
         for line in lines:
             pair = reader.pair(line)
             reader.note(line, pair)
-            if not (reason := why_too_long(pair, tables, batch_tokens)):
+            if pair.fits(tables, batch_tokens):
                 pairs[line.number] = pair
-            elif refuses:
-                raise UserError(reason, Exit.DATA)
             else:
-                line.note(REFUSED, pair.length - 1)
+                line.note("pairs", pair.length - 1)
         notes.add(lines)
         scored = _scored(trained, list(pairs.values()), batch_tokens)
         yield from [next(scored) if line.number in pairs else None for line in lines]

@@ -60,6 +60,11 @@ class Source(NamedTuple):
         """The source with at most so many ids; None: all."""
         return self._replace(ids=cut(self.ids, most))
 
+    def fits(self, tables: tuple[int | None, int | None], most: int) -> bool:
+        """Whether a batch of `most` ids, and position tables of these sizes, hold both sides."""
+        sides = zip((self.ids, self.target), tables, strict=True)
+        return all(len(ids) <= min(most, table or most) for ids, table in sides)
+
 
 class TextSides(Protocol):
     """The parts of a model that a reader needs besides its engine, as modeldir.Trained has."""
@@ -209,18 +214,6 @@ def cut(ids: list[int], most: int | None) -> list[int]:
 def within_table(pieces: int, table: int | None) -> int:
     """So many pieces, or as many as a table of positions holds with eos or bos; None: any."""
     return pieces if table is None else min(pieces, table - 1)
-
-
-def why_too_long(pair: Source, tables: tuple[int | None, int | None], most: int) -> str:
-    """Why a batch of `most` ids, or position tables of these sizes, cannot hold a pair, or ""."""
-    sides = zip(("source", "translation"), (pair.ids, pair.target), tables, strict=True)
-    for side, ids, table in sides:
-        if len(ids) - 1 > (limit := within_table(most - 1, table)):
-            return (
-                f"line {pair.line}: the {side} has {len(ids) - 1} pieces, but a batch or "
-                f"position table holds {limit}; leave the line out"
-            )
-    return ""
 
 
 def _without_end(line: str) -> str:

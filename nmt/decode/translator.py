@@ -12,7 +12,7 @@ from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader, windows
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of, collect, submit_batches
-from nmt.decode.sources import Line, Source, TextSides, why_too_long
+from nmt.decode.sources import Line, Source, TextSides
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
 from nmt.system.pool import Executor, WorkerPool
@@ -37,10 +37,6 @@ class Translation(NamedTuple):
     ids: tuple[int, ...] = ()  # of its pieces, without eos; those of parts one after the other
     finished: bool = True  # false: it, or a part, ends without eos
     alignment: Alignment | None = None  # where it was asked for
-
-
-class RefusedLinesError(UserError):
-    """Some lines, too long or with an unfit prefix, were left empty; all others are translated."""
 
 
 class _Window(NamedTuple):
@@ -138,9 +134,7 @@ class Translator:
                 translations = self._translations(window, n_best, align, scheduler.executor)
                 notes.add(window.lines)
                 yield from translations
-        reader = self.reader
-        if reasons := notes.report(reader.codes, reader.longest_trained, reader.longest):
-            raise RefusedLinesError(reasons, Exit.DATA)
+        notes.report(self.reader.codes, self.reader.longest_trained, self.reader.longest)
 
     def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> _Window:
         """Read a window, and submit its batches."""
@@ -222,8 +216,12 @@ class Translator:
             outputs = []
             for line in window:
                 pair = self.reader.pair(line)
-                if reason := why_too_long(pair, tables, self._tokens):
-                    raise UserError(reason, Exit.DATA)
+                if not pair.fits(tables, self._tokens):
+                    raise UserError(
+                        f"line {line.number}: its {pair.length - 1} pieces, or those of the other "
+                        "side, are too many for a batch or a position table; leave it out",
+                        Exit.DATA,
+                    )
                 outputs.append((line.text, line.target, [pair]))
             alignments += self._alignments(outputs, WorkerPool())
         return alignments

@@ -5,8 +5,8 @@ import pytest
 from nmt.decode.engine import length_penalty
 from nmt.decode.notes import Notes
 from nmt.decode.split import Splitter
-from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, RefusedLinesError
 from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 

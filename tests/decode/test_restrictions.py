@@ -14,8 +14,8 @@ from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Step, search
 from nmt.decode.sources import NOT_EOS
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from nmt.text.vocab import EOS as EOS_ID
 from tests.decode.copying import decode

@@ -17,8 +17,8 @@ from nmt.decode import scheduler, torch_engine
 from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
 from nmt.decode.sources import Line
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from nmt.system.pool import can_fork
 from tests.decode.copying import ENDLESS, decode, model_of, trained
@@ -298,4 +298,4 @@ def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
         line = Line(number, "", {}, "")
         line.note("cut", pieces=number)
         notes.add([line])
-    assert notes.describe("cut") == "3 (first: line 3; longest: 5 pieces)"
+    assert notes.counts == {"cut": [3, 3, 5]}

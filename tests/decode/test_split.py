@@ -14,8 +14,8 @@ from nmt.decode import split
 from nmt.decode.notes import Notes
 from nmt.decode.sources import Line, Source
 from nmt.decode.split import Splitter, separator
-from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.vocab import Vocabulary

@@ -14,8 +14,8 @@ from nmt.decode.engine import length_penalty
 from nmt.decode.restrictions import with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Beam, search
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from tests.decode.copying import decode
 from tests.decode.test_beam import BOS, EOS, Table
