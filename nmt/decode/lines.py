@@ -1,26 +1,28 @@
-"""From a line of text to sources that the model can translate: limits, parts and prefixes."""
+"""From lines of text, with columns and translations, to what a model reads: parts and limits."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 
-from nmt.config.data import WORDS, tags_of
+from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Decode
-from nmt.decode.engine import Engine
 from nmt.decode.sources import (
     LENGTH,
     NOT_EOS,
+    InputLimits,
     Line,
     Source,
-    SourceReader,
     TextSides,
+    cut,
     within_table,
 )
 from nmt.decode.split import Splitter
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.modeldir import USUAL_LENGTH
+from nmt.text.columns import ColumnLine, check_ranges, expand, missing
 from nmt.text.languages import languages_of
-from nmt.text.unigram import language_codes
+from nmt.text.unigram import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS, UNK
 
 log = logging.getLogger(__name__)
@@ -30,51 +32,99 @@ class UnfitPrefixError(Exception):
     """No translation of this line can begin with its prefix."""
 
 
-def windows(
-    lines: Iterable[Line], size: int, has_more: Callable[[], bool] = lambda: True
-) -> Iterator[list[Line]]:
-    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
+class LineReader:
+    """Turns lines of text into the numbers that a model reads, and notes what is unusual."""
 
-    So does a line after which `has_more` says that no other has arrived yet.
-    """
-    window: list[Line] = []
-    for line in lines:
-        window.append(line)
-        if line.number % size == 0 or not has_more():
-            yield window
-            window = []
-    if window:
-        yield window
+    def __init__(self, sides: TextSides, limits: InputLimits, decode: Decode | None = None) -> None:
+        """`decode`: how to translate; None: translations are given.
 
-
-class LineReader(SourceReader):
-    """Makes sources of lines, and notes what is unusual about them."""
-
-    def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
-        """UserError for decode.split with a model that reads more than the text."""
-        named = bool(decode.source_language)
-        super().__init__(sides, engine, given_lengths=decode.reads_lengths, has_language=named)
-        self.decode, self.engine = decode, engine
+        Raises UserError for decode.split with a model that reads more than the text.
+        """
+        whole = replace(sides.settings.decode, split="lines", length="free", target_length="ratio")
+        self.decode, self.limits = decode or whole, limits
+        self.side, self.target, self.settings = sides.source, sides.target, sides.settings
         self.longest_trained: int | None = sides.facts["longest_source"]
-        needed = sorted(self.requirements.columns - {WORDS})
-        if decode.split != "lines" and needed:
+        needed, split = sorted(limits.columns - {WORDS}), self.decode.split
+        if split != "lines" and needed:
             raise UserError(
-                f"decode.split={decode.split}: this model reads the column {needed[0]}, which "
+                f"decode.split={split}: this model reads the column {needed[0]}, which "
                 "belongs to whole lines; leave it at lines"
             )
-        language, _ = languages_of(replace(self.settings, decode=decode))
+        language, _ = languages_of(replace(self.settings, decode=self.decode))
+        known = language_codes(self.side.vocabulary)
+        tags = {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
         self.splitter = Splitter(
-            language if decode.split != "lines" else None,
-            {*tags_of(self.settings.data), *language_codes(self.side.vocabulary)},
+            language if split != "lines" else None,
+            {*tags, *known},
             lambda text: self.source(text).pieces,
             self.side.protection.spans,
         )
+        is_marian = isinstance(self.side.segmenter, MarianSegmenter)
+        self.codes = known if is_marian and not self.decode.source_language else {}
+        corpora = getattr(self.settings.data, "corpora", {}).values()
+        if corpora and all(corpus.tag for corpus in corpora):  # no source of training was without
+            self.codes |= tags
         self._warned = False  # of an unfit prefix
+
+    def lines(
+        self,
+        text: Iterable[str],
+        columns: Mapping[str, Iterable[str]],
+        targets: Iterable[str] | None = None,
+        target_name: str = "translations",
+        first: int = 1,
+    ) -> Iterator[Line]:
+        """Read a text in step with its columns and with `targets`, line by line.
+
+        `target_name` is for errors, and `first` is the number of the first line. Raises UserError:
+        (65) where they do not have equally many lines; (2) for a column that is missing, or that
+        the model does not know.
+        """
+        types = self.column_types(columns)
+        streams = {"the text": text, **{f"column {name}": lines for name, lines in columns.items()}}
+        streams |= {} if targets is None else {target_name: targets}
+        for number, row in enumerate(zip_longest(*streams.values()), first):
+            lines = dict(zip(streams, row, strict=True))
+            if ended := [name for name, line in lines.items() if line is None]:
+                raise UserError(
+                    f"{ended[0]}: only {number - 1} lines, but "
+                    f"{next(name for name in lines if name not in ended)} has more; they must be "
+                    "parallel",
+                    Exit.DATA,
+                )
+            of_columns = {
+                name: ColumnLine(types[name], lines[of_name], f"{of_name}, line {number}")
+                for name, of_name in ((name, f"column {name}") for name in columns)
+            }
+            target = _without_end(lines.get(target_name, ""))
+            yield Line(number, _without_end(lines["the text"]), of_columns, target)
+
+    def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Whether each column has integers per word or per sentence.
+
+        Raises UserError for a column that is missing, or that the model does not know.
+        """
+        lengths = {LENGTH} if self.decode.reads_lengths else set()
+        if absent := missing(self.limits.columns | lengths, columns):
+            raise UserError(
+                f"column {absent[0]}: this model reads it with the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+            )
+        known = columns_of(self.settings.data)
+        known.pop(WORDS, None)
+        known |= dict.fromkeys(lengths, "sentence")
+        if unknown := sorted(set(columns) - set(known)):
+            advice = "; it is for decode.length=forced" if unknown[0] == LENGTH else ""
+            raise UserError(
+                f"column {unknown[0]}: unknown to this model; its corpus had "
+                f"{', '.join(known) or 'none'}{advice}"
+            )
+        return known
 
     @property
     def longest(self) -> int:
         """The most pieces that a source may have, without eos."""
-        return within_table(self.decode.max_source, self.engine.source_limit)
+        return within_table(self.decode.max_source, self.limits.source_limit)
 
     @property
     def most(self) -> int:
@@ -84,7 +134,7 @@ class LineReader(SourceReader):
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
-        return within_table(limit, self.engine.target_limit)
+        return within_table(limit, self.limits.target_limit)
 
     def read(self, line: Line) -> list[Source]:
         """One source, several if the line is split, none if its translation is left empty."""
@@ -106,6 +156,31 @@ class LineReader(SourceReader):
             for number, part in enumerate(parts)
         ]
 
+    def note(self, line: Line, source: Source) -> None:
+        """Note a line that names none of the model's languages, or has no piece it knows."""
+        if self.codes and source.pieces and source.ids[0] not in self.codes.values():
+            line.note("uncoded", source.pieces)
+        if self.side.is_unknown(source.ids):
+            line.note("unknown", source.pieces)
+
+    def source(self, text: str, target: str | None = None) -> Source:
+        """A text without columns, with placeholders for strings; all of them are in `target`."""
+        protected = self.side.protection.line(text, target)
+        return Source(self.side.ids(protected.text), {}, text=text, protected=protected)
+
+    def with_columns(self, line: Line, source: Source) -> Source:
+        """Add the number and the columns of the line; UserError (65) for those that do not fit."""
+        words, where = WORDS in self.limits.columns, f"line {line.number}"
+        source = source._replace(line=line.number)
+        if not line.columns and not words:
+            return source
+        text, segmenter = source.protected.text, self.side.segmenter
+        numbers = expand(text, line.columns, segmenter, where, most=source.pieces, words=words)
+        check_ranges(numbers, self.limits.column_ranges, where)
+        if self.decode.reads_lengths and min(numbers[LENGTH]) < 0:
+            raise UserError(f"{where}: column {LENGTH!r} is below 0; mend it", Exit.DATA)
+        return source._replace(columns=numbers)
+
     def _with_limits(self, source: Source, prefix: list[int]) -> Source:
         """Add the limits of the output, which holds the prefix.
 
@@ -113,7 +188,7 @@ class LineReader(SourceReader):
         """
         if self.decode.length == "forced":
             length = max(*source.columns[LENGTH], len(prefix))
-            least = limit = within_table(length, self.engine.target_limit)
+            least = limit = within_table(length, self.limits.target_limit)
             end = [EOS] if limit == length else []
         else:
             limit, end = self.limit(source.pieces), []
@@ -176,9 +251,23 @@ class LineReader(SourceReader):
         limit = self.limit(min(source.pieces, self.longest))
         advice = ", or raise decode.max_length_offset"
         if self.decode.length == "forced":  # which a prefix makes longer
-            limit, advice = within_table(len(ids), self.engine.target_limit), ""
+            limit, advice = within_table(len(ids), self.limits.target_limit), ""
         if len(ids) > limit:
             raise UnfitPrefixError(
                 f"has {len(ids)} pieces, but the translation may have {limit}; shorten it{advice}"
             )
         return ids
+
+    def pair(self, line: Line, most: tuple[int | None, int | None] = (None, None)) -> Source:
+        """A line with its given translation, with placeholders for strings that are in both.
+
+        Each side is cut to as many ids as `most` says of it; None: to none.
+        """
+        source = self.source(line.text, line.target).cut(most[0])
+        text = self.side.protection.place(line.target, source.protected.strings)
+        target = cut(self.target.ids(text), most[1])
+        return self.with_columns(line, source)._replace(target=target)
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")

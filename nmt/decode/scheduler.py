@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
+from nmt.decode.sources import Line
 from nmt.system.pool import AHEAD, Executor, WorkerPool
 from nmt.system.resources import memory_of
 
@@ -14,6 +15,23 @@ MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this 
 
 
 Window = TypeVar("Window")
+
+
+def windows(
+    lines: Iterable[Line], size: int, has_more: Callable[[], bool] = lambda: True
+) -> Iterator[list[Line]]:
+    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
+
+    So does a line after which `has_more` says that no other has arrived yet.
+    """
+    window: list[Line] = []
+    for line in lines:
+        window.append(line)
+        if line.number % size == 0 or not has_more():
+            yield window
+            window = []
+    if window:
+        yield window
 
 
 class Scheduler(ExitStack):

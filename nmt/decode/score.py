@@ -9,11 +9,11 @@ import torch
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
-from nmt.decode.lines import windows
+from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
 from nmt.decode.notes import Notes
-from nmt.decode.scheduler import collect, submit_batches
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.scheduler import collect, submit_batches, windows
+from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -60,8 +60,7 @@ def score_translations(
     RefusedLinesError is raised. Raises UserError: 65 for texts that are not parallel and columns
     that do not fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
-    language = bool(trained.settings.decode.source_language)
-    reader = SourceReader(trained, trained.model, has_language=language)
+    reader = LineReader(trained, trained.model)
     notes, tables = notes or Notes(), trained.model.limits(training=False)
     parallel = reader.lines(sources, columns or {}, targets, first=first)
     for lines in windows(parallel, window):
@@ -82,13 +81,8 @@ def score_translations(
 def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterator[GivenTranslation]:
     """Score pairs in batches of like length; in their order."""
     groups = by_length([pair.length for pair in pairs], batch_tokens)
-    if not pairs:
-        return
-    longest = max(pairs, key=lambda pair: pair.length)
-    what = f"batch_tokens={batch_tokens}, line {longest.line} of {longest.length} pieces"
-    with within_memory(f"{what}: too much for the memory; give fewer tokens, or leave it out"):
-        calls = submit_batches(WorkerPool(), partial(_log_probs, trained.model), pairs, groups)
-        scores = collect(calls)
+    score = partial(_log_probs, trained.model, batch_tokens)
+    scores = collect(submit_batches(WorkerPool(), score, pairs, groups))
     for pair, log_probs in zip(pairs, scores, strict=True):
         if not math.isfinite(sum(log_probs)):
             raise UserError(
@@ -100,13 +94,14 @@ def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterato
 
 
 @torch.inference_mode()
-def _log_probs(model: Transformer, pairs: list[Source]) -> list[list[float]]:
+def _log_probs(model: Transformer, batch_tokens: int, pairs: list[Source]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     device = next(model.parameters()).device
-    states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]
-    scores = []
-    for row, pair in zip(states, pairs, strict=True):  # a row at a time: the vocabulary is large
-        log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)  # [target, vocab]
-        forced = to_device(torch.tensor(pair.target)[:, None], device)
-        scores.append(log_probs.gather(1, forced)[:, 0])
-    return [of_row.tolist() for of_row in to_host(scores)]
+    with within_memory([pair.length for pair in pairs], batch_tokens, device):
+        states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]
+        scores = []
+        for row, pair in zip(states, pairs, strict=True):  # each alone: the vocabulary is large
+            log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)
+            forced = to_device(torch.tensor(pair.target)[:, None], device)
+            scores.append(log_probs.gather(1, forced)[:, 0])  # [target] of [target, vocab]
+        return [of_row.tolist() for of_row in to_host(scores)]

@@ -16,7 +16,6 @@ from nmt.decode.engine import (
     Hypothesis,
     Weights,
     length_penalty,
-    out_of_memory_message,
     within_memory,
 )
 from nmt.decode.models import adapt, as_tensors, pack, quantise
@@ -110,10 +109,8 @@ class TorchEngine:
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
-        lengths = [len(source.ids) for source in sources]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
         try:
-            with within_memory(message), no_gradients, autocast:
+            with self._within_memory(sources), no_gradients, autocast:
                 return self._find(sources, n_best)
         except UserError as error:
             halves = error.code == Exit.NO_MEMORY and self.device.type != "cpu"
@@ -128,10 +125,12 @@ class TorchEngine:
 
     def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """[target, source] of each pair, see `cross_attention.cross_attention`."""
-        lengths = [pair.length for pair in pairs]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
-        with within_memory(message):
+        with self._within_memory(pairs):
             return cross_attention([build.shallow(model) for model in self.models], pairs)
+
+    def _within_memory(self, sources: Sequence[Source]) -> AbstractContextManager[None]:
+        lengths = [source.length for source in sources]
+        return within_memory(lengths, self.decode.batch_tokens, self.device)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         required = [source.required for source in sources]

@@ -9,9 +9,9 @@ from nmt.config.settings import Decode
 from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
-from nmt.decode.lines import LineReader, windows
+from nmt.decode.lines import LineReader
 from nmt.decode.notes import Notes
-from nmt.decode.scheduler import Scheduler, batches_of, collect, submit_batches
+from nmt.decode.scheduler import Scheduler, batches_of, collect, submit_batches, windows
 from nmt.decode.sources import Line, Source, TextSides
 from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
@@ -59,7 +59,7 @@ class Translator:
         """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
-        self.reader = LineReader(sides, decode, engine)
+        self.reader = LineReader(sides, engine, decode)
         language = decode.target_language or sides.settings.data.target_language
         self.separator = separator(language)  # of the translations of parts
 

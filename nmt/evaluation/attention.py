@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from nmt.corpus.grouping import by_length
+from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
-from nmt.decode.sources import Source, SourceReader
+from nmt.decode.sources import Source
 from nmt.model.layers import AttentionRecord, watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
@@ -52,7 +53,7 @@ def coverage(
     was not translated by the model and has no attention. Raises UserError (65) where sides or
     columns are not parallel, (2) where a column is missing or unknown.
     """
-    reader, most = SourceReader(trained, trained.model), trained.model.limits(training=False)
+    reader, most = LineReader(trained, trained.model), trained.model.limits(training=False)
     lines = reader.lines(sources, columns or {}, translations, "translations")
     pairs = [reader.pair(line, most) for line in lines]
     texts = [trained.source.protection.pair(*p)[0] for p in zip(sources, translations, strict=True)]

@@ -21,7 +21,6 @@ from nmt.decode.engine import (
     Hypothesis,
     Weights,
     length_penalty,
-    out_of_memory_message,
     within_memory,
 )
 from nmt.decode.scheduler import batches_of
@@ -175,8 +174,7 @@ class CTranslate2Engine:
         rest = [place for place, limit in enumerate(limits) if limit > 0]
         everything = [(max(limits), rest)] if rest and self.ranks_all else []
         lengths = [len(source.ids) for source in sources]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
-        with within_memory(message):
+        with within_memory(lengths, self.decode.batch_tokens, self.device):
             for place, hypotheses in self._searched(sources, everything, n_best):
                 longest, own = max(len(h.ids) for h in hypotheses), limits[place]
                 if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach

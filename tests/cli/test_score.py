@@ -185,11 +185,11 @@ def test_the_next_command_goes_on(
     output, scored = texts[0].with_name("out"), nmt.decode.score._log_probs
     batches: list[int] = []
 
-    def stopping(model: Transformer, pairs: list[Source]) -> list[list[float]]:
+    def stopping(model: Transformer, most: int, pairs: list[Source]) -> list[list[float]]:
         batches.append(len(pairs))
         if len(batches) == 3:
             raise KeyboardInterrupt
-        return scored(model, pairs)
+        return scored(model, most, pairs)
 
     monkeypatch.setattr(nmt.decode.score, "_log_probs", stopping)
     code, _, err = nmt_score(*texts, "-o", output)
