@@ -17,7 +17,7 @@ from nmt.decode.sources import (
     cut,
     within_table,
 )
-from nmt.decode.split import Splitter
+from nmt.decode.split import Splitter, separator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import USUAL_LENGTH
 from nmt.text.columns import ColumnLine, check_ranges, expand, missing
@@ -50,7 +50,8 @@ class LineReader:
                 f"decode.split={split}: this model reads the column {needed[0]}, which "
                 "belongs to whole lines; leave it at lines"
             )
-        language, _ = languages_of(replace(self.settings, decode=self.decode))
+        language, target = languages_of(replace(self.settings, decode=self.decode))
+        self.separator = separator(target)  # of the translations of parts
         known = language_codes(self.side.vocabulary)
         tags = {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
         self.splitter = Splitter(

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
@@ -13,8 +13,7 @@ from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
-
-Window = TypeVar("Window")
+Window = tuple[Sequence[Line], list[tuple[Sequence[int], Any]]]  # and `submit_batches` of its parts
 
 
 def windows(
@@ -56,15 +55,18 @@ class Scheduler(ExitStack):
             self.running = count
 
     def in_order(
-        self, submit: Callable[[Window], Any], windows: Iterable[Window], read_ahead: bool
-    ) -> Iterator[Any]:
-        """The windows as `submit` returns them, in their order, each with the calls of its batches.
+        self,
+        submit: Callable[[Sequence[Line]], Window],
+        windows: Iterable[Sequence[Line]],
+        read_ahead: bool,
+    ) -> Iterator[Window]:
+        """The windows as `submit` returns them, in their order.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
         a window is read when the one before it is used up. An error of reading is raised after all
         windows that were read before.
         """
-        submitted: deque[Any] = deque()
+        submitted: deque[Window] = deque()
         try:
             for window in windows:
                 submitted.append(submit(window))
@@ -75,9 +77,9 @@ class Scheduler(ExitStack):
             raise
         yield from submitted
 
-    def _wants_more(self, windows: Sequence[Any]) -> bool:
+    def _wants_more(self, windows: Sequence[Window]) -> bool:
         """Whether to read another window while these are submitted."""
-        pending = sum(not call.done() for window in windows for _, call in window.calls)
+        pending = sum(not call.done() for _, calls in windows for _, call in calls)
         few = pending < (1 + AHEAD) * self.running and len(windows) < AHEAD * self.running
         return self.running > 0 and (len(windows) < 2 or few)
 

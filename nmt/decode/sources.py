@@ -16,12 +16,13 @@ NOT_EOS = -1  # where an output may have any id but EOS
 
 @dataclass
 class Line:
-    """A line of text, the lines of other files that belong to it, and what is unusual about it."""
+    """A line of text on its way to its translation, with the lines of other files."""
 
     number: int  # from 1
     text: str  # without the end of the line
     columns: dict[str, ColumnLine]
     target: str  # prefix of its translation, or the translation; empty where there is none
+    parts: "list[Source]" = field(default_factory=list)  # what is translated, without empty ones
     notes: list[tuple[str, int, int]] = field(default_factory=list)  # for `notes.Notes.add`
 
     def note(self, kind: str, pieces: int = 0, count: int = 1) -> None:

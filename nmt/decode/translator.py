@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
 from nmt.corpus.grouping import by_length
@@ -11,9 +11,8 @@ from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
 from nmt.decode.notes import Notes
-from nmt.decode.scheduler import Scheduler, batches_of, collect, submit_batches, windows
+from nmt.decode.scheduler import Scheduler, Window, batches_of, collect, submit_batches, windows
 from nmt.decode.sources import Line, Source, TextSides
-from nmt.decode.split import separator
 from nmt.errors import Exit, UserError
 from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS
@@ -39,14 +38,6 @@ class Translation(NamedTuple):
     alignment: Alignment | None = None  # where it was asked for
 
 
-class _Window(NamedTuple):
-    """Lines of which an engine translates the sources."""
-
-    lines: Sequence[Line]
-    parts: list[list[Source]]  # of each line, but those without pieces
-    calls: list[tuple[Sequence[int], Any]]  # of each batch of all parts: their hypotheses
-
-
 _Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
 
 
@@ -60,8 +51,6 @@ class Translator:
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
         self.reader = LineReader(sides, engine, decode)
-        language = decode.target_language or sides.settings.data.target_language
-        self.separator = separator(language)  # of the translations of parts
 
     @classmethod
     def of(
@@ -132,14 +121,15 @@ class Translator:
             read = windows(parallel, self.decode.window, has_more)
             for window in scheduler.in_order(submit, read, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
-                notes.add(window.lines)
+                notes.add(window[0])
                 yield from translations
         notes.report(self.reader.codes, self.reader.longest_trained, self.reader.longest)
 
-    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> _Window:
+    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> Window:
         """Read a window, and submit its batches."""
-        parts = [[source for source in self.reader.read(line) if source.pieces] for line in lines]
-        sources = [source for of_line in parts for source in of_line]
+        for line in lines:
+            line.parts = [source for source in self.reader.read(line) if source.pieces]
+        sources = [source for line in lines for source in line.parts]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
         groups = batches_of(
@@ -150,17 +140,14 @@ class Translator:
         )
         scheduler.start(len(groups))
         calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
-        return _Window(lines, parts, list(calls))
+        return lines, list(calls)
 
     def _translations(
-        self, window: _Window, n_best: int, align: bool, executor: Executor
+        self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
         """The translations of each line, best first; notes what is unusual about them."""
-        results = iter(collect(window.calls))
-        candidates = [
-            self._candidates([(source, next(results)) for source in parts])
-            for parts in window.parts
-        ]
+        lines, found = window[0], iter(collect(window[1]))
+        candidates = [self._candidates(line, [next(found) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
             texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
             ranks = [executor.submit(rank_by_utility, of_line) for of_line in texts]
@@ -168,7 +155,7 @@ class Translator:
                 [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
                 for of_line, rank in zip(candidates, ranks, strict=True)
             ]
-        for line, ((_, outputs), *_) in zip(window.lines, candidates, strict=True):
+        for line, ((_, outputs), *_) in zip(lines, candidates, strict=True):
             for source, hypothesis in outputs:
                 self._note(line, source, hypothesis)
         best = [of_line[:n_best] for of_line in candidates]
@@ -177,7 +164,7 @@ class Translator:
         alignments = self._alignments(
             [
                 (line.text, t.text, [s._replace(target=[*h.ids, EOS]) for s, h in outputs])
-                for line, of_line in zip(window.lines, best, strict=True)
+                for line, of_line in zip(lines, best, strict=True)
                 for t, outputs in of_line
             ],
             executor,
@@ -238,22 +225,22 @@ class Translator:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)
 
-    def _candidates(self, searched: list[tuple[Source, list[Hypothesis]]]) -> list[_Candidate]:
+    def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
-        if not searched:
+        if not of_parts:
             return [(Translation("", 0.0), [])]
-        decode, sources = self.decode, [source for source, _ in searched]
+        decode, candidates = self.decode, list[_Candidate]()
         alpha = 0.0 if decode.method == "sample" else decode.alpha
-        candidates = list[_Candidate]()
-        for hypotheses in zip(*(best for _, best in searched), strict=False):  # one of each part
+        for hypotheses in zip(*of_parts, strict=False):  # one of each part
             length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
             penalty = length_penalty(length, alpha, decode.length_penalty)
             score = sum(h.log_prob for h in hypotheses) / penalty
             score += sum(h.uncovered for h in hypotheses)
-            text = self.separator.join(filter(None, map(self._text, sources, hypotheses)))
+            texts = map(self._text, line.parts, hypotheses)
+            text = self.reader.separator.join(filter(None, texts))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translation = Translation(text, score, ids, all(h.finished for h in hypotheses))
-            candidates.append((translation, list(zip(sources, hypotheses, strict=True))))
+            candidates.append((translation, list(zip(line.parts, hypotheses, strict=True))))
         return candidates
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
