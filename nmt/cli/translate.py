@@ -29,7 +29,7 @@ from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config.settings import Decode
-    from nmt.decode.notes import Notes
+    from nmt.decode.sources import Notes
     from nmt.decode.translator import Translation, Translator
     from nmt.exchange.engines import LoadedModels
 
@@ -84,7 +84,7 @@ def command(argv: list[str]) -> None:
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
             from nmt.config.settings import with_decode
-            from nmt.decode.notes import Notes
+            from nmt.decode.sources import Notes
             from nmt.exchange import engines
             from nmt.system.resources import keep_memory
 

@@ -28,10 +28,6 @@ from nmt.text.vocab import EOS, UNK
 log = logging.getLogger(__name__)
 
 
-class UnfitPrefixError(Exception):
-    """No translation of this line can begin with its prefix."""
-
-
 class LineReader:
     """Turns lines of text into the numbers that a model reads, and notes what is unusual."""
 
@@ -140,13 +136,11 @@ class LineReader:
     def read(self, line: Line) -> list[Source]:
         """One source, several if the line is split, none if its translation is left empty."""
         whole = self.source(line.text)
-        try:
-            prefix = self._prefix(line, whole)
-        except UnfitPrefixError as error:
+        prefix, reason = self._prefix(line, whole)
+        if reason:
             if not self._warned:
-                log.warning(
-                    "target prefix, line %d: %s; its line is left empty", line.number, error
-                )
+                message = "target prefix, line %d: %s; its line is left empty"
+                log.warning(message, line.number, reason)
             self._warned = True
             line.note("unfit")
             return []
@@ -236,28 +230,24 @@ class LineReader:
         texts = self.splitter.at_spaces(source.text, self.most)
         return [self.source(text).cut(self.most + 1) for text in texts]
 
-    def _prefix(self, line: Line, source: Source) -> list[int]:
-        """The ids with which the translation of a line begins, without eos."""
+    def _prefix(self, line: Line, source: Source) -> tuple[list[int], str]:
+        """The ids with which a translation begins, without eos, and why none can, or ""."""
         if not line.target:
-            return []
+            return [], ""
         text = self.side.protection.place(line.target, source.protected.strings)
         ids = self.target.ids(text)[:-1]
+        limit = self.limit(min(source.pieces, self.longest))
+        if self.decode.length == "forced":  # which a prefix makes longer
+            limit = within_table(len(ids), self.limits.target_limit)
+        reason = ""
         if UNK in ids:
             piece = self.target.segmenter.encode(text)[ids.index(UNK)]
-            raise UnfitPrefixError(f"the model does not know the piece {piece!r}")
-        if ids and not source.pieces:
-            raise UnfitPrefixError(
-                "the line of the text is empty, and so is its translation; empty both"
-            )
-        limit = self.limit(min(source.pieces, self.longest))
-        advice = ", or raise decode.max_length_offset"
-        if self.decode.length == "forced":  # which a prefix makes longer
-            limit, advice = within_table(len(ids), self.limits.target_limit), ""
-        if len(ids) > limit:
-            raise UnfitPrefixError(
-                f"has {len(ids)} pieces, but the translation may have {limit}; shorten it{advice}"
-            )
-        return ids
+            reason = f"the model does not know the piece {piece!r}"
+        elif ids and not source.pieces:
+            reason = "the line of the text is empty, and so is its translation; empty both"
+        elif len(ids) > limit:
+            reason = f"has {len(ids)} pieces, but the translation may have {limit}; shorten it"
+        return ids, reason
 
     def pair(self, line: Line, most: tuple[int | None, int | None] = (None, None)) -> Source:
         """A line with its given translation, with placeholders for strings that are in both.

@@ -11,9 +11,8 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
-from nmt.decode.notes import Notes
 from nmt.decode.scheduler import collect, submit_batches, windows
-from nmt.decode.sources import Source
+from nmt.decode.sources import Notes, Source
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained

@@ -57,7 +57,11 @@ class TorchEngine:
         self.models, self.decode = [adapt(m, decode).model for m in members], decode
         if decode.coverage_penalty:  # by attention, which other threads must not see, nor add to
             self.models = [build.shallow(model) for model in self.models]
-        _check_length(self.models, decode)
+        if decode.target_length == "given" and not any(m.needs_lengths for m in self.models):
+            raise UserError(
+                "decode.target_length=given: no encoding of this model asks for a length; train "
+                "one with encoding=ldpe or encoding=lrpe"
+            )
         self.device = next(self.models[0].parameters()).device
         self.source_limit = least(model.source_limit for model in self.models)
         self.target_limit = least(model.target_limit for model in self.models)
@@ -209,12 +213,3 @@ class TorchEngine:
             pieces = [len(source.ids) - 1 for source in sources]
             lengths = [max(1, round(self.decode.length_ratio * n)) for n in pieces]
         return to_device(torch.tensor(lengths) + 1, self.device)
-
-
-def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
-    """Refuse a desired length that these models do not read."""
-    if decode.target_length == "given" and not any(model.needs_lengths for model in models):
-        raise UserError(
-            "decode.target_length=given: no encoding of this model asks for a length; train "
-            "one with encoding=ldpe or encoding=lrpe"
-        )

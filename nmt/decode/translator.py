@@ -10,9 +10,8 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
-from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, Window, batches_of, collect, submit_batches, windows
-from nmt.decode.sources import Line, Source, TextSides
+from nmt.decode.sources import Line, Notes, Source, TextSides
 from nmt.errors import Exit, UserError
 from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS

@@ -56,8 +56,8 @@ def coverage(
     reader, most = LineReader(trained, trained.model), trained.model.limits(training=False)
     lines = reader.lines(sources, columns or {}, translations, "translations")
     pairs = [reader.pair(line, most) for line in lines]
-    texts = [trained.source.protection.pair(*p)[0] for p in zip(sources, translations, strict=True)]
-    covered = [[0.0] * len(trained.source.segmenter.encode(text)) for text in texts]
+    encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
+    covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
     filled = [place for place, pair in enumerate(pairs) if pair.pieces]
     for group in by_length([pairs[place].length for place in filled], tokens):
         batch = [filled[i] for i in group]

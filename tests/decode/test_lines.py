@@ -3,7 +3,7 @@
 import pytest
 
 from nmt.decode.engine import length_penalty
-from nmt.decode.notes import Notes
+from nmt.decode.sources import Notes
 from nmt.decode.split import Splitter
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, RefusedLinesError

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
 from nmt.decode import scheduler, torch_engine
-from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
-from nmt.decode.sources import Line
+from nmt.decode.sources import Line, Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained

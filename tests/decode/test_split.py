@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
 from nmt.decode import split
-from nmt.decode.notes import Notes
-from nmt.decode.sources import Line, Source
+from nmt.decode.sources import Line, Notes, Source
 from nmt.decode.split import Splitter, separator
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, RefusedLinesError, UserError

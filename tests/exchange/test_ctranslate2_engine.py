@@ -18,7 +18,7 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build, modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config.settings import Decode
-from nmt.decode.notes import Notes
+from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.exchange import ctranslate2_adapter, engines, exporting, samples
