@@ -81,12 +81,11 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
     for part in parts:
         own = "".join(part.split())
         tags = [tag for tag in range(len(own) + 1) if characters.rfind(own[:tag], 0, start) >= 0]
-        next_to = [tag for tag in tags if characters.startswith(own[tag:], start)]
-        behind = [tag for tag in tags if characters.find(own[tag:], start) >= 0]
-        if not (fitting := next_to or behind):
+        places = [(characters.find(own[tag:], start), tag) for tag in tags]
+        if not (places := [place for place in places if place[0] >= 0]):
             raise ValueError(f"{part!r}: not in the line behind the parts before it")
-        tag = fitting[0]
-        at, found = characters.rfind(own[:tag], 0, start), characters.find(own[tag:], start)
+        found, tag = min(places, key=lambda place: (place[0] > start, place[1]))
+        at = characters.rfind(own[:tag], 0, start)
         start = found + len(own) - tag
         of_part = np.concatenate([owners[at : at + tag], owners[found:start]])
         firsts = accumulate(map(len, part.split()), initial=0)

@@ -133,8 +133,8 @@ class LineReader:
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
         return within_table(limit, self.limits.target_limit)
 
-    def read(self, line: Line) -> list[Source]:
-        """One source, several if the line is split, none if its translation is left empty."""
+    def read(self, line: Line) -> None:
+        """Set the parts of a line; it has none if its translation is empty, or left empty."""
         whole = self.source(line.text)
         prefix, reason = self._prefix(line, whole)
         if reason:
@@ -143,13 +143,24 @@ class LineReader:
                 log.warning(message, line.number, reason)
             self._warned = True
             line.note("unfit")
-            return []
+            return
         self.note(line, whole)
         parts = [self.with_columns(line, part) for part in self._parts(line, whole)]
-        return [
+        line.parts = [
             self._with_limits(part, prefix)._replace(part=number)
             for number, part in enumerate(parts)
+            if part.pieces
         ]
+
+    def read_pair(self, line: Line, most: int) -> None:
+        """Set the part of a line and its translation; none beyond a table, or `most` ids."""
+        pair = self.pair(line)
+        self.note(line, pair)
+        sides = (pair.ids, self.limits.source_limit), (pair.target, self.limits.target_limit)
+        if all(len(ids) <= min(most, table or most) for ids, table in sides):
+            line.parts = [pair]
+        else:
+            line.note("pairs", pair.length - 1)
 
     def note(self, line: Line, source: Source) -> None:
         """Note a line that names none of the model's languages, or has no piece it knows."""
@@ -249,14 +260,15 @@ class LineReader:
             reason = f"has {len(ids)} pieces, but the translation may have {limit}; shorten it"
         return ids, reason
 
-    def pair(self, line: Line, most: tuple[int | None, int | None] = (None, None)) -> Source:
+    def pair(self, line: Line, truncate: bool = False) -> Source:
         """A line with its given translation, with placeholders for strings that are in both.
 
-        Each side is cut to as many ids as `most` says of it; None: to none.
+        `truncate` each side to what its position table holds.
         """
-        source = self.source(line.text, line.target).cut(most[0])
+        limits = (self.limits.source_limit, self.limits.target_limit) if truncate else (None, None)
+        source = self.source(line.text, line.target).cut(limits[0])
         text = self.side.protection.place(line.target, source.protected.strings)
-        target = cut(self.target.ids(text), most[1])
+        target = cut(self.target.ids(text), limits[1])
         return self.with_columns(line, source)._replace(target=target)
 
 

@@ -60,20 +60,14 @@ def score_translations(
     that do not fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     reader = LineReader(trained, trained.model)
-    notes, tables = notes or Notes(), trained.model.limits(training=False)
+    notes = notes or Notes()
     parallel = reader.lines(sources, columns or {}, targets, first=first)
     for lines in windows(parallel, window):
-        pairs = dict[int, Source]()  # by the number of the line
         for line in lines:
-            pair = reader.pair(line)
-            reader.note(line, pair)
-            if pair.fits(tables, batch_tokens):
-                pairs[line.number] = pair
-            else:
-                line.note("pairs", pair.length - 1)
+            reader.read_pair(line, batch_tokens)
         notes.add(lines)
-        scored = _scored(trained, list(pairs.values()), batch_tokens)
-        yield from [next(scored) if line.number in pairs else None for line in lines]
+        scored = _scored(trained, [pair for line in lines for pair in line.parts], batch_tokens)
+        yield from [next(scored) if line.parts else None for line in lines]
     notes.report(reader.codes)
 
 

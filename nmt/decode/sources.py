@@ -86,11 +86,6 @@ class Source(NamedTuple):
         """The source with at most so many ids; None: all."""
         return self._replace(ids=cut(self.ids, most))
 
-    def fits(self, tables: tuple[int | None, int | None], most: int) -> bool:
-        """Whether a batch of `most` ids, and position tables of these sizes, hold both sides."""
-        sides = zip((self.ids, self.target), tables, strict=True)
-        return all(len(ids) <= min(most, table or most) for ids, table in sides)
-
 
 class Notes:
     """How many lines were unusual, by kind: those of MESSAGES and ERRORS."""

@@ -12,7 +12,7 @@ from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
 from nmt.decode.scheduler import Scheduler, Window, batches_of, collect, submit_batches, windows
 from nmt.decode.sources import Line, Notes, Source, TextSides
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS
 
@@ -97,15 +97,13 @@ class Translator:
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on; fewer where `has_more` says that no other has arrived. An empty line has one empty
-        translation. Unusual lines are counted, and logged once after the last line. With `align`,
-        each translation has its alignment.
+        on, unless `read_ahead`; fewer where `has_more` says that no other has arrived. An empty
+        line has one empty translation. With `align`, each translation has its alignment.
 
-        Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
-        more lines, before any line of their window is translated; (2) for a column that is missing
-        or unknown. After the last line, raises RefusedLinesError if a line was too long (with
-        decode.too_long=refuse, or where it has a prefix), or if no translation can begin with its
-        prefix.
+        Raises UserError (65) for columns that do not fit, and files of fewer or more lines, before
+        any line of their window is translated; (2) for a column that is missing or unknown. After
+        the last line, logs what was unusual, and raises RefusedLinesError if a line was too long
+        (with decode.too_long=refuse, or a prefix) or no translation can begin with its prefix.
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
         if self.decode.split != "lines" and (columns or prefixes is not None):
@@ -127,7 +125,7 @@ class Translator:
     def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> Window:
         """Read a window, and submit its batches."""
         for line in lines:
-            line.parts = [source for source in self.reader.read(line) if source.pieces]
+            self.reader.read(line)
         sources = [source for line in lines for source in line.parts]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
@@ -195,21 +193,15 @@ class Translator:
 
         Raises UserError as `translate` does, and (65) for a pair too long for tables or batches.
         """
-        columns, alignments = columns or {}, list[Alignment]()
-        tables = self.engine.source_limit, self.engine.target_limit
-        parallel = self.reader.lines(lines, columns, translations)
+        notes, alignments = Notes(), list[Alignment]()
+        parallel = self.reader.lines(lines, columns or {}, translations)
         for window in windows(parallel, self.decode.window):
-            outputs = []
             for line in window:
-                pair = self.reader.pair(line)
-                if not pair.fits(tables, self._tokens):
-                    raise UserError(
-                        f"line {line.number}: its {pair.length - 1} pieces, or those of the other "
-                        "side, are too many for a batch or a position table; leave it out",
-                        Exit.DATA,
-                    )
-                outputs.append((line.text, line.target, [pair]))
+                self.reader.read_pair(line, self._tokens)
+            notes.add(window)
+            outputs = [(line.text, line.target, line.parts) for line in window]
             alignments += self._alignments(outputs, WorkerPool())
+        notes.report(self.reader.codes)
         return alignments
 
     def _alignments(

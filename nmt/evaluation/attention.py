@@ -53,9 +53,9 @@ def coverage(
     was not translated by the model and has no attention. Raises UserError (65) where sides or
     columns are not parallel, (2) where a column is missing or unknown.
     """
-    reader, most = LineReader(trained, trained.model), trained.model.limits(training=False)
+    reader = LineReader(trained, trained.model)
     lines = reader.lines(sources, columns or {}, translations, "translations")
-    pairs = [reader.pair(line, most) for line in lines]
+    pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
     filled = [place for place, pair in enumerate(pairs) if pair.pieces]

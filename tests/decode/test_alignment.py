@@ -205,7 +205,7 @@ def test_given_translations() -> None:
     with pytest.raises(UserError, match="translations: only 1 lines"):
         Translator.of(some, decode()).align(["w1", "w2"], ["w1"])
     some.model.target_limit = 2  # type: ignore[misc]
-    with pytest.raises(UserError, match="line 2: its 2 pieces") as e:
+    with pytest.raises(UserError, match=r"1 \(first: line 2; longest: 2") as e:
         Translator.of(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
     assert e.value.code == Exit.DATA
 

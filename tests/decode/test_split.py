@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
 from nmt.decode import split
-from nmt.decode.sources import Line, Notes, Source
+from nmt.decode.sources import Line, Notes
 from nmt.decode.split import Splitter, separator
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
@@ -137,10 +137,9 @@ class Translated:
         reader = self.translator.reader
         read = reader.read
 
-        def recorded(line: Line) -> list[Source]:
-            sources = read(line)
-            self.read += [source.text for source in sources]
-            return sources
+        def recorded(line: Line) -> None:
+            read(line)
+            self.read += [source.text for source in line.parts]
 
         monkeypatch.setattr(reader, "read", recorded)
 
@@ -152,9 +151,9 @@ LINES = ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]
 @pytest.mark.parametrize(
     ("split", "read"),
     [
-        ("lines", ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]),
-        ("sentences", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
-        ("auto", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+        ("lines", ["w1 w2 . W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]),
+        ("sentences", ["w1 w2 .", "W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+        ("auto", ["w1 w2 .", "W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
     ],
 )
 def test_lines_keep_their_places(
@@ -171,7 +170,7 @@ def test_auto_leaves_alone_what_training_had(
 ) -> None:
     translated = Translated(copying(longest=6), monkeypatch, split="auto")
     translated.translator.texts(LINES)
-    assert translated.read == [*LINES[:3], "w6 w7 w8 w9 w1 w2 .", "W3 ."]
+    assert translated.read == [LINES[0], LINES[2], "w6 w7 w8 w9 w1 w2 .", "W3 ."]
     assert [record.getMessage() for record in caplog.records] == [
         "lines translated in groups of sentences (decode.split): 1 (first: line 4; longest: 9 "
         "pieces)",
