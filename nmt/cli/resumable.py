@@ -220,12 +220,23 @@ def _is_file(output: str) -> bool:
 def open_output(name: str | None, identity: Mapping[str, Any]) -> Iterator[OutputStream]:
     """The output that -o names; None: stdout. A file gets its name if it is left without an error.
 
-    Lines that were refused are none.
-
-    `identity`: the model, the settings, and all else but the input that decides on lines. Raises
-    UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
-    cannot be written, is being written by another process, or was left by something else.
+    Refused lines are no error of the output. `identity`: the model, the settings, and all else but
+    the input that decides on lines. Raises UserError: 2 if NAME.part was begun with another
+    identity, 65 if it is damaged, 73 if it cannot be written, is being written by another process,
+    or was left by something else.
     """
+    refused: RefusedLinesError | None = None
+    with _opened(name, identity) as output:
+        try:
+            yield output
+        except RefusedLinesError as error:  # after the last line
+            refused = error
+    if refused is not None:
+        raise refused
+
+
+@contextmanager
+def _opened(name: str | None, identity: Mapping[str, Any]) -> Iterator[OutputStream]:
     if name is None or not _is_file(name):
         with plain_output(name) as stream:
             yield stream
@@ -234,18 +245,12 @@ def open_output(name: str | None, identity: Mapping[str, Any]) -> Iterator[Outpu
         output = ResumableOutput(Path(name), identity)
     except OSError as error:
         raise unwritable(Path(name), error) from None
-    refused: RefusedLinesError | None = None
     try:
-        try:
-            yield output
-        except RefusedLinesError as error:  # after the last line: the output is whole
-            refused = error
+        yield output
         output.complete()
     except BaseException:
         output.abandon()
         raise
-    if refused is not None:
-        raise refused
 
 
 def skip_finished(

@@ -39,7 +39,7 @@ class LineReader:
         whole = replace(sides.settings.decode, split="lines", length="free", target_length="ratio")
         self.decode, self.limits = decode or whole, limits
         self.side, self.target, self.settings = sides.source, sides.target, sides.settings
-        self.longest_trained: int | None = sides.facts["longest_source"]
+        self.longest_trained: int | None = sides.facts.get("longest_source")
         needed, split = sorted(limits.columns - {WORDS}), self.decode.split
         if split != "lines" and needed:
             raise UserError(

@@ -54,7 +54,7 @@ def coverage(
     columns are not parallel, (2) where a column is missing or unknown.
     """
     reader = LineReader(trained, trained.model)
-    lines = reader.lines(sources, columns or {}, translations, "translations")
+    lines = reader.lines(sources, columns or {}, translations)
     pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
