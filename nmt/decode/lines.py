@@ -83,12 +83,9 @@ class LineReader:
         for number, row in enumerate(zip_longest(*streams.values()), first):
             lines = dict(zip(streams, row, strict=True))
             if ended := [name for name, line in lines.items() if line is None]:
-                raise UserError(
-                    f"{ended[0]}: only {number - 1} lines, but "
-                    f"{next(name for name in lines if name not in ended)} has more; they must be "
-                    "parallel",
-                    Exit.DATA,
-                )
+                longer = next(name for name in lines if name not in ended)
+                message = f"{ended[0]}: only {number - 1} lines, but {longer} has more"
+                raise UserError(f"{message}; they must be parallel", Exit.DATA)
             of_columns = {
                 name: ColumnLine(types[name], lines[of_name], f"{of_name}, line {number}")
                 for name, of_name in ((name, f"column {name}") for name in columns)

@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
@@ -13,7 +13,12 @@ from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
-Window = tuple[Sequence[Line], list[tuple[Sequence[int], Any]]]  # and `submit_batches` of its parts
+
+class Window(NamedTuple):
+    """Lines of which an engine translates the parts."""
+
+    lines: Sequence[Line]
+    calls: list[tuple[Sequence[int], Any]]  # of `submit_batches`, for all parts
 
 
 def windows(
@@ -79,7 +84,7 @@ class Scheduler(ExitStack):
 
     def _wants_more(self, windows: Sequence[Window]) -> bool:
         """Whether to read another window while these are submitted."""
-        pending = sum(not call.done() for _, calls in windows for _, call in calls)
+        pending = sum(not call.done() for window in windows for _, call in window.calls)
         few = pending < (1 + AHEAD) * self.running and len(windows) < AHEAD * self.running
         return self.running > 0 and (len(windows) < 2 or few)
 

@@ -43,22 +43,6 @@ ERRORS = {
 log = logging.getLogger(__name__)
 
 
-@dataclass
-class Line:
-    """A line of text on its way to its translation, with the lines of other files."""
-
-    number: int  # from 1
-    text: str  # without the end of the line
-    columns: dict[str, ColumnLine]
-    target: str  # prefix of its translation, or the translation; empty where there is none
-    parts: "list[Source]" = field(default_factory=list)  # what is translated, without empty ones
-    notes: list[tuple[str, int, int]] = field(default_factory=list)  # for `Notes.add`
-
-    def note(self, kind: str, pieces: int = 0, count: int = 1) -> None:
-        """Note something unusual of so many pieces, by a kind of MESSAGES or ERRORS."""
-        self.notes.append((kind, pieces, count))
-
-
 class Source(NamedTuple):
     """A line as the model reads it, or a part of a line that is translated in parts."""
 
@@ -85,6 +69,22 @@ class Source(NamedTuple):
     def cut(self, most: int | None) -> "Source":
         """The source with at most so many ids; None: all."""
         return self._replace(ids=cut(self.ids, most))
+
+
+@dataclass
+class Line:
+    """A line of text on its way to its translation, with the lines of other files."""
+
+    number: int  # from 1
+    text: str  # without the end of the line
+    columns: dict[str, ColumnLine]
+    target: str  # prefix of its translation, or the translation; empty where there is none
+    parts: list[Source] = field(default_factory=list)  # what is translated, without empty ones
+    notes: list[tuple[str, int, int]] = field(default_factory=list)  # for `Notes.add`
+
+    def note(self, kind: str, pieces: int = 0, count: int = 1) -> None:
+        """Note something unusual of so many pieces, by a kind of MESSAGES or ERRORS."""
+        self.notes.append((kind, pieces, count))
 
 
 class Notes:

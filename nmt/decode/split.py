@@ -93,10 +93,7 @@ class Splitter:
                 start = end
 
     def at_spaces(self, line: str, most: int) -> list[str]:
-        """Parts of at most `most` pieces, cut at spaces where there are some, never in a span.
-
-        A part of one character, or one span, may have more.
-        """
+        """Parts of at most `most` pieces, or one character or span, cut at spaces if possible."""
         tag, rest = tag_and_rest(line, self.tags)
         before = f"{tag} " if tag else ""
         return [before + part for part in self._cut(rest, most, before)]

@@ -118,7 +118,7 @@ class Translator:
             read = windows(parallel, self.decode.window, has_more)
             for window in scheduler.in_order(submit, read, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
-                notes.add(window[0])
+                notes.add(window.lines)
                 yield from translations
         notes.report(self.reader.codes, self.reader.longest_trained, self.reader.longest)
 
@@ -137,14 +137,14 @@ class Translator:
         )
         scheduler.start(len(groups))
         calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
-        return lines, list(calls)
+        return Window(lines, list(calls))
 
     def _translations(
         self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
         """The translations of each line, best first; notes what is unusual about them."""
-        lines, found = window[0], iter(collect(window[1]))
-        candidates = [self._candidates(line, [next(found) for _ in line.parts]) for line in lines]
+        lines, results = window.lines, iter(collect(window.calls))
+        candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
             texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
             ranks = [executor.submit(rank_by_utility, of_line) for of_line in texts]
