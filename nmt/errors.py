@@ -54,6 +54,10 @@ class UserError(Exception):
         self.details = tuple(details)
 
 
+class RefusedLinesError(UserError):
+    """Some lines were refused and left empty; raised after the last line, all others are done."""
+
+
 def exit_code(error: BaseException) -> int:
     """Return the exit code of a command that ends with this error; BUG for one of ours."""
     if isinstance(error, UserError):

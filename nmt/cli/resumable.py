@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from nmt.cli.streams import OutputStream, plain_output
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.system import atomic, manifest
 from nmt.system.outputs import check_writable, unwritable
 from nmt.text.lines import file_of
@@ -220,10 +220,23 @@ def _is_file(output: str) -> bool:
 def open_output(name: str | None, identity: Mapping[str, Any]) -> Iterator[OutputStream]:
     """The output that -o names; None: stdout. A file gets its name if it is left without an error.
 
-    `identity`: the model, the settings, and all else but the input that decides on lines. Raises
-    UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it
-    cannot be written, is being written by another process, or was left by something else.
+    Refused lines are no error of the output. `identity`: the model, the settings, and all else but
+    the input that decides on lines. Raises UserError: 2 if NAME.part was begun with another
+    identity, 65 if it is damaged, 73 if it cannot be written, is being written by another process,
+    or was left by something else.
     """
+    refused: RefusedLinesError | None = None
+    with _opened(name, identity) as output:
+        try:
+            yield output
+        except RefusedLinesError as error:  # after the last line
+            refused = error
+    if refused is not None:
+        raise refused
+
+
+@contextmanager
+def _opened(name: str | None, identity: Mapping[str, Any]) -> Iterator[OutputStream]:
     if name is None or not _is_file(name):
         with plain_output(name) as stream:
             yield stream

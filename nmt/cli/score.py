@@ -13,7 +13,7 @@ from nmt.cli.decoding import add_running
 from nmt.cli.parser import Parser, integer
 from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
 from nmt.cli.streams import input_name, opened_input, text_lines
-from nmt.errors import Exit, UserError
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.decode.score import GivenTranslation
@@ -52,8 +52,8 @@ def command(argv: list[str]) -> None:
 
             from nmt import modeldir
             from nmt.decode.models import adapt
-            from nmt.decode.notes import REFUSED, Notes
             from nmt.decode.score import score_translations
+            from nmt.decode.sources import Notes
             from nmt.system.device import pick, set_up
             from nmt.system.resources import keep_memory
 
@@ -84,12 +84,6 @@ def command(argv: list[str]) -> None:
             output.write(format_record(options, number, pair))
             if number % window == 0:
                 output.advance(Progress(number, digest(inputs, number), notes.counts))
-    if refused := notes.describe(REFUSED):
-        raise UserError(
-            "pairs of which a side has more pieces than a batch or the encoding holds, their "
-            f"lines left empty: {refused}; split them, or raise --batch-tokens",
-            Exit.DATA,
-        )
 
 
 def _identity(options: argparse.Namespace, trained: "Trained") -> dict[str, object]:

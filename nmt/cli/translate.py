@@ -29,7 +29,7 @@ from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.config.settings import Decode
-    from nmt.decode.notes import Notes
+    from nmt.decode.sources import Notes
     from nmt.decode.translator import Translation, Translator
     from nmt.exchange.engines import LoadedModels
 
@@ -84,8 +84,7 @@ def command(argv: list[str]) -> None:
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
             from nmt.config.settings import with_decode
-            from nmt.decode.notes import Notes
-            from nmt.decode.translator import RefusedLinesError
+            from nmt.decode.sources import Notes
             from nmt.exchange import engines
             from nmt.system.resources import keep_memory
 
@@ -106,19 +105,13 @@ def command(argv: list[str]) -> None:
         output = stack.enter_context(_output(options, loaded, decode))
         saved_notes = skip_finished(output, inputs, "translations", input_name(options.input))
         notes = Notes(saved_notes)
-        refused: UserError | None = None
-        try:
-            output_lines = records(options, translator, inputs, output.lines, notes, arriving)
-            for number, text in stack.enter_context(closing(output_lines)):
-                output.write(text)
-                if number % decode.window == 0:
-                    output.advance(Progress(number, digest(inputs, number), notes.counts))
-        except RefusedLinesError as error:
-            refused = error  # raised when the output is complete: all other lines are translated
+        output_lines = records(options, translator, inputs, output.lines, notes, arriving)
+        for number, text in stack.enter_context(closing(output_lines)):
+            output.write(text)
+            if number % decode.window == 0:
+                output.advance(Progress(number, digest(inputs, number), notes.counts))
         if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
             engines.advise_ctranslate2(loaded, decode)
-    if refused is not None:
-        raise refused
 
 
 def _output(

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmt.decode.engine import Weights
-from nmt.decode.sources import ForcedPair
+from nmt.decode.sources import Source
 from nmt.text.side import Side
 from nmt.text.tokenizer import normalise
 from nmt.text.vocab import END
@@ -36,7 +36,7 @@ class Alignment(NamedTuple):
 def aligned(
     line: str,
     translation: str,
-    parts: Sequence[tuple[ForcedPair, Weights]],
+    parts: Sequence[tuple[Source, Weights]],
     source: Side,
     target: Side,
 ) -> Alignment:
@@ -50,10 +50,10 @@ def aligned(
     to_source = np.zeros((sum(widths), len(line.split()) + 1), np.float32)  # [piece, word or end]
     pieces, outputs, surfaces = list[str](), list[str](), list[str]()
     row = column = 0
-    numbers = _word_numbers(line, [pair.source.text for pair, _ in parts])
+    numbers = _word_numbers(line, [pair.text for pair, _ in parts])
     for (pair, of_part), of_words in zip(parts, numbers, strict=True):
-        text, strings = pair.source.protected
-        inputs = source.segmenter.encode(text)[: len(pair.source.ids) - 1]
+        text, strings = pair.protected
+        inputs = source.segmenter.encode(text)[: len(pair.ids) - 1]
         output = target.vocabulary.pieces(pair.target)
         pieces += [*inputs, END]
         outputs += [*output, END]
@@ -61,7 +61,7 @@ def aligned(
         height, width = of_part.shape
         attention[row : row + height, column : column + width] = of_part
         row, column = row + height, column + width
-        shares = word_shares(source, _surfaces(source, inputs, strings), pair.source.text.split())
+        shares = word_shares(source, _surfaces(source, inputs, strings), pair.text.split())
         np.add.at(to_source[column - width : column - 1].T, of_words, shares.T)
         to_source[column - 1, -1] = 1
     to_target = word_shares(target, surfaces, translation.split())
@@ -81,12 +81,11 @@ def _word_numbers(line: str, parts: Sequence[str]) -> Iterator[NDArray[np.int64]
     for part in parts:
         own = "".join(part.split())
         tags = [tag for tag in range(len(own) + 1) if characters.rfind(own[:tag], 0, start) >= 0]
-        next_to = [tag for tag in tags if characters.startswith(own[tag:], start)]
-        behind = [tag for tag in tags if characters.find(own[tag:], start) >= 0]
-        if not (fitting := next_to or behind):
+        places = [(characters.find(own[tag:], start), tag) for tag in tags]
+        if not (places := [place for place in places if place[0] >= 0]):
             raise ValueError(f"{part!r}: not in the line behind the parts before it")
-        tag = fitting[0]
-        at, found = characters.rfind(own[:tag], 0, start), characters.find(own[tag:], start)
+        found, tag = min(places, key=lambda place: (place[0] > start, place[1]))
+        at = characters.rfind(own[:tag], 0, start)
         start = found + len(own) - tag
         of_part = np.concatenate([owners[at : at + tag], owners[found:start]])
         firsts = accumulate(map(len, part.split()), initial=0)

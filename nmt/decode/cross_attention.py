@@ -8,16 +8,16 @@ import torch
 from torch import Tensor
 
 from nmt.decode.engine import Weights
+from nmt.decode.models import as_inputs
 from nmt.decode.search import Step
-from nmt.decode.sources import ForcedPair
-from nmt.decode.tensors import as_inputs
+from nmt.decode.sources import Source
 from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 
 LEAST = 1e-4  # attention that counts for a source token without any, which would cost infinitely
 
 
-def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) -> list[Weights]:
+def cross_attention(models: Sequence[Transformer], pairs: Sequence[Source]) -> list[Weights]:
     """[target, source] of each pair of a batch: of the steps that predict the ids of its target.
 
     It is the mean over heads of the last decoder layer but one, which aligns best (Garg et al.
@@ -36,7 +36,7 @@ def cross_attention(models: Sequence[Transformer], pairs: Sequence[ForcedPair]) 
         total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
     means = total.cpu()
     return [
-        weights[: len(pair.target), : len(pair.source.ids)].numpy()
+        weights[: len(pair.target), : len(pair.ids)].numpy()
         for weights, pair in zip(means, pairs, strict=True)
     ]
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.sources import ColumnRequirements, ForcedPair, Source
+from nmt.decode.sources import InputLimits, Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.system.pool import Executor
 
@@ -33,35 +33,29 @@ def length_penalty(length: int, alpha: float, kind: str = "wu") -> float:
     return ((5 + length) / 6 if kind == "wu" else max(1, length)) ** alpha
 
 
-def out_of_memory_message(lengths: list[int], batch_tokens: int, device: object) -> str:
-    """The message about lines of these lengths, for which the memory of a device is too small."""
-    if len(lengths) == 1:
-        what, key = f"a line of {lengths[0]} pieces", "decode.max_source"
-    else:
-        what = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
-        key = f"decode.batch_tokens than {batch_tokens}"
-    return f"{what}: too much for the memory of {device}; give a smaller {key}"
-
-
 @contextmanager
-def within_memory(message: str) -> Iterator[None]:
-    """Raise UserError (71) with this message where the memory of host or device is too small."""
+def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> Iterator[None]:
+    """Raise UserError (71) where a batch of these lengths is too much for a device, or the host."""
     try:
         yield
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
+        if len(lengths) == 1:
+            what, key = f"a line of {lengths[0]} pieces", "decode.max_source"
+        else:
+            what = f"a batch of {len(lengths)} lines of up to {max(lengths)} pieces"
+            key = f"batch_tokens than {batch_tokens}"
+        message = f"{what}: too much for the memory of {device}; give a smaller {key}"
         raise UserError(message, Exit.NO_MEMORY) from None
 
 
-class Engine(ColumnRequirements, Protocol):
+class Engine(InputLimits, Protocol):
     """A model that searches for translations of sources.
 
     Its settings (`config.Decode`) are set once, and those that it does not support are refused.
     """
 
-    source_limit: int | None  # ids of the longest source that it holds, with eos; None: any length
-    target_limit: int | None  # ids of the longest output that it holds, with bos or eos; likewise
     parallel_batches: int  # batches to search at a time: one for each core, or 1 on a GPU
 
     @property
@@ -82,7 +76,7 @@ class Engine(ColumnRequirements, Protocol):
         short.
         """
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """[target, source] of each pair: from each id of its target to those of its source.
 
         Raises UserError where the engine shows no attention (2), or memory is short (71).

@@ -1,83 +1,124 @@
-"""From a line of text to sources that the model can translate: limits, parts and prefixes."""
+"""From lines of text, with columns and translations, to what a model reads: parts and limits."""
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import zip_longest
 
-from nmt.config.data import WORDS, tags_of
+from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Decode
-from nmt.decode.engine import Engine
-from nmt.decode.notes import REFUSED, UNFIT, Notes
 from nmt.decode.sources import (
     LENGTH,
     NOT_EOS,
-    ParallelLine,
+    InputLimits,
+    Line,
     Source,
-    SourceReader,
     TextSides,
     cut,
     within_table,
 )
-from nmt.decode.split import SentenceSplitter, split_behind_tags
-from nmt.errors import UserError
+from nmt.decode.split import Splitter, separator
+from nmt.errors import Exit, UserError
 from nmt.modeldir import USUAL_LENGTH
+from nmt.text.columns import ColumnLine, check_ranges, expand, missing
 from nmt.text.languages import languages_of
-from nmt.text.unigram import language_codes
+from nmt.text.unigram import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS, UNK
 
 log = logging.getLogger(__name__)
 
-Part = tuple[str, list[int]]  # a text that is translated alone, and its ids
 
+class LineReader:
+    """Turns lines of text into the numbers that a model reads, and notes what is unusual."""
 
-class UnfitPrefixError(Exception):
-    """No translation of this line can begin with its prefix."""
+    def __init__(self, sides: TextSides, limits: InputLimits, decode: Decode | None = None) -> None:
+        """`decode`: how to translate; None: translations are given.
 
-
-def windows(
-    lines: Iterable[ParallelLine], size: int, has_more: Callable[[], bool] = lambda: True
-) -> Iterator[list[ParallelLine]]:
-    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
-
-    So does a line after which `has_more` says that no other has arrived yet.
-    """
-    window: list[ParallelLine] = []
-    for line in lines:
-        window.append(line)
-        if line.number % size == 0 or not has_more():
-            yield window
-            window = []
-    if window:
-        yield window
-
-
-class LineReader(SourceReader):
-    """Makes sources of lines, and counts the unusual ones."""
-
-    def __init__(self, sides: TextSides, decode: Decode, engine: Engine) -> None:
-        """UserError for decode.split with a model that reads more than the text."""
-        language = bool(decode.source_language)
-        super().__init__(sides, engine, given_lengths=decode.reads_lengths, has_language=language)
-        self.decode, self.engine = decode, engine
-        self.longest_trained: int | None = sides.facts["longest_source"]
-        codes = language_codes(self.side.vocabulary)
-        self.tags = frozenset([*tags_of(sides.settings.data), *codes])
-        self.splitter: SentenceSplitter | None = None
-        if decode.split != "lines":
-            if needed := sorted(self.requirements.columns - {WORDS}):
-                raise UserError(
-                    f"decode.split={decode.split}: this model reads the column {needed[0]}, which "
-                    "belongs to whole lines; leave it at lines"
-                )
-            source, _ = languages_of(replace(self.settings, decode=decode))
-            spans = self.side.protection.spans
-            self.splitter = SentenceSplitter(source, self.tags, self._pieces, spans)
+        Raises UserError for decode.split with a model that reads more than the text.
+        """
+        whole = replace(sides.settings.decode, split="lines", length="free", target_length="ratio")
+        self.decode, self.limits = decode or whole, limits
+        self.side, self.target, self.settings = sides.source, sides.target, sides.settings
+        self.longest_trained: int | None = sides.facts.get("longest_source")
+        needed, split = sorted(limits.columns - {WORDS}), self.decode.split
+        if split != "lines" and needed:
+            raise UserError(
+                f"decode.split={split}: this model reads the column {needed[0]}, which "
+                "belongs to whole lines; leave it at lines"
+            )
+        language, target = languages_of(replace(self.settings, decode=self.decode))
+        self.separator = separator(target)  # of the translations of parts
+        known = language_codes(self.side.vocabulary)
+        tags = {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
+        self.splitter = Splitter(
+            language if split != "lines" else None,
+            {*tags, *known},
+            lambda text: self.source(text).pieces,
+            self.side.protection.spans,
+        )
+        is_marian = isinstance(self.side.segmenter, MarianSegmenter)
+        self.codes = known if is_marian and not self.decode.source_language else {}
+        corpora = getattr(self.settings.data, "corpora", {}).values()
+        if corpora and all(corpus.tag for corpus in corpora):  # no source of training was without
+            self.codes |= tags
         self._warned = False  # of an unfit prefix
+
+    def lines(
+        self,
+        text: Iterable[str],
+        columns: Mapping[str, Iterable[str]],
+        targets: Iterable[str] | None = None,
+        target_name: str = "translations",
+        first: int = 1,
+    ) -> Iterator[Line]:
+        """Read a text in step with its columns and with `targets`, line by line.
+
+        `target_name` is for errors, and `first` is the number of the first line. Raises UserError:
+        (65) where they do not have equally many lines; (2) for a column that is missing, or that
+        the model does not know.
+        """
+        types = self.column_types(columns)
+        streams = {"the text": text, **{f"column {name}": lines for name, lines in columns.items()}}
+        streams |= {} if targets is None else {target_name: targets}
+        for number, row in enumerate(zip_longest(*streams.values()), first):
+            lines = dict(zip(streams, row, strict=True))
+            if ended := [name for name, line in lines.items() if line is None]:
+                longer = next(name for name in lines if name not in ended)
+                message = f"{ended[0]}: only {number - 1} lines, but {longer} has more"
+                raise UserError(f"{message}; they must be parallel", Exit.DATA)
+            of_columns = {
+                name: ColumnLine(types[name], lines[of_name], f"{of_name}, line {number}")
+                for name, of_name in ((name, f"column {name}") for name in columns)
+            }
+            target = _without_end(lines.get(target_name, ""))
+            yield Line(number, _without_end(lines["the text"]), of_columns, target)
+
+    def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
+        """Whether each column has integers per word or per sentence.
+
+        Raises UserError for a column that is missing, or that the model does not know.
+        """
+        lengths = {LENGTH} if self.decode.reads_lengths else set()
+        if absent := missing(self.limits.columns | lengths, columns):
+            raise UserError(
+                f"column {absent[0]}: this model reads it with the text; "
+                f"give --columns {','.join(f'{name}=FILE' for name in absent)}"
+            )
+        known = columns_of(self.settings.data)
+        known.pop(WORDS, None)
+        known |= dict.fromkeys(lengths, "sentence")
+        if unknown := sorted(set(columns) - set(known)):
+            advice = "; it is for decode.length=forced" if unknown[0] == LENGTH else ""
+            raise UserError(
+                f"column {unknown[0]}: unknown to this model; its corpus had "
+                f"{', '.join(known) or 'none'}{advice}"
+            )
+        return known
 
     @property
     def longest(self) -> int:
         """The most pieces that a source may have, without eos."""
-        return within_table(self.decode.max_source, self.engine.source_limit)
+        return within_table(self.decode.max_source, self.limits.source_limit)
 
     @property
     def most(self) -> int:
@@ -87,108 +128,146 @@ class LineReader(SourceReader):
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""
         limit = int(self.decode.max_length_ratio * pieces) + self.decode.max_length_offset
-        return within_table(limit, self.engine.target_limit)
+        return within_table(limit, self.limits.target_limit)
 
-    def read(self, line: ParallelLine, notes: Notes) -> list[Source]:
-        """One source, several if the line is split, none if its translation is left empty."""
-        ids = self._ids(line.text)
-        try:
-            prefix = self._prefix(line, len(ids) - 1)
-        except UnfitPrefixError as error:
+    def read(self, line: Line) -> None:
+        """Set the parts of a line; it has none if its translation is empty, or left empty."""
+        whole = self.source(line.text)
+        prefix, reason = self._prefix(line, whole)
+        if reason:
             if not self._warned:
-                log.warning(
-                    "target prefix, line %d: %s; its line is left empty", line.number, error
-                )
+                message = "target prefix, line %d: %s; its line is left empty"
+                log.warning(message, line.number, reason)
             self._warned = True
-            notes.add(UNFIT, line.number, 0)
-            return []
-        self.note(line.number, ids, notes)
-        return [
-            self._source(line._replace(text=text), part_ids, prefix)._replace(part=part)
-            for part, (text, part_ids) in enumerate(self._parts(line, ids, notes))
+            line.note("unfit")
+            return
+        self.note(line, whole)
+        parts = [self.with_columns(line, part) for part in self._parts(line, whole)]
+        line.parts = [
+            self._with_limits(part, prefix)._replace(part=number)
+            for number, part in enumerate(parts)
+            if part.pieces
         ]
 
-    def _ids(self, text: str) -> list[int]:
-        return self.side.ids(self.side.protection.line(text).text)
+    def read_pair(self, line: Line, most: int) -> None:
+        """Set the part of a line and its translation; none beyond a table, or `most` ids."""
+        pair = self.pair(line)
+        self.note(line, pair)
+        sides = (pair.ids, self.limits.source_limit), (pair.target, self.limits.target_limit)
+        if all(len(ids) <= min(most, table or most) for ids, table in sides):
+            line.parts = [pair]
+        else:
+            line.note("pairs", pair.length - 1)
 
-    def _pieces(self, text: str) -> int:
-        return len(self._ids(text)) - 1  # without eos
+    def note(self, line: Line, source: Source) -> None:
+        """Note a line that names none of the model's languages, or has no piece it knows."""
+        if self.codes and source.pieces and source.ids[0] not in self.codes.values():
+            line.note("uncoded", source.pieces)
+        if self.side.is_unknown(source.ids):
+            line.note("unknown", source.pieces)
 
-    def _source(self, line: ParallelLine, ids: list[int], prefix: list[int]) -> Source:
-        """A line of these ids, or a part, with the limits of its output, which holds the prefix.
+    def source(self, text: str, target: str | None = None) -> Source:
+        """A text without columns, with placeholders for strings; all of them are in `target`."""
+        protected = self.side.protection.line(text, target)
+        return Source(self.side.ids(protected.text), {}, text=text, protected=protected)
+
+    def with_columns(self, line: Line, source: Source) -> Source:
+        """Add the number and the columns of the line; UserError (65) for those that do not fit."""
+        words, where = WORDS in self.limits.columns, f"line {line.number}"
+        source = source._replace(line=line.number)
+        if not line.columns and not words:
+            return source
+        text, segmenter = source.protected.text, self.side.segmenter
+        numbers = expand(text, line.columns, segmenter, where, most=source.pieces, words=words)
+        check_ranges(numbers, self.limits.column_ranges, where)
+        if self.decode.reads_lengths and min(numbers[LENGTH]) < 0:
+            raise UserError(f"{where}: column {LENGTH!r} is below 0; mend it", Exit.DATA)
+        return source._replace(columns=numbers)
+
+    def _with_limits(self, source: Source, prefix: list[int]) -> Source:
+        """Add the limits of the output, which holds the prefix.
 
         A forced length beyond the position table is a limit as any other: the output need not end.
         """
-        source = self.source(line, self.side.protection.line(line.text), ids)
         if self.decode.length == "forced":
             length = max(*source.columns[LENGTH], len(prefix))
-            least = limit = within_table(length, self.engine.target_limit)
+            least = limit = within_table(length, self.limits.target_limit)
             end = [EOS] if limit == length else []
         else:
-            limit, end = self.limit(len(ids) - 1), []
-            least = min(limit, int(self.decode.min_length_ratio * (len(ids) - 1)))
+            limit, end = self.limit(source.pieces), []
+            least = min(limit, int(self.decode.min_length_ratio * source.pieces))
         required = [*prefix, *[NOT_EOS] * (least - len(prefix)), *end]
         return source._replace(required=required, limit=limit)
 
-    def _parts(self, line: ParallelLine, ids: list[int], notes: Notes) -> list[Part]:
+    def _parts(self, line: Line, whole: Source) -> list[Source]:
         """What a line is translated as: itself, or the parts that decode.split makes.
 
         A part may be too long still, and then has parts of its own. A refused line has none.
         """
-        pieces, auto = len(ids) - 1, self.decode.split == "auto"
-        if self.splitter is None or (auto and pieces <= self.most):
-            return self._within_limit(line, ids, notes)
+        auto = self.decode.split == "auto"
+        if self.decode.split == "lines" or (auto and whole.pieces <= self.most):
+            return self._within_limit(line, whole)
         groups = self.splitter.groups(line.text, self.most if auto else None)
-        parts: list[Part] = []
+        parts: list[Source] = []
         for text in groups:
-            of_group = self._within_limit(line._replace(text=text), self._ids(text), notes)
+            of_group = self._within_limit(line, self.source(text))
             if not of_group:  # refused: half a translation would look like a whole one
                 return []
             parts += of_group
         if len(groups) > 1:
-            notes.add("sentences", line.number, pieces)
+            line.note("sentences", whole.pieces)
         return parts
 
-    def _within_limit(self, line: ParallelLine, ids: list[int], notes: Notes) -> list[Part]:
-        """A text, or its parts where it is too long.
+    def _within_limit(self, line: Line, source: Source) -> list[Source]:
+        """A source, or its parts where it is too long.
 
         Columns of words cannot be split, nor a line with a target prefix: it is refused.
         """
-        number, pieces = line.number, len(ids) - 1
+        pieces = source.pieces
         if pieces <= self.longest:
             if self.longest_trained is not None and pieces > self.longest_trained:
-                notes.add("long", number, pieces)
-            return [(line.text, ids)]
+                line.note("long", pieces)
+            return [source]
         if self.decode.too_long == "truncate":
-            notes.add("truncated", number, pieces)
-            return [(line.text, cut(ids, self.longest + 1))]
+            line.note("truncated", pieces)
+            return [source.cut(self.longest + 1)]
         if self.decode.too_long == "refuse" or line.target.strip() or line.columns:
-            notes.add(REFUSED, number, pieces)
+            line.note("refused", pieces)
             return []
-        notes.add("split", number, pieces)
-        spans = self.side.protection.spans
-        parts = split_behind_tags(line.text, self.tags, self.most, self._pieces, spans)
-        return [(text, cut(self._ids(text), self.most + 1)) for text in parts]
+        line.note("split", pieces)
+        texts = self.splitter.at_spaces(source.text, self.most)
+        return [self.source(text).cut(self.most + 1) for text in texts]
 
-    def _prefix(self, line: ParallelLine, pieces: int) -> list[int]:
-        """The ids with which the translation of a line of so many pieces begins, without eos."""
+    def _prefix(self, line: Line, source: Source) -> tuple[list[int], str]:
+        """The ids with which a translation begins, without eos, and why none can, or ""."""
         if not line.target:
-            return []
-        protection = self.side.protection
-        text = protection.place(line.target, protection.line(line.text).strings)
+            return [], ""
+        text = self.side.protection.place(line.target, source.protected.strings)
         ids = self.target.ids(text)[:-1]
+        limit = self.limit(min(source.pieces, self.longest))
+        if self.decode.length == "forced":  # which a prefix makes longer
+            limit = within_table(len(ids), self.limits.target_limit)
+        reason = ""
         if UNK in ids:
             piece = self.target.segmenter.encode(text)[ids.index(UNK)]
-            raise UnfitPrefixError(f"the model does not know the piece {piece!r}")
-        if ids and not pieces:
-            raise UnfitPrefixError(
-                "the line of the text is empty, and so is its translation; empty both"
-            )
-        limit, advice = self.limit(min(pieces, self.longest)), ", or raise decode.max_length_offset"
-        if self.decode.length == "forced":  # which a prefix makes longer
-            limit, advice = within_table(len(ids), self.engine.target_limit), ""
-        if len(ids) > limit:
-            raise UnfitPrefixError(
-                f"has {len(ids)} pieces, but the translation may have {limit}; shorten it{advice}"
-            )
-        return ids
+            reason = f"the model does not know the piece {piece!r}"
+        elif ids and not source.pieces:
+            reason = "the line of the text is empty, and so is its translation; empty both"
+        elif len(ids) > limit:
+            reason = f"has {len(ids)} pieces, but the translation may have {limit}; shorten it"
+        return ids, reason
+
+    def pair(self, line: Line, truncate: bool = False) -> Source:
+        """A line with its given translation, with placeholders for strings that are in both.
+
+        `truncate` each side to what its position table holds.
+        """
+        limits = (self.limits.source_limit, self.limits.target_limit) if truncate else (None, None)
+        source = self.source(line.text, line.target).cut(limits[0])
+        text = self.side.protection.place(line.target, source.protected.strings)
+        target = cut(self.target.ids(text), limits[1])
+        return self.with_columns(line, source)._replace(target=target)
+
+
+def _without_end(line: str) -> str:
+    return line.removesuffix("\n").removesuffix("\r")

@@ -1,21 +1,25 @@
-"""Trained models as a search needs them: with its settings, in 8 bits, or several together."""
+"""Trained models as a search needs them (its settings, 8 bits, ensembles), and their input."""
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pad_sequence
 
 from nmt import build
 from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
+from nmt.decode.sources import Source
 from nmt.encodings.limits import least
 from nmt.errors import UserError
 from nmt.model.layers import Attention, FeedForward
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
+from nmt.system.device import to_device
 from nmt.system.machine import this_machine
 from nmt.system.products import Int8, Packed
+from nmt.text.vocab import BOS, PAD
 
 LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     Attention: ("query", "key", "value", "out"),
@@ -110,3 +114,26 @@ def _replace_linear(model: Transformer, make: Callable[[nn.Linear], nn.Module]) 
             if isinstance(linear := getattr(module, name), nn.Linear):
                 setattr(module, name, make(linear))
     return copied
+
+
+def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
+    """Ids [batch, source] and columns [batch, source | 1], padded on the right."""
+    columns = {
+        name: _padded([source.columns[name] for source in sources], device)
+        for name in sources[0].columns
+    }
+    return _padded([source.ids for source in sources], device), columns
+
+
+def as_inputs(
+    pairs: Sequence[Source], device: torch.device
+) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
+    """What `Transformer.hidden` reads: sources, targets behind BOS without EOS, and columns."""
+    source, columns = as_tensors(pairs, device)
+    return source, _padded([[BOS, *pair.target[:-1]] for pair in pairs], device), columns
+
+
+def _padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
+    """[rows, longest], padded on the right."""
+    tensors = [torch.tensor(row) for row in rows]
+    return to_device(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)

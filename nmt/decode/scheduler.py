@@ -3,18 +3,39 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, TypeVar
+from typing import Any, NamedTuple
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
+from nmt.decode.sources import Line
 from nmt.system.pool import AHEAD, Executor, WorkerPool
 from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
 
 
-Window = TypeVar("Window")
-Result = TypeVar("Result")
+class Window(NamedTuple):
+    """Lines of which an engine translates the parts."""
+
+    lines: Sequence[Line]
+    calls: list[tuple[Sequence[int], Any]]  # of `submit_batches`, for all parts
+
+
+def windows(
+    lines: Iterable[Line], size: int, has_more: Callable[[], bool] = lambda: True
+) -> Iterator[list[Line]]:
+    """Lines by window; a multiple of `size` ends one, as outputs are resumed there.
+
+    So does a line after which `has_more` says that no other has arrived yet.
+    """
+    window: list[Line] = []
+    for line in lines:
+        window.append(line)
+        if line.number % size == 0 or not has_more():
+            yield window
+            window = []
+    if window:
+        yield window
 
 
 class Scheduler(ExitStack):
@@ -31,42 +52,39 @@ class Scheduler(ExitStack):
         """Start workers if so many batches pay for them; UserError where they cannot be had."""
         if self.running or not batches:
             return
-        count = self.workers or _worker_count(batches, self.engine.most_workers)
+        most = min(self.engine.most_workers, max(1, memory_of() // MEMORY_PER_WORKER))
+        # where few batches leave workers idle, all threads work at one batch after the other
+        count = self.workers or (min(batches, most) if 2 * batches > most else 1)
         if count > 1:
             self.executor = self.enter_context(self.engine.workers(count))
             self.running = count
 
     def in_order(
         self,
-        submit: Callable[[Window], Any],
-        windows: Iterator[Window],
+        submit: Callable[[Sequence[Line]], Window],
+        windows: Iterable[Sequence[Line]],
         read_ahead: bool,
-    ) -> Iterator[Any]:
-        """The windows as `submit` returns them, in their order, each with the calls of its batches.
+    ) -> Iterator[Window]:
+        """The windows as `submit` returns them, in their order.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
         a window is read when the one before it is used up. An error of reading is raised after all
         windows that were read before.
         """
-        submitted: deque[Any] = deque()
-        error: Exception | None = None
-        more = True
-        while more or submitted:
-            while more and (not submitted or (read_ahead and self._wants_more(submitted))):
-                try:
-                    submitted.append(submit(next(windows)))
-                except StopIteration:
-                    more = False
-                except Exception as raised:
-                    error, more = raised, False
-            if submitted:
-                yield submitted.popleft()
-        if error is not None:
-            raise error
+        submitted: deque[Window] = deque()
+        try:
+            for window in windows:
+                submitted.append(submit(window))
+                while submitted and not (read_ahead and self._wants_more(submitted)):
+                    yield submitted.popleft()
+        except Exception:
+            yield from submitted
+            raise
+        yield from submitted
 
-    def _wants_more(self, windows: Sequence[Any]) -> bool:
+    def _wants_more(self, windows: Sequence[Window]) -> bool:
         """Whether to read another window while these are submitted."""
-        pending = sum(not call.done() for window in windows for call in window.calls)
+        pending = sum(not call.done() for window in windows for _, call in window.calls)
         few = pending < (1 + AHEAD) * self.running and len(windows) < AHEAD * self.running
         return self.running > 0 and (len(windows) < 2 or few)
 
@@ -90,15 +108,21 @@ def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -
     return by_length(lengths, high)
 
 
-def ungrouped(groups: Iterable[Sequence[int]], results: Iterable[Sequence[Result]]) -> list[Result]:
-    """The results of groups of the indices 0, 1, ..., in the order of the indices."""
-    by_index: dict[int, Result] = {}
-    for group, of_group in zip(groups, results, strict=True):
-        by_index.update(zip(group, of_group, strict=True))
+def submit_batches(
+    executor: Executor,
+    function: Callable[..., Any],
+    items: Sequence[Any],
+    groups: Iterable[Sequence[int]],
+    *args: Any,
+) -> Iterator[tuple[Sequence[int], Any]]:
+    """Submit a call for each group of the indices of `items`; yields the group and the call."""
+    for group in groups:
+        yield group, executor.submit(function, [items[i] for i in group], *args)
+
+
+def collect(calls: Iterable[tuple[Sequence[int], Any]]) -> list[Any]:
+    """The results of the calls of all groups, in the order of the items."""
+    by_index: dict[int, Any] = {}
+    for group, call in calls:
+        by_index.update(zip(group, call.result(), strict=True))
     return [by_index[index] for index in range(len(by_index))]
-
-
-def _worker_count(batches: int, most: int) -> int:
-    """How many workers pay; 1: none does, and all threads work at one batch after the other."""
-    most = min(most, max(1, memory_of() // MEMORY_PER_WORKER))
-    return min(batches, most) if 2 * batches > most else 1

@@ -2,21 +2,22 @@
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple
 
 import torch
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
-from nmt.decode.lines import windows
-from nmt.decode.notes import Notes
-from nmt.decode.scheduler import ungrouped
-from nmt.decode.sources import ForcedPair, SourceReader, fits
-from nmt.decode.tensors import as_inputs
+from nmt.decode.lines import LineReader
+from nmt.decode.models import as_inputs
+from nmt.decode.scheduler import collect, submit_batches, windows
+from nmt.decode.sources import Notes, Source
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.system.device import to_device, to_host
+from nmt.system.pool import WorkerPool
 from nmt.text.vocab import END
 
 
@@ -53,42 +54,32 @@ def score_translations(
     Reads `window` lines, yields as many, reads on. `columns` are the integers that the model reads
     in addition to the sources, and `first` is the number of the first line. Encodings that read
     the length of the output get the true one. A batch holds at most `batch_tokens` tokens of the
-    longer side. Unusual lines are counted in `notes`, and logged after the last one. A pair that
-    neither a batch nor the encoding's table can hold is counted there as refused, and None is
-    yielded for it; without `notes` it is an error before any pair of its window is scored.
-    Raises UserError: 65 for such a pair, for texts that are not parallel and columns that do not
-    fit; 2 for columns that are missing or unknown; 71 where memory is short.
+    longer side. Unusual lines are counted in `notes`, and logged after the last one. For a pair
+    that neither a batch nor the encoding's table can hold, None is yielded, and after the last line
+    RefusedLinesError is raised. Raises UserError: 65 for texts that are not parallel and columns
+    that do not fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
-    language = bool(trained.settings.decode.source_language)
-    reader = SourceReader(trained, trained.model, has_language=language)
-    refused, notes = notes, notes or Notes()
-    tables = trained.model.limits(training=False)
-    lines = reader.lines(sources, columns or {}, targets, first=first)
-    for window_lines in windows(lines, window):
-        read = [reader.pair(line) for line in window_lines]
-        for pair in read:
-            reader.note(pair.source.line, pair.source.ids, notes)
-        pairs = [pair if fits(pair, tables, batch_tokens, refused) else None for pair in read]
-        scored = _scored(trained, [pair for pair in pairs if pair is not None], batch_tokens)
-        yield from [None if pair is None else next(scored) for pair in pairs]
-    notes.report(None, 0, list(reader.codes))
+    reader = LineReader(trained, trained.model)
+    notes = notes or Notes()
+    parallel = reader.lines(sources, columns or {}, targets, first=first)
+    for lines in windows(parallel, window):
+        for line in lines:
+            reader.read_pair(line, batch_tokens)
+        notes.add(lines)
+        scored = _scored(trained, [pair for line in lines for pair in line.parts], batch_tokens)
+        yield from [next(scored) if line.parts else None for line in lines]
+    notes.report(reader.codes)
 
 
-def _scored(
-    trained: Trained, pairs: list[ForcedPair], batch_tokens: int
-) -> Iterator[GivenTranslation]:
+def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterator[GivenTranslation]:
     """Score pairs in batches of like length; in their order."""
     groups = by_length([pair.length for pair in pairs], batch_tokens)
-    if not pairs:
-        return
-    longest = max(pairs, key=lambda pair: pair.length)
-    what = f"batch_tokens={batch_tokens}, line {longest.source.line} of {longest.length} pieces"
-    with within_memory(f"{what}: too much for the memory; give fewer tokens, or leave it out"):
-        scores = [_log_probs(trained.model, [pairs[place] for place in group]) for group in groups]
-    for pair, log_probs in zip(pairs, ungrouped(groups, scores), strict=True):
+    score = partial(_log_probs, trained.model, batch_tokens)
+    scores = collect(submit_batches(WorkerPool(), score, pairs, groups))
+    for pair, log_probs in zip(pairs, scores, strict=True):
         if not math.isfinite(sum(log_probs)):
             raise UserError(
-                f"line {pair.source.line}: the model gives no finite log-probability; its weights "
+                f"line {pair.line}: the model gives no finite log-probability; its weights "
                 "are no use",
                 Exit.DATA,
             )
@@ -96,13 +87,14 @@ def _scored(
 
 
 @torch.inference_mode()
-def _log_probs(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
+def _log_probs(model: Transformer, batch_tokens: int, pairs: list[Source]) -> list[list[float]]:
     """Log-probabilities of each target's ids, EOS included, in one pass over a batch."""
     device = next(model.parameters()).device
-    states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]
-    scores = []
-    for row, pair in zip(states, pairs, strict=True):  # a row at a time: the vocabulary is large
-        log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)  # [target, vocab]
-        forced = to_device(torch.tensor(pair.target)[:, None], device)
-        scores.append(log_probs.gather(1, forced)[:, 0])
-    return [of_row.tolist() for of_row in to_host(scores)]
+    with within_memory([pair.length for pair in pairs], batch_tokens, device):
+        states = model.hidden(*as_inputs(pairs, device))  # [batch, target, dim]
+        scores = []
+        for row, pair in zip(states, pairs, strict=True):  # each alone: the vocabulary is large
+            log_probs = model.logits(row[: len(pair.target)]).float().log_softmax(-1)
+            forced = to_device(torch.tensor(pair.target)[:, None], device)
+            scores.append(log_probs.gather(1, forced)[:, 0])  # [target] of [target, vocab]
+        return [of_row.tolist() for of_row in to_host(scores)]

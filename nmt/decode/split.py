@@ -22,26 +22,28 @@ def is_sentencex_installed() -> bool:
     return find_spec("sentencex") is not None
 
 
-class SentenceSplitter:
-    """Splits lines into groups of neighbouring sentences; the rules of a language are sentencex's.
+class Splitter:
+    """Splits lines, by sentences (the rules of a language are sentencex's) or at spaces.
 
-    Groups in their order are the line as it stands, without the spaces between them. Words at the
-    beginning that say into which language the line is translated, or what it is, begin each group.
+    Parts in their order are the line as it stands, without the spaces between them. Words at the
+    beginning that say into which language the line is translated, or what it is, begin each part.
     """
 
     def __init__(
         self,
-        language: str,
+        language: str | None,
         tags: Set[str],
         count: Callable[[str], int],
         spans: Spans = lambda text: (),
     ) -> None:
-        """`language`: of the lines; `tags`: such words; `count`: how many pieces a text has.
+        """`language`: of the sentences; None: lines are split at spaces alone.
 
-        `spans`: where strings are that must stay whole.
-
-        Raises UserError (69) where sentencex is not installed.
+        `tags`: such words; `count`: how many pieces a text has; `spans`: where strings are that
+        must stay whole. Raises UserError (69) where sentencex is needed and not installed.
         """
+        self.tags, self.count, self.spans = tags, count, spans
+        if language is None:
+            return
         if not is_sentencex_installed():
             raise UserError(
                 "decode.split: sentencex is not installed, which splits lines into sentences; "
@@ -51,7 +53,6 @@ class SentenceSplitter:
         from sentencex import segment
 
         self.segment, self.language = segment, short_code(language)
-        self.tags, self.count, self.spans = tags, count, spans
 
     def groups(self, line: str, most: int | None) -> list[str]:
         """As many sentences together as have at most `most` pieces; None: each alone.
@@ -91,6 +92,29 @@ class SentenceSplitter:
                 yield text[start:end]
                 start = end
 
+    def at_spaces(self, line: str, most: int) -> list[str]:
+        """Parts of at most `most` pieces, or one character or span, cut at spaces if possible."""
+        tag, rest = tag_and_rest(line, self.tags)
+        before = f"{tag} " if tag else ""
+        return [before + part for part in self._cut(rest, most, before)]
+
+    def _cut(self, text: str, most: int, before: str) -> list[str]:
+        pieces, whole = self.count(before + text), list(self.spans(text))
+        if pieces <= most or len(text) < 2 or whole == [(0, len(text))]:
+            return [text]
+        step = -(-len(text) // -(-pieces // most))  # characters: parts of equal length
+        parts, start = list[str](), 0
+        while start < len(text):
+            end = min(start + step, len(text))
+            if end < len(text) and (space := text.rfind(" ", start + 1, end + 1)) > 0:
+                end = space
+            for first, stop in whole:
+                if first < end < stop:
+                    end = first if first > start else stop
+            parts += self._cut(text[start:end].strip(" "), most, before)
+            start = end
+        return [part for part in parts if part]
+
 
 def join_fragments(sentences: Iterable[str]) -> list[str]:
     """Join each sentence with the list markers before it and the signs around it.
@@ -116,40 +140,6 @@ def tag_and_rest(line: str, tags: Set[str]) -> tuple[str, str]:
     while tag := max(filter(rest.startswith, tags), key=len, default=""):
         rest = rest[len(tag) :].lstrip()
     return line[: len(line) - len(rest)].strip(), rest
-
-
-def split_behind_tags(
-    line: str, tags: Set[str], most: int, count: Callable[[str], int], spans: Spans
-) -> list[str]:
-    """Cut a line into parts, each behind the tags of the line; see `split_at_spaces`."""
-    tag, rest = tag_and_rest(line, tags)
-    before = f"{tag} " if tag else ""
-    parts = split_at_spaces(rest, most, lambda part: count(before + part), spans)
-    return [before + part for part in parts]
-
-
-def split_at_spaces(
-    text: str, most: int, count: Callable[[str], int], spans: Spans = lambda text: ()
-) -> list[str]:
-    """Cut text into parts of at most `most` pieces each, at spaces where there are some.
-
-    `count(text)` says how many pieces a text has; a single character may have more. No span is cut.
-    """
-    pieces, whole = count(text), list(spans(text))
-    if pieces <= most or len(text) < 2 or whole == [(0, len(text))]:
-        return [text]
-    step = -(-len(text) // -(-pieces // most))  # characters: parts of equal length
-    parts, start = list[str](), 0
-    while start < len(text):
-        end = min(start + step, len(text))
-        if end < len(text) and (space := text.rfind(" ", start + 1, end + 1)) > 0:
-            end = space
-        for first, stop in whole:
-            if first < end < stop:
-                end = first if first > start else stop
-        parts += split_at_spaces(text[start:end].strip(" "), most, count, spans)
-        start = end
-    return [part for part in parts if part]
 
 
 def separator(language: str) -> str:

@@ -16,15 +16,13 @@ from nmt.decode.engine import (
     Hypothesis,
     Weights,
     length_penalty,
-    out_of_memory_message,
     within_memory,
 )
-from nmt.decode.models import adapt, pack, quantise
+from nmt.decode.models import adapt, as_tensors, pack, quantise
 from nmt.decode.restrictions import with_new_ngrams, with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import NEVER, Beam, Method, Step, search
-from nmt.decode.sources import LENGTH, ForcedPair, Source
-from nmt.decode.tensors import as_tensors
+from nmt.decode.sources import LENGTH, Source
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -59,7 +57,11 @@ class TorchEngine:
         self.models, self.decode = [adapt(m, decode).model for m in members], decode
         if decode.coverage_penalty:  # by attention, which other threads must not see, nor add to
             self.models = [build.shallow(model) for model in self.models]
-        _check_length(self.models, decode)
+        if decode.target_length == "given" and not any(m.needs_lengths for m in self.models):
+            raise UserError(
+                "decode.target_length=given: no encoding of this model asks for a length; train "
+                "one with encoding=ldpe or encoding=lrpe"
+            )
         self.device = next(self.models[0].parameters()).device
         self.source_limit = least(model.source_limit for model in self.models)
         self.target_limit = least(model.target_limit for model in self.models)
@@ -111,10 +113,8 @@ class TorchEngine:
         # in inference mode, autocast would not keep the rounded weights for the next step
         no_gradients = torch.no_grad() if self.bfloat16 else torch.inference_mode()
         autocast = torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16)
-        lengths = [len(source.ids) for source in sources]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
         try:
-            with within_memory(message), no_gradients, autocast:
+            with self._within_memory(sources), no_gradients, autocast:
                 return self._find(sources, n_best)
         except UserError as error:
             halves = error.code == Exit.NO_MEMORY and self.device.type != "cpu"
@@ -127,12 +127,14 @@ class TorchEngine:
         middle = len(sources) // 2
         return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """[target, source] of each pair, see `cross_attention.cross_attention`."""
-        lengths = [pair.length for pair in pairs]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
-        with within_memory(message):
+        with self._within_memory(pairs):
             return cross_attention([build.shallow(model) for model in self.models], pairs)
+
+    def _within_memory(self, sources: Sequence[Source]) -> AbstractContextManager[None]:
+        lengths = [source.length for source in sources]
+        return within_memory(lengths, self.decode.batch_tokens, self.device)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
         required = [source.required for source in sources]
@@ -211,12 +213,3 @@ class TorchEngine:
             pieces = [len(source.ids) - 1 for source in sources]
             lengths = [max(1, round(self.decode.length_ratio * n)) for n in pieces]
         return to_device(torch.tensor(lengths) + 1, self.device)
-
-
-def _check_length(models: Sequence[Transformer], decode: Decode) -> None:
-    """Refuse a desired length that these models do not read."""
-    if decode.target_length == "given" and not any(model.needs_lengths for model in models):
-        raise UserError(
-            "decode.target_length=given: no encoding of this model asks for a length; train "
-            "one with encoding=ldpe or encoding=lrpe"
-        )

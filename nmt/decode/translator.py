@@ -3,18 +3,16 @@
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
 from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
-from nmt.decode.lines import LineReader, windows
-from nmt.decode.notes import Notes
-from nmt.decode.scheduler import Scheduler, batches_of, ungrouped
-from nmt.decode.sources import ForcedPair, ParallelLine, Source, TextSides, fits
-from nmt.decode.split import separator
-from nmt.errors import Exit, UserError
+from nmt.decode.lines import LineReader
+from nmt.decode.scheduler import Scheduler, Window, batches_of, collect, submit_batches, windows
+from nmt.decode.sources import Line, Notes, Source, TextSides
+from nmt.errors import UserError
 from nmt.system.pool import Executor, WorkerPool
 from nmt.text.vocab import EOS
 
@@ -39,20 +37,6 @@ class Translation(NamedTuple):
     alignment: Alignment | None = None  # where it was asked for
 
 
-class RefusedLinesError(UserError):
-    """Some lines, too long or with an unfit prefix, were left empty; all others are translated."""
-
-
-class _Window(NamedTuple):
-    """Lines of which an engine translates the sources."""
-
-    lines: Sequence[ParallelLine]
-    parts: list[list[Source]]  # of each line, but those without pieces
-    groups: list[list[int]]  # of all parts: those of each batch
-    calls: list[Any]  # of each batch, whose results are hypotheses of each source
-    notes: Notes
-
-
 _Candidate = tuple[Translation, list[tuple[Source, Hypothesis]]]  # and the outputs of its parts
 
 
@@ -65,9 +49,7 @@ class Translator:
         """`workers`: processes that search; None: as many as pay for the text and this machine."""
         self.source, self.target, self.engine = sides.source, sides.target, engine
         self.decode, self.workers = decode, workers
-        self.reader = LineReader(sides, decode, engine)
-        language = decode.target_language or sides.settings.data.target_language
-        self.separator = separator(language)  # of the translations of parts
+        self.reader = LineReader(sides, engine, decode)
 
     @classmethod
     def of(
@@ -115,15 +97,13 @@ class Translator:
         in their files. `prefixes` are the beginnings of the translations, line by line; an empty
         one leaves a line free. `first` is the number of the first line, and `notes` are those of
         the lines before it. Reads decode.window lines of each, yields as many, and only then reads
-        on; fewer where `has_more` says that no other has arrived. An empty line has one empty
-        translation. Unusual lines are counted, and logged once after the last line. With `align`,
-        each translation has its alignment.
+        on, unless `read_ahead`; fewer where `has_more` says that no other has arrived. An empty
+        line has one empty translation. With `align`, each translation has its alignment.
 
-        Raises UserError (65) for columns that do not fit, and for columns and prefixes of fewer or
-        more lines, before any line of their window is translated; (2) for a column that is missing
-        or unknown. After the last line, raises RefusedLinesError if a line was too long (with
-        decode.too_long=refuse, or where it has a prefix), or if no translation can begin with its
-        prefix.
+        Raises UserError (65) for columns that do not fit, and files of fewer or more lines, before
+        any line of their window is translated; (2) for a column that is missing or unknown. After
+        the last line, logs what was unusual, and raises RefusedLinesError if a line was too long
+        (with decode.too_long=refuse, or a prefix) or no translation can begin with its prefix.
         """
         columns, notes = columns or {}, Notes() if notes is None else notes
         if self.decode.split != "lines" and (columns or prefixes is not None):
@@ -138,19 +118,15 @@ class Translator:
             read = windows(parallel, self.decode.window, has_more)
             for window in scheduler.in_order(submit, read, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
-                notes.merge(window.notes)
+                notes.add(window.lines)
                 yield from translations
-        longest = self.reader.longest
-        notes.report(self.reader.longest_trained, longest, list(self.reader.codes))
-        if reasons := notes.refusals(longest, self.decode.too_long):
-            raise RefusedLinesError(reasons, Exit.DATA)
+        notes.report(self.reader.codes, self.reader.longest_trained, self.reader.longest)
 
-    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[ParallelLine]) -> _Window:
+    def _submit(self, n_best: int, scheduler: Scheduler, lines: Sequence[Line]) -> Window:
         """Read a window, and submit its batches."""
-        notes = Notes()
-        read = [self.reader.read(line, notes) for line in lines]
-        parts = [[source for source in of_line if len(source.ids) > 1] for of_line in read]
-        sources = [source for of_line in parts for source in of_line]
+        for line in lines:
+            self.reader.read(line)
+        sources = [source for line in lines for source in line.parts]
         count = self.decode.mbr or n_best
         width = self.decode.width(count)
         groups = batches_of(
@@ -160,20 +136,15 @@ class Translator:
             parallel=self.engine.parallel_batches,
         )
         scheduler.start(len(groups))
-        batches = [[sources[i] for i in group] for group in groups]
-        submit = scheduler.executor.submit
-        calls = [submit(self.engine.search, batch, count) for batch in batches]
-        return _Window(lines, parts, groups, calls, notes)
+        calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
+        return Window(lines, list(calls))
 
     def _translations(
-        self, window: _Window, n_best: int, align: bool, executor: Executor
+        self, window: Window, n_best: int, align: bool, executor: Executor
     ) -> list[list[Translation]]:
-        """The translations of each line, best first; adds what was unusual about them."""
-        results = iter(ungrouped(window.groups, [call.result() for call in window.calls]))
-        candidates = [
-            self._candidates([(source, next(results)) for source in parts])
-            for parts in window.parts
-        ]
+        """The translations of each line, best first; notes what is unusual about them."""
+        lines, results = window.lines, iter(collect(window.calls))
+        candidates = [self._candidates(line, [next(results) for _ in line.parts]) for line in lines]
         if self.decode.mbr:  # also of an empty line, whose utility is its score: 0
             texts = [[translation.text for translation, _ in of_line] for of_line in candidates]
             ranks = [executor.submit(rank_by_utility, of_line) for of_line in texts]
@@ -181,31 +152,31 @@ class Translator:
                 [(of_line[n][0]._replace(score=u), of_line[n][1]) for n, u in rank.result()]
                 for of_line, rank in zip(candidates, ranks, strict=True)
             ]
-        for (_, outputs), *_ in candidates:
+        for line, ((_, outputs), *_) in zip(lines, candidates, strict=True):
             for source, hypothesis in outputs:
-                self._note(source, hypothesis, window.notes)
+                self._note(line, source, hypothesis)
         best = [of_line[:n_best] for of_line in candidates]
         if not align:
             return [[translation for translation, _ in of_line] for of_line in best]
         alignments = self._alignments(
             [
-                (line.text, t.text, [ForcedPair(s, [*h.ids, EOS]) for s, h in outputs])
-                for line, of_line in zip(window.lines, best, strict=True)
+                (line.text, t.text, [s._replace(target=[*h.ids, EOS]) for s, h in outputs])
+                for line, of_line in zip(lines, best, strict=True)
                 for t, outputs in of_line
             ],
             executor,
         )
         return [[t._replace(alignment=next(alignments)) for t, _ in of_line] for of_line in best]
 
-    def _note(self, source: Source, hypothesis: Hypothesis, notes: Notes) -> None:
-        """Count an output that did not end, and the strings that it lacks."""
+    def _note(self, line: Line, source: Source, hypothesis: Hypothesis) -> None:
+        """Note an output that did not end, and the strings that it lacks."""
         if not hypothesis.finished:
             at_limit = len(hypothesis.ids) == source.limit
-            notes.add("cut" if at_limit else "broken", source.line, len(hypothesis.ids))
+            line.note("cut" if at_limit else "broken", len(hypothesis.ids))
         if source.protected.strings and (
             lost := source.protected.count_lost(self.target.text(hypothesis.ids))
         ):
-            notes.add("lost", source.line, len(source.ids) - 1, lost)
+            line.note("lost", count=lost)
 
     @property
     def _tokens(self) -> int:
@@ -222,47 +193,45 @@ class Translator:
 
         Raises UserError as `translate` does, and (65) for a pair too long for tables or batches.
         """
-        columns, alignments = columns or {}, list[Alignment]()
-        tables = self.engine.source_limit, self.engine.target_limit
-        parallel = self.reader.lines(lines, columns, translations)
+        notes, alignments = Notes(), list[Alignment]()
+        parallel = self.reader.lines(lines, columns or {}, translations)
         for window in windows(parallel, self.decode.window):
-            outputs = []
             for line in window:
-                pair = self.reader.pair(line)
-                fits(pair, tables, self._tokens)
-                outputs.append((line.text, line.target, [pair]))
+                self.reader.read_pair(line, self._tokens)
+            notes.add(window)
+            outputs = [(line.text, line.target, line.parts) for line in window]
             alignments += self._alignments(outputs, WorkerPool())
+        notes.report(self.reader.codes)
         return alignments
 
     def _alignments(
-        self, outputs: Sequence[tuple[str, str, list[ForcedPair]]], executor: Executor
+        self, outputs: Sequence[tuple[str, str, list[Source]]], executor: Executor
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
         groups = by_length([pair.length for pair in pairs], self._tokens)
         attend = self.engine.cross_attention
-        calls = [executor.submit(attend, [pairs[i] for i in group]) for group in groups]
-        weights = iter(ungrouped(groups, [call.result() for call in calls]))
+        weights = iter(collect([*submit_batches(executor, attend, pairs, groups)]))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)
 
-    def _candidates(self, searched: list[tuple[Source, list[Hypothesis]]]) -> list[_Candidate]:
+    def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
-        if not searched:
+        if not of_parts:
             return [(Translation("", 0.0), [])]
-        decode, sources = self.decode, [source for source, _ in searched]
+        decode, candidates = self.decode, list[_Candidate]()
         alpha = 0.0 if decode.method == "sample" else decode.alpha
-        candidates = list[_Candidate]()
-        for hypotheses in zip(*(best for _, best in searched), strict=False):  # one of each part
+        for hypotheses in zip(*of_parts, strict=False):  # one of each part
             length = sum(decode.pieces_before + len(h.ids) + h.finished for h in hypotheses)
             penalty = length_penalty(length, alpha, decode.length_penalty)
             score = sum(h.log_prob for h in hypotheses) / penalty
             score += sum(h.uncovered for h in hypotheses)
-            text = self.separator.join(filter(None, map(self._text, sources, hypotheses)))
+            texts = map(self._text, line.parts, hypotheses)
+            text = self.reader.separator.join(filter(None, texts))
             ids = tuple(number for h in hypotheses for number in h.ids)
             translation = Translation(text, score, ids, all(h.finished for h in hypotheses))
-            candidates.append((translation, list(zip(sources, hypotheses, strict=True))))
+            candidates.append((translation, list(zip(line.parts, hypotheses, strict=True))))
         return candidates
 
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:

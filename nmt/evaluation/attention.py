@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from nmt.corpus.grouping import by_length
-from nmt.decode.sources import ForcedPair, SourceReader
-from nmt.decode.tensors import as_inputs
+from nmt.decode.lines import LineReader
+from nmt.decode.models import as_inputs
+from nmt.decode.sources import Source
 from nmt.model.layers import AttentionRecord, watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
@@ -52,14 +53,13 @@ def coverage(
     was not translated by the model and has no attention. Raises UserError (65) where sides or
     columns are not parallel, (2) where a column is missing or unknown.
     """
-    reader, most = SourceReader(trained, trained.model), trained.model.limits(training=False)
-    lines = reader.lines(sources, columns or {}, translations, "translations")
-    pairs = [reader.pair(line, most) for line in lines]
-    texts = [trained.source.protection.pair(*p)[0] for p in zip(sources, translations, strict=True)]
-    covered = [[0.0] * len(trained.source.segmenter.encode(text)) for text in texts]
-    filled = [place for place, pair in enumerate(pairs) if len(pair.source.ids) > 1]
-    lengths = [max(len(pairs[place].source.ids), len(pairs[place].target)) for place in filled]
-    for group in by_length(lengths, tokens):
+    reader = LineReader(trained, trained.model)
+    lines = reader.lines(sources, columns or {}, translations)
+    pairs = [reader.pair(line, truncate=True) for line in lines]
+    encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
+    covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
+    filled = [place for place, pair in enumerate(pairs) if pair.pieces]
+    for group in by_length([pairs[place].length for place in filled], tokens):
         batch = [filled[i] for i in group]
         rows = _cover_batch(trained, [pairs[place] for place in batch])
         for place, row in zip(batch, rows.tolist(), strict=True):
@@ -68,7 +68,7 @@ def coverage(
     return covered
 
 
-def _cover_batch(trained: Trained, pairs: Sequence[ForcedPair]) -> Tensor:
+def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:
     """One pass over a batch: [batch, source]."""
     model = trained.model
     source, target, columns = as_inputs(pairs, next(model.parameters()).device)

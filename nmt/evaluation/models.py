@@ -9,9 +9,9 @@ import numpy as np
 
 from nmt.config.settings import with_decode
 from nmt.decode.models import adapt
-from nmt.decode.notes import REFUSED, Notes
-from nmt.decode.score import score_translations
+from nmt.decode.score import GivenTranslation, score_translations
 from nmt.decode.sources import LENGTH
+from nmt.errors import RefusedLinesError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.facts import facts_of
 from nmt.evaluation.groups import choose_lines
@@ -138,15 +138,14 @@ def count_likelihoods(
 def _count_likelihood(
     label: str, model: SystemModel, read: ReadTest, s: int, options: EvaluationOptions
 ) -> Floats:
-    trained, notes = single(model, options), Notes()
+    trained = single(model, options)
     columns = _columns(trained, read.columns[s])
     texts = read.test.sources or [], read.test.references
-    scored = list(score_translations(trained, *texts, columns, notes=notes))
-    if refused := notes.describe(REFUSED):
-        log.warning(
-            "%s: no perplexity where pairs are longer than a batch or the encoding holds: %s",
-            *(label, refused),
-        )
+    scored = list[GivenTranslation | None]()
+    try:
+        scored += score_translations(trained, *texts, columns)
+    except RefusedLinesError as error:  # after the last line
+        log.warning("%s: without perplexity: %s", label, error)
     unknown = (np.nan, np.nan)
     return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])
 

@@ -20,8 +20,7 @@ from typing import Any
 from nmt import __version__, modeldir
 from nmt.config.settings import Decode
 from nmt.decode.sources import LENGTH
-from nmt.decode.translator import RefusedLinesError
-from nmt.errors import Exit, UserError
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.systems import SystemModel
 from nmt.exchange import engines

@@ -21,11 +21,10 @@ from nmt.decode.engine import (
     Hypothesis,
     Weights,
     length_penalty,
-    out_of_memory_message,
     within_memory,
 )
 from nmt.decode.scheduler import batches_of
-from nmt.decode.sources import ForcedPair, Source
+from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
@@ -175,8 +174,7 @@ class CTranslate2Engine:
         rest = [place for place, limit in enumerate(limits) if limit > 0]
         everything = [(max(limits), rest)] if rest and self.ranks_all else []
         lengths = [len(source.ids) for source in sources]
-        message = out_of_memory_message(lengths, self.decode.batch_tokens, self.device)
-        with within_memory(message):
+        with within_memory(lengths, self.decode.batch_tokens, self.device):
             for place, hypotheses in self._searched(sources, everything, n_best):
                 longest, own = max(len(h.ids) for h in hypotheses), limits[place]
                 if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach
@@ -186,7 +184,7 @@ class CTranslate2Engine:
             found.update(self._searched(sources, by_limit, n_best))
         return [found[place][:n_best] for place in range(len(sources))]
 
-    def cross_attention(self, pairs: Sequence[ForcedPair]) -> list[Weights]:
+    def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """Raises UserError: CTranslate2 shows the attention of its own outputs alone."""
         raise UserError(f"alignments: not with CTranslate2; {BY_NMT}")
 

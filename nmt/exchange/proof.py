@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 from nmt import build
 from nmt.config.settings import Decode
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.exchange import samples
 from nmt.exchange.adapter import EngineScorer, Output, SampleLine
 from nmt.modeldir import Trained

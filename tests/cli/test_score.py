@@ -19,7 +19,7 @@ from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
 from nmt.decode.score import score_translations
-from nmt.decode.sources import ForcedPair
+from nmt.decode.sources import Source
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
@@ -169,10 +169,7 @@ def test_texts_that_are_not_parallel_end_in_65(
     write(texts[short], [SOURCES, TARGETS][short][:lines])
     output = texts[0].with_name("out")
     code, _, err = nmt_score(*texts, "-o", output)
-    what = f"more than the {lines} lines"
-    if short:
-        what = f"only {lines} lines"
-    assert code == 65 and f"translations: {what}" in err
+    assert code == 65 and f"{('the text', 'translations')[short]}: only {lines} lines" in err
     assert not output.exists()
 
 
@@ -188,11 +185,11 @@ def test_the_next_command_goes_on(
     output, scored = texts[0].with_name("out"), nmt.decode.score._log_probs
     batches: list[int] = []
 
-    def stopping(model: Transformer, pairs: list[ForcedPair]) -> list[list[float]]:
+    def stopping(model: Transformer, most: int, pairs: list[Source]) -> list[list[float]]:
         batches.append(len(pairs))
         if len(batches) == 3:
             raise KeyboardInterrupt
-        return scored(model, pairs)
+        return scored(model, most, pairs)
 
     monkeypatch.setattr(nmt.decode.score, "_log_probs", stopping)
     code, _, err = nmt_score(*texts, "-o", output)

@@ -113,7 +113,7 @@ def test_scores_n_best_and_json(nmt_translate: Run) -> None:
 
 def test_alignments(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def cross_attention(self: object, pairs: Any) -> list[Any]:
-        return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
+        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
 
     monkeypatch.setattr(TorchEngine, "cross_attention", cross_attention)
     text, hard, soft = b"w1  w2\n\nw3\n", ("--alignment", "hard"), ("--alignment", "soft")
@@ -181,7 +181,7 @@ def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Pa
     code, out, err = nmt_translate(*words, stdin=b"w1 w2\nw4\nw3 w6\n")
     assert (code, out) == (0, b"w5 w2\nw4\nw3 w7\n"), err  # it copies, place by place
     code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
-    assert (code, "target prefixes: more than" in err) == (65, True)
+    assert (code, "the text: only 2 lines" in err) == (65, True)
     code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
     assert (code, "--target-prefix -: stdin is for the text" in err) == (2, True)
     code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")
@@ -233,8 +233,8 @@ def test_lines_that_are_refused_are_empty_and_end_in_65(
     assert (code, out) == (65, b"w1\n\nw4\nw5\nw6\n")
     assert err == (
         "nmt: sources of more than 2 pieces (decode.max_source, position table), their lines "
-        "left empty: 1 (first: line 2; longest: 3 pieces); split them, "
-        "or choose decode.too_long=split\n"
+        "left empty: 1 (first: line 2; longest: 3 pieces); split them, together with their columns "
+        "and target prefixes, or choose decode.too_long=split\n"
     )
     code, _, again = nmt_translate("decode.too_long=refuse", "-o", str(output), stdin=lines)
     assert (code, output.read_bytes(), again) == (65, out, err)

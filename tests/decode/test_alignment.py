@@ -17,7 +17,7 @@ from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights
-from nmt.decode.sources import ForcedPair, Source
+from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
@@ -100,13 +100,13 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
     assert one.source == ["a", "X@@", "a", "</s>"] and one.target == ["a@@", "b", "c", "</s>"]
 
 
-def pair_of(text: str, pieces: int, target: list[int]) -> ForcedPair:
-    source = Source([*range(4, 4 + pieces), EOS], {}, text=text, protected=ProtectedLine(text, {}))
-    return ForcedPair(source, target)
+def pair_of(text: str, pieces: int, target: list[int]) -> Source:
+    ids, protected = [*range(4, 4 + pieces), EOS], ProtectedLine(text, {})
+    return Source(ids, {}, text=text, protected=protected, target=target)
 
 
-def diagonal(self: object, pairs: Sequence[ForcedPair]) -> list[Weights]:
-    return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
+def diagonal(self: object, pairs: Sequence[Source]) -> list[Weights]:
+    return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
 
 
 @pytest.fixture
@@ -205,7 +205,7 @@ def test_given_translations() -> None:
     with pytest.raises(UserError, match="translations: only 1 lines"):
         Translator.of(some, decode()).align(["w1", "w2"], ["w1"])
     some.model.target_limit = 2  # type: ignore[misc]
-    with pytest.raises(UserError, match="line 2: the translation has 2 pieces") as e:
+    with pytest.raises(UserError, match=r"1 \(first: line 2; longest: 2") as e:
         Translator.of(some, decode()).align(["w1", "w2"], ["w1", "w2 w3"])
     assert e.value.code == Exit.DATA
 
@@ -231,23 +231,23 @@ def member(real: Make) -> Make:
 )
 def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[str]) -> None:
     model = member(*words).model
-    sources = [Source([5, 6, 7, EOS], {}), Source([8, EOS], {}), Source([9, 4, EOS], {})]
-    pairs = list(map(ForcedPair, sources, [[5, EOS], [6, 7, 8, EOS], [EOS]]))
-    for (source, target), weights in zip(pairs, cross_attention([model], pairs), strict=True):
+    texts = [([5, 6, 7, EOS], [5, EOS]), ([8, EOS], [6, 7, 8, EOS]), ([9, 4, EOS], [EOS])]
+    pairs = [Source(source, {}, target=target) for source, target in texts]
+    for (source, target), weights in zip(texts, cross_attention([model], pairs), strict=True):
         layers: list[AttentionRecord] = []
         with torch.no_grad(), watching(model, layers.append):
-            model(torch.tensor([source.ids]), torch.tensor([[BOS, *target[:-1]]]))
+            model(torch.tensor([source]), torch.tensor([[BOS, *target[:-1]]]))
         cross = [record for record in layers if record.site == "cross"]
         means = torch.stack([record.probabilities.mean((0, 1)) for record in cross])
         expected = means[max(0, len(cross) - 2)]
-        assert weights.shape == (len(target), len(source.ids))
+        assert weights.shape == (len(target), len(source))
         assert weights == pytest.approx(expected.numpy(), abs=1e-5)
         assert weights.sum(1) == pytest.approx(1, abs=1e-4)
 
 
 def test_an_ensemble_has_the_mean(member: Make) -> None:
     first, second = member("encoding=relative"), member("encoding=absolute", seed=2)
-    batch = [ForcedPair(Source([5, 6, EOS], {}), [7, 8, EOS])]
+    batch = [Source([5, 6, EOS], {}, target=[7, 8, EOS])]
     (both,) = cross_attention([first.model, second.model], batch)
     alone = [cross_attention([one.model], batch)[0] for one in (first, second)]
     assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from nmt.api.models import score
-from nmt.decode.notes import Notes
 from nmt.decode.score import score_translations
+from nmt.decode.sources import Notes
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, END
@@ -50,9 +50,9 @@ def test_a_translation_may_be_empty(real: Callable[..., Trained]) -> None:
 @pytest.mark.parametrize(
     ("sources", "targets", "says"),
     [
-        (["w1"], ["w1", "w2"], "translations: more than the 1 lines"),
-        (["w1", "w1 w2 w3 w4 w5"], ["w1", "w1"], "line 2: the source has 5 pieces"),
-        (["w1"], ["w1 w2 w3 w4"], "line 1: the translation has 4 pieces"),
+        (["w1"], ["w1", "w2"], "the text: only 1 lines, but translations has more"),
+        (["w1", "w1 w2 w3 w4 w5"], ["w1", "w1"], r"1 \(first: line 2; longest: 5 pieces"),
+        (["w1"], ["w1 w2 w3 w4"], r"1 \(first: line 1; longest: 4 pieces"),
     ],
 )
 def test_what_cannot_be_scored_is_refused(

@@ -3,10 +3,10 @@
 import pytest
 
 from nmt.decode.engine import length_penalty
-from nmt.decode.notes import Notes
-from nmt.decode.split import split_at_spaces
-from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit
+from nmt.decode.sources import Notes
+from nmt.decode.split import Splitter
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, RefusedLinesError
 from nmt.modeldir import USUAL_LENGTH, Trained
 from tests.decode.copying import decode, model_of, trained
 
@@ -77,8 +77,8 @@ def test_refused_with_its_number_while_the_rest_is_translated() -> None:
         next(found)
     assert str(error.value) == (
         "sources of more than 3 pieces (decode.max_source, position table), their lines "
-        "left empty: 2 (first: line 3; longest: 7 pieces); split them, "
-        "or choose decode.too_long=split"
+        "left empty: 2 (first: line 3; longest: 7 pieces); split them, together with their columns "
+        "and target prefixes, or choose decode.too_long=split"
     )
     assert error.value.code == Exit.DATA
 
@@ -104,7 +104,7 @@ def test_or_cut_and_counted(caplog: pytest.LogCaptureFixture) -> None:
     ],
 )
 def test_parts_hold_all_of_the_text(text: str, most: int, parts: list[str]) -> None:
-    assert split_at_spaces(text, most, len) == parts
+    assert Splitter(None, set(), len).at_spaces(text, most) == parts
 
 
 def test_the_longest_source_is_a_setting() -> None:

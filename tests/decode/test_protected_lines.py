@@ -181,7 +181,6 @@ def test_parts_at_spaces_do_not_cut_strings(side: Side, most: int) -> None:
 def test_no_sentence_ends_within_a_string(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(side.protection, "patterns", [re.compile(r"dog\. Dog")])
     translator, text = Translator.of(copying(side), decode(split="sentences")), "dog. Dog 1. Dog 2."
-    assert translator.reader.splitter is not None
     assert translator.reader.splitter.groups(text, None) == ["dog. Dog 1.", "Dog 2."]
     (best,) = next(translator.translate([text]))
     assert best.text == text and "<x1>" in side.vocabulary.pieces(best.ids)
@@ -219,7 +218,7 @@ def test_pairs_are_scored_as_they_were_trained_on(
 
 def test_words_with_strings_are_aligned(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
     def diagonal(self: object, pairs: Any) -> list[Any]:
-        return [np.eye(len(pair.target), len(pair.source.ids)) for pair in pairs]
+        return [np.eye(len(pair.target), len(pair.ids)) for pair in pairs]
 
     monkeypatch.setattr(TorchEngine, "cross_attention", diagonal)
     monkeypatch.setattr("nmt.decode.alignment.SequenceMatcher", None)  # no guess is needed

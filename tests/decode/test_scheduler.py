@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
 from nmt.decode import scheduler, torch_engine
-from nmt.decode.notes import Notes
 from nmt.decode.scheduler import Scheduler, batches_of
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.sources import Line, Notes
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from nmt.system.pool import can_fork
 from tests.decode.copying import ENDLESS, decode, model_of, trained
@@ -293,6 +293,8 @@ def test_workers_say_nothing_themselves(
 
 def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
     notes = Notes()
-    for line in (5, 3, 4):
-        notes.add("cut", line, pieces=line)
-    assert notes.describe("cut") == "3 (first: line 3; longest: 5 pieces)"
+    for number in (5, 3, 4):
+        line = Line(number, "", {}, "")
+        line.note("cut", pieces=number)
+        notes.add([line])
+    assert notes.counts == {"cut": [3, 3, 5]}

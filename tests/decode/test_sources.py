@@ -123,7 +123,7 @@ def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
 
 def test_a_cut_source_keeps_a_tree() -> None:
     some = translator({"heads"}, "heads", too_long="truncate")
-    some.engine.source_limit = 4
+    some.engine.source_limit = 4  # type: ignore[misc]
     assert some.texts(["ab c d", "h"], {"heads": ["3 1 0", "0"]}) == ["ab c", "h"]
     assert beside(some, "ab c") == {"heads": [0, 0, 1, 0], "words": [0, 0, 1, 2]}
 
@@ -153,7 +153,7 @@ def test_a_cut_source_keeps_a_tree() -> None:
         ),
         (
             {"heads": HEADS, "language": [*LANGUAGE, "9"]},
-            "column language: more than the 6 lines of the text; they must be parallel",
+            "the text: only 6 lines, but column language has more; they must be parallel",
             Exit.DATA,
         ),
         (

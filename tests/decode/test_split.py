@@ -11,11 +11,10 @@ from hypothesis import strategies as st
 
 from nmt.config.data import Corpus
 from nmt.decode import split
-from nmt.decode.notes import Notes
-from nmt.decode.sources import ParallelLine
-from nmt.decode.split import SentenceSplitter, separator
-from nmt.decode.translator import RefusedLinesError, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.sources import Line, Notes
+from nmt.decode.split import Splitter, separator
+from nmt.decode.translator import Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.vocab import Vocabulary
@@ -30,8 +29,8 @@ def words(text: str) -> int:
     return len(text.split())
 
 
-def splitter(*tags: str, language: str = "de") -> SentenceSplitter:
-    return SentenceSplitter(language, {*tags}, words)
+def splitter(*tags: str, language: str = "de") -> Splitter:
+    return Splitter(language, {*tags}, words)
 
 
 def test_each_sentence_alone() -> None:
@@ -112,7 +111,7 @@ def test_languages_have_their_rules_by_any_name(language: str) -> None:
 
 
 def test_languages_without_spaces() -> None:
-    chinese = SentenceSplitter("zh", set(), len)
+    chinese = Splitter("zh", set(), len)
     assert chinese.groups("你好。我叫小明!好的。", 8) == ["你好。我叫小明!", "好的。"]
     assert splitter(language="zh").groups("你好。我叫小明!好的。", None) == [
         "你好。", "我叫小明!", "好的。",
@@ -136,13 +135,13 @@ class Translated:
         self.translator = Translator.of(model, decode(window=2, **changes))
         self.read: list[str] = []
         reader = self.translator.reader
-        source = reader.source
+        read = reader.read
 
-        def recorded(line: ParallelLine, *rest: Any) -> Any:
-            self.read.append(line.text)
-            return source(line, *rest)
+        def recorded(line: Line) -> None:
+            read(line)
+            self.read += [source.text for source in line.parts]
 
-        monkeypatch.setattr(reader, "source", recorded)
+        monkeypatch.setattr(reader, "read", recorded)
 
 
 # Each line's words are pieces; a full stop alone ends a sentence here.
@@ -152,9 +151,9 @@ LINES = ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]
 @pytest.mark.parametrize(
     ("split", "read"),
     [
-        ("lines", ["w1 w2 . W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]),
-        ("sentences", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
-        ("auto", ["w1 w2 .", "W3 w4 .", "", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+        ("lines", ["w1 w2 . W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 . W3 ."]),
+        ("sentences", ["w1 w2 .", "W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
+        ("auto", ["w1 w2 .", "W3 w4 .", "w5 .", "w6 w7 w8 w9 w1 w2 .", "W3 ."]),
     ],
 )
 def test_lines_keep_their_places(
@@ -171,7 +170,7 @@ def test_auto_leaves_alone_what_training_had(
 ) -> None:
     translated = Translated(copying(longest=6), monkeypatch, split="auto")
     translated.translator.texts(LINES)
-    assert translated.read == [*LINES[:3], "w6 w7 w8 w9 w1 w2 .", "W3 ."]
+    assert translated.read == [LINES[0], LINES[2], "w6 w7 w8 w9 w1 w2 .", "W3 ."]
     assert [record.getMessage() for record in caplog.records] == [
         "lines translated in groups of sentences (decode.split): 1 (first: line 4; longest: 9 "
         "pieces)",
@@ -214,11 +213,10 @@ def test_the_tags_of_the_corpora_are_known() -> None:
     tagged = replace(files, corpora={"de": corpus})
     model = model._replace(settings=replace(model.settings, data=tagged))
     reader = Translator.of(model, decode(split="sentences")).reader
-    assert reader.splitter is not None
     assert reader.splitter.tags == {"<de>"} and "<de>" in reader.codes
     known = Side(model.source.segmenter, Vocabulary([">>fr<<", "w1"]))  # an imported one
     reader = Translator.of(model._replace(source=known, target=known), decode()).reader
-    assert reader.tags == {"<de>", ">>fr<<"}
+    assert reader.splitter.tags == {"<de>", ">>fr<<"}
 
 
 def test_lines_are_whole_with_columns_prefixes_and_lengths() -> None:
@@ -237,7 +235,7 @@ def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:
     model = copying()
     model.model.source_limit = 5  # type: ignore[misc]
     translated = Translated(model, monkeypatch, too_long="split")
-    monkeypatch.setattr(translated.translator.reader, "tags", {"w9"})
+    monkeypatch.setattr(translated.translator.reader.splitter, "tags", {"w9"})
     translated.translator.texts(["w9 w1 w2 w3 w4 w5 w6"])
     assert translated.read == ["w9 w1 w2 w3", "w9 w4 w5 w6"]
 

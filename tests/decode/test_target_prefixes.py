@@ -14,8 +14,8 @@ from nmt.decode.engine import length_penalty
 from nmt.decode.restrictions import with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import Beam, search
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
 from tests.decode.copying import decode
 from tests.decode.test_beam import BOS, EOS, Table
@@ -118,7 +118,7 @@ def test_the_score_is_that_of_the_whole_translation(whole: Trained, way: dict[st
     ("prefixes", "message"),
     [
         (["w1", "", "", "", "w1"], "target prefixes: only 5 lines"),
-        ([""] * 7, "target prefixes: more than the 6 lines"),
+        ([""] * 7, "the text: only 6 lines, but target prefixes has more"),
     ],
 )
 @pytest.mark.parametrize("window", [2, 99])
@@ -177,7 +177,7 @@ def test_a_line_that_must_be_split_has_no_beginning(whole: Trained) -> None:
     found = some.translate(LINES, prefixes=["", "", "", "w1", "", ""])
     assert next(found)[0].text and [next(found)[0].text for _ in range(5)][2] == ""
     with pytest.raises(
-        RefusedLinesError, match=r"1 \(first: line 4; .*; split them together with their"
+        RefusedLinesError, match=r"1 \(first: line 4; .*; split them, together with their"
     ):
         next(found)
 

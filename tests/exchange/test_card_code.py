@@ -220,7 +220,7 @@ def test_the_card_of_a_model_that_is_told_its_language_says_so(tmp_path: Path) -
     assert 'print(translate("a line"))' in text and "The first word" not in text
     assert "translates from `de` to `fr`" in text, "a source is not in the language of the target"
     reader = Translator.of(trained, settings.decode).reader
-    assert reader.splitter is not None and reader.splitter.language == "de"
+    assert reader.splitter.language == "de"
 
 
 @pytest.mark.parametrize("word", ["decode.mbr=2", "decode.method=sample"])

@@ -18,9 +18,9 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build, modeldir
 from nmt.cli import evaluate, score, translate
 from nmt.config.settings import Decode
-from nmt.decode.notes import Notes
-from nmt.decode.translator import RefusedLinesError, Translation, Translator
-from nmt.errors import Exit, UserError
+from nmt.decode.sources import Notes
+from nmt.decode.translator import Translation, Translator
+from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.exchange import ctranslate2_adapter, engines, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.modeldir import SETTINGS_BESIDE, Trained

@@ -372,7 +372,7 @@ def test_a_line_without_a_target_language_is_warned_of_once(
     Translator.of(trained, decode).texts(lines)
     (warned,) = [r.getMessage() for r in caplog.records if "target language" in r.getMessage()]
     assert "3 (first: line 2; longest: " in warned
-    assert warned.endswith("as in `>>de<< Hello.`; it knows >>de<<, >>fr<<")
+    assert warned.endswith("it knows >>de<<, >>fr<<")
     caplog.clear()
     Translator.of(transformers_read.marian(models / TRAINED).trained, decode).texts(lines)
     assert "target language" not in caplog.text
