@@ -312,7 +312,8 @@ class Trainer:
         try:
             self.save(cost)
         except OSError as error:
-            if error.errno not in FULL or self.is_finished:
+            decisive = self.is_finished or not self.run.has_checkpoint  # all might be lost
+            if error.errno not in FULL or decisive:
                 raise
             log.warning("%s: %s; trying again at the next one", error.filename, error.strerror)
         self.world.barrier()  # for rank 0, longer than an update would wait

@@ -292,6 +292,19 @@ def test_a_disk_without_room_for_the_last_checkpoint_ends_with_74(
     assert same(run, whole)
 
 
+def test_a_disk_without_room_for_the_first_checkpoint_ends_training_there(
+    data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    with monkeypatch.context() as patch:
+        full_disk(patch, range(1, 13))
+        with pytest.raises(UserError, match="make room") as error:
+            tiny.train(run, data)
+    assert error.value.code == Exit.IO and [x["step"] for x in tiny.lines(run, "dev")] == [2]
+    tiny.train(run, data)
+    assert same(run, whole)
+
+
 def test_fewer_checkpoints_make_room_on_a_full_disk(
     data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
