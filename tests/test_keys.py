@@ -255,7 +255,7 @@ DECODING = {  # key -> value that changes a translation (or refuses it)
 }
 DECODING_REFUSED = {  # key -> what is said of its other value
     "length": "column length: this model reads it with the text",
-    "too_long": "split them, or choose decode.too_long=split",
+    "too_long": "or choose decode.too_long=split",
     "position_scale": "positions cannot be scaled, because it knows whole positions only",
     "target_length": "no encoding of this model asks for a length",
 }
