@@ -2,10 +2,9 @@
 
 A directory holds config.json, source.json and target.json (segmenter and vocabulary of each
 side), facts.json and model.safetensors. It names no path of a machine and can be moved. What other
-toolkits write is recognised by its files. All but the weights is read without torch.
+toolkits write is refused by name. All but the weights is read without torch.
 """
 
-import fnmatch
 import logging
 import math
 import os
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from safetensors import SafetensorError
 
+from nmt import foreign
 from nmt.config import check
 from nmt.config.settings import Settings, freeze, integers, is_path, thaw
 from nmt.errors import Exit, UserError, visible
@@ -108,8 +108,8 @@ def open_model(path: Path) -> VerifiedDirectory:
     if (path / SETTINGS_BESIDE).exists():
         what = "written by nmt-export for another engine; give the model itself"
         raise UserError(f"{path}: {what}", Exit.DATA)
-    kind = recognise(path)
-    if kind is not None and kind is not OWN:
+    kind = foreign.recognise(path)
+    if kind is not None and kind is not foreign.OWN:
         advice = kind.advice.format(path=path)
         raise UserError(f"{path}: {kind.name}, no model directory of nmt; {advice}", Exit.DATA)
     return VerifiedDirectory(path)
@@ -325,74 +325,3 @@ def read_tensors(sealed: VerifiedDirectory, name: str) -> "dict[str, Tensor]":
         return safetensors.torch.load_file(sealed.verify_file(name))
     except (SafetensorError, OSError, ValueError, KeyError) as error:
         raise UserError(f"{sealed.path / name}: no safetensors file ({error})", Exit.DATA) from None
-
-
-class ModelKind(NamedTuple):
-    """One kind of model on disk, and what to do with it."""
-
-    name: str  # with an article
-    advice: str  # {path} stands for its directory
-    signs: tuple[str, ...] = ()  # patterns of files' names, or of a type; one is enough
-
-
-READABLE = (
-    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, M2M100 and NLLB of "
-    "Hugging Face, and CTranslate2 in float32"
-)
-COMPARE = (
-    f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
-    "translations"
-)
-IMPORT = "make a model directory of it first: nmt-import {path} MODEL"
-CONVERT = (
-    "convert it by ct2-opennmt-{}-converter of ctranslate2, put source.spm and target.spm of "
-    "SentencePiece next to the result, and import that"
-)
-CTRANSLATE2_WEIGHTS = "model.bin"
-OWN = ModelKind(
-    "a run or a model directory of nmt itself",
-    "it needs no import: give it to nmt-translate, parent= or trainer.init_from= as it is",
-)
-KINDS = (
-    ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,)),
-    ModelKind("a Marian model of Hugging Face", IMPORT, ("model_type=marian",)),
-    ModelKind("a model of Marian itself", IMPORT, ("*.npz",)),
-    ModelKind("an M2M100 or NLLB model of Hugging Face", IMPORT, ("model_type=m2m_100",)),
-    ModelKind(
-        "a model of Marian that is packed into 8 bits",
-        "take the model.npz that it was made of, or that of its teacher",
-        ("*intgemm*.bin",),
-    ),
-    ModelKind("a model of OpenNMT-tf", CONVERT.format("tf"), ("*ckpt-*.index",)),
-    ModelKind("a model of OpenNMT-py", CONVERT.format("py"), ("*_step_*.pt",)),
-    ModelKind(
-        "weights of another toolkit",
-        COMPARE,
-        ("*.pt", "*.pth", "*.ckpt", "params.best", "params.[0-9]*", "model.[0-9]*.safetensors"),
-    ),
-)
-
-
-def recognise(path: Path) -> ModelKind | None:
-    """The kind of model in a directory, or of a checkpoint file; None: nothing that is known."""
-    if {"segmenter", "trainer", "decode"} <= _config(path).keys():
-        return OWN
-    kind = model_type(path)
-    files = path.iterdir() if path.is_dir() else [path]
-    signs = [f"model_type={kind}", *(file.name for file in files)]
-    known = next((k for k in KINDS if any(fnmatch.filter(signs, s) for s in k.signs)), None)
-    name = f"a model of Hugging Face of the type {visible(kind, 40)}"
-    return known or (ModelKind(name, COMPARE) if kind else None)
-
-
-def model_type(path: Path) -> str:
-    """That of a directory of Hugging Face; "": none."""
-    return str(_config(path).get("model_type", ""))
-
-
-def _config(directory: Path) -> dict[str, Any]:
-    """Its config.json; empty where it cannot be read: whatever loads the model says so."""
-    try:
-        return manifest.read(directory / CONFIG)
-    except UserError:
-        return {}

@@ -33,14 +33,14 @@ OTHER = "weights of another toolkit"
 DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "mBART": (holding(model_type="mbart"), "a model of Hugging Face of the type mbart", COMPARE),
     "Bart": (holding(model_type="bart"), "a model of Hugging Face of the type bart", COMPARE),
-    "Eole": (holding("model.00.safetensors", "vocab.json", model={}), OTHER, COMPARE),
+    "Eole": (holding("model.00.safetensors", model={}), "a model of Eole", "eole_ct2"),
     "a run of ours": (holding(**OURS), "a run or a model directory of nmt", "needs no import"),
     "Firefox": (holding("model.deen.intgemm.alphas.bin"), "a model of Marian that is", "teacher"),
-    "fairseq": (holding("model.pt", "dict.de.txt"), OTHER, COMPARE),
+    "fairseq": (holding("model.pt", "dict.de.txt"), "a model of fairseq", "fairseq-converter"),
     "OpenNMT-py": (
         holding("model_step_100.pt"),
-        "a model of OpenNMT-py",
-        "ct2-opennmt-py-converter",
+        "holds a model of OpenNMT-py",
+        "give the file",
     ),
     "OpenNMT-tf": (
         holding("ckpt-100.index"),
@@ -72,7 +72,8 @@ def test_a_directory_that_cannot_be_imported_is_named(
 @pytest.mark.parametrize(
     ("name", "what"),
     [
-        ("checkpoint_best.pt", "weights of another toolkit;"),
+        ("checkpoint_best.pt", "a model of fairseq;"),
+        ("model.pt", "weights of another toolkit;"),
         ("notes.txt", "a file; give its directory, "),
     ],
 )

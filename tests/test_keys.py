@@ -193,6 +193,7 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("model.decoder_layers=2", [], "weights"),
     ("model.feedforward=complex", [], "refused"),
     ("model.activation=swish", [], "weights"),
+    ("model.norm_epsilon=0.1", [], "weights"),
     ("model.share_layers=true", ["model.encoder_layers=2"], "weights"),
     ("model.drop_residual=[1]", [], "weights"),
     ("model.source_eos=false", [], "weights"),

@@ -5,6 +5,7 @@ import logging
 import sys
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
@@ -20,18 +21,20 @@ log = logging.getLogger(__name__)
 USAGE = "nmt-import SOURCE MODEL [--samples FILE] [--trained-length N] [--languages SOURCE,TARGET]"
 ABOUT = """
 Convert a model of another toolkit to a model directory, which nmt-translate, nmt-evaluate and
-trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs extra hub), or a
-directory of one of these kinds:
+trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs extra hub), a
+directory of one of these kinds, or a file:
 
 - a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
 - a Marian model as Marian stores it (.npz), with its vocabulary and decoder.yml;
 - an M2M100 or NLLB model as Hugging Face stores it, with sentencepiece.bpe.model; what it
   translates is --languages, as deu_Latn,eng_Latn, until decode.source_language=L or
   decode.target_language=L say otherwise;
-- a CTranslate2 model in float32 with sinusoids or Shaw's relative positions, as the converters of
-  OpenNMT-py and OpenNMT-tf write it, and its segmenters: source.spm and target.spm of
+- a CTranslate2 model with sinusoids or Shaw's relative positions, as the converters of OpenNMT-py,
+  OpenNMT-tf, Eole, fairseq and Marian write it, and its segmenters: source.spm and target.spm of
   SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its
-  languages, search settings and trained length.
+  languages, search settings and trained length;
+- a checkpoint of OpenNMT-py (a file: MODEL_step_N.pt) with source.spm and target.spm beside it;
+- a package of Argos Translate (a file: .argosmodel).
 
 If transformers (extra oracles) or ctranslate2 (extra ct2) is installed, the new model is
 compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
@@ -50,7 +53,7 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = parse_arguments(argv)
     from nmt import modeldir
-    from nmt.exchange import hub, importing
+    from nmt.exchange import converters, hub, importing
     from nmt.exchange.adapter import CERTIFICATE
     from nmt.system import manifest
 
@@ -61,9 +64,11 @@ def command(argv: list[str]) -> None:
         source = hub.download(name)
     importing.refuse_unreadable(source)
     log.info("reading %s", source)
-    imported = importing.read(source, options.trained_length, options.languages)
-    log_model(imported.trained)
-    certificate = importing.certify(imported, lines)
+    with TemporaryDirectory() as work:
+        directory = converters.unpack(source, Path(work) / "model")
+        imported = importing.read(directory, options.trained_length, options.languages)
+        log_model(imported.trained)
+        certificate = importing.certify(imported, lines)
     if imported.trained.facts["longest_source"] is None:
         log.warning(
             "longest source in training: unknown, since no file of %s tells; no report will mark "
@@ -90,7 +95,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
     parser = Parser(prog="nmt-import", usage=USAGE, description=ABOUT)
     add = parser.add_argument
-    add("source", type=Path, metavar="SOURCE", help="directory or name of the model elsewhere")
+    add("source", type=Path, metavar="SOURCE", help="directory, file or name of another model")
     add("model", type=Path, metavar="MODEL", help="directory to be made; must not exist")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add(

@@ -38,6 +38,7 @@ class Model:
     attention_dropout: Dropout = key(0.0, "on attention probabilities")
     feedforward_dropout: Dropout = key(0.0, "inside feed-forward sublayers")
     norm: Literal["pre", "post"] = key("pre", "layer norm before or after each sublayer")
+    norm_epsilon: Annotated[float, Between(1e-12, 1)] = key(1e-5, "added to the variance there")
     tie: Literal["none", "target", "all"] = key("none", "embeddings that are one matrix")
     feedforward: Literal["real", "complex"] = key("real", "numbers of the feed-forward sublayers")
     activation: Literal["relu", "gelu", "swish"] = key(

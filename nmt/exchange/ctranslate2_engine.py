@@ -29,7 +29,8 @@ from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, prefixes
 from nmt.exchange.ctranslate2_options import output_options, search_options
-from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
+from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest, resources
 from nmt.system.manifest import VerifiedDirectory
 from nmt.system.pool import Executor

@@ -6,6 +6,7 @@ other variables. A name has its length before it and a zero byte behind, both co
 """
 
 import io
+import logging
 import math
 import re
 import struct
@@ -19,13 +20,16 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.modeldir import CTRANSLATE2_WEIGHTS
+from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.system import manifest
 
 VERSION = 6  # of the file format
 SPECIFICATION = ("TransformerSpec", 7)  # name and revision
 IGNORED = {"decoder/alignment_layer", "decoder/alignment_heads"}  # of no use here
 TYPES = ("float32", "int8", "int16", "int32", "float16", "bfloat16")  # by number
+AGAIN = "convert the original model with CTranslate2 4"
+
+log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -59,6 +63,14 @@ class CTranslate2Files:
         self.taken.add(name)
         return int(self.variables.get(name, default))
 
+    def scale(self, stack: str, dim: int) -> float:
+        """What embeddings of a stack are multiplied by, of sqrt(dim), which nmt multiplies by."""
+        self.taken.add(name := f"{stack}/scale_embeddings")
+        value = self.variables.get(name, np.int8(1))
+        if value.dtype == np.int8:  # whether by sqrt(dim)
+            return 1.0 if value else dim**-0.5
+        return 1.0 if math.isclose(value, dim**0.5, rel_tol=1e-6) else float(value) * dim**-0.5
+
     def tensor(self, name: str) -> Tensor:
         """Take a tensor; UserError (65) where it is missing."""
         self.shape(name)
@@ -82,8 +94,8 @@ class CTranslate2Files:
 
 
 def read(directory: Path) -> CTranslate2Files:
-    """Read a directory in float32; UserError (65) for a file that is missing or cannot be read."""
-    variables = _variables(directory / CTRANSLATE2_WEIGHTS)
+    """Read a directory, weights in float32; UserError (65) for a missing or unreadable file."""
+    variables = _dequantise(_variables(directory / CTRANSLATE2_WEIGHTS))
     source, target = (_vocabulary(directory, side) for side in ("source", "target"))
     settings = manifest.read(directory / "config.json", None)
     return CTranslate2Files(directory, settings, source, target, variables)
@@ -113,13 +125,12 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
     """The variables, also under each name that stands for one."""
     reader = _Reader(where)
     if (version := reader.number("I")) != VERSION:
-        raise UserError(f"{where}: format {version}; only {VERSION} can be read", Exit.DATA)
+        raise UserError(f"{where}: format {version}, {VERSION} can be read; {AGAIN}", Exit.DATA)
     specification = (reader.name(), reader.number("I"))
     if specification != SPECIFICATION:
         raise UserError(
             f"{where}: {specification[0]!r}, revision {specification[1]}; only "
-            f"{SPECIFICATION[0]}, revision {SPECIFICATION[1]}, can be read: convert the model with "
-            "CTranslate2 4",
+            f"{SPECIFICATION[0]}, revision {SPECIFICATION[1]}, can be read: {AGAIN}",
             Exit.DATA,
         )
     variables: dict[str, NDArray[Any]] = {}
@@ -133,6 +144,18 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
         if name not in variables:
             raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
     return variables | {alias: variables[name] for alias, name in aliases.items()}
+
+
+def _dequantise(variables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Each whole number of a weight divided by the scale of its row, or of the whole weight."""
+    scales = {name: f"{name}_scale" for name in variables if f"{name}_scale" in variables}
+    for name, scale in scales.items():
+        weight = variables[name]
+        rows = variables[scale].reshape(-1, *[1] * (weight.ndim - 1))
+        variables[name] = (weight / rows).astype(np.float32)
+    if scales:
+        log.warning("quantised weights: a model that was converted in float32 is more exact")
+    return {name: values for name, values in variables.items() if name not in scales.values()}
 
 
 class _Reader(io.BytesIO):
@@ -160,24 +183,19 @@ class _Reader(io.BytesIO):
             raise UserError(f"{self._where}: no name where one should be", Exit.DATA) from None
 
     def array(self, name: str) -> NDArray[Any]:
-        """The next numbers; UserError for weights that are not float32."""
+        """The next numbers, in float32 if they are fractions."""
         shape = [self.number("I") for _ in range(self.number("B"))]
         kind = self.number("B")
         raw = self._take(self.number("I"))
-        type_name = TYPES[kind] if kind < len(TYPES) else f"type {kind}"
-        if shape and type_name != "float32":
-            raise UserError(
-                f"{self._where}: {name} is in {type_name}, which has lost what a trained model "
-                "had; give a directory that was converted in float32, the default of the "
-                "converters",
-                Exit.DATA,
-            )
-        if (
-            kind >= TYPES.index("bfloat16")
-            or len(raw) != math.prod(shape) * np.dtype(type_name).itemsize
-        ):
+        type_name = TYPES[kind] if kind < len(TYPES) else "float32"
+        stored = np.dtype("uint16" if type_name == "bfloat16" else type_name)
+        if kind >= len(TYPES) or len(raw) != math.prod(shape) * stored.itemsize:
             raise UserError(f"{self._where}: {name}, {shape}, is damaged", Exit.DATA)
-        array = np.frombuffer(raw, np.dtype(type_name)).reshape(shape)
+        array: NDArray[Any] = np.frombuffer(raw, stored).reshape(shape)
+        if type_name == "bfloat16":  # the first half of a float32
+            array = (array.astype(np.uint32) << 16).view(np.float32)
+        elif type_name == "float16":
+            array = array.astype(np.float32)
         if not np.isfinite(array).all():
             raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
         return array

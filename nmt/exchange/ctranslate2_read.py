@@ -1,33 +1,55 @@
-"""CTranslate2 directories in float32 become models: what OpenNMT-py and OpenNMT-tf train, mostly.
+"""CTranslate2 directories become models: those of OpenNMT, Eole, fairseq and OPUS-MT, converted.
 
 Transformers with sinusoids or Shaw's relative positions, or with none. Nothing is left out in
 silence: a variable that has no place here is refused by name.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import product
 from pathlib import Path
+from typing import Any, get_args
+
+import torch
+from torch import Tensor
 
 from nmt import modeldir
 from nmt.config.data import LEARNED
+from nmt.config.settings import Model, Settings
+from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.adapter import CTRANSLATE2, Imported
+from nmt.exchange.converters import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import Naming, prefixes
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.ctranslate2_weights import FROM_ZERO, encoding_of, model_of, tensors_of
 from nmt.exchange.files import sentencepiece, trained_of, vocabulary
+from nmt.exchange.marian_ids import ABSENT, MarianIds
+from nmt.exchange.marian_weights import NEVER
 from nmt.exchange.settings import UNNAMED, settings_of
-from nmt.modeldir import CTRANSLATE2_WEIGHTS, SETTINGS_BESIDE
+from nmt.exchange.settings import sinusoids as sinusoidal
+from nmt.foreign import CTRANSLATE2_WEIGHTS
+from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest
-from nmt.text.side import Side
-from nmt.text.unigram import Unigram
-from nmt.text.vocab import SPECIALS
+from nmt.text.side import Segmenter, Side
+from nmt.text.unigram import MarianSegmenter, Unigram
 
 PADDINGS = ("<blank>", "<pad>")  # what a vocabulary calls padding
-EPSILON = 1e-5  # of layer norms
+LANGUAGE = re.compile("__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}")  # a piece of M2M100, of NLLB
+SAME, ROUNDED = 1e-4, 1e-7  # largest difference of two sinusoids, and what each position adds
+TIED = {  # model.tie -> matrices of ours that are another one
+    "none": (),
+    "target": ("output",),
+    "all": ("target_embedding", "output"),
+}
+FROM_ZERO = "decoder/start_from_zero_embedding"  # as Marian's decoders do
+PLAIN = (  # variables that decide on what is computed; they must be 0, or absent
+    *("encoder/embeddings_merge", "encoder/multi_query_attention", "decoder/alibi"),
+    *("decoder/alibi_use_positive_positions", "decoder/scale_alibi"),
+)
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
@@ -38,21 +60,18 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     expressed here.
     """
     files = ctranslate2_file.read(directory)
-    if files.number(FROM_ZERO, 0):
-        raise UserError(
-            f"{directory}: a Marian model (as of OPUS-MT) in CTranslate2, whose decoder starts "
-            "from no embedding; import the directory that it was converted from",
-            Exit.DATA,
-        )
-    both = (files.source, files.target)
-    orders = [_order(files, names) for names in both]
-    named = [[names[i] for i in order] for names, order in zip(both, orders, strict=True)]
-    encoding = [*encoding_of(files), "decode.alpha=1.0"]
+    from_zero = bool(files.number(FROM_ZERO, 0))
+    names = files.source, files.target
+    ids = [_ids(files, side, from_zero) for side in names]
+    kind = MarianSegmenter if from_zero else Unigram
     sides = [
-        _side(directory, name, pieces)
-        for name, pieces in zip(("source", "target"), named, strict=True)
+        Side(_segmenter(directory, name, kind), side.vocabulary)
+        for name, side in zip(("source", "target"), ids, strict=True)
     ]
-    settings = settings_of(encoding, model_of(files), trained_length, files.shared)
+    encoding = [*_encoding(files), "decode.alpha=1.0"]
+    package = manifest.read(where, None) if (where := directory / METADATA).exists() else {}
+    languages = [str(package.get(f"{end}_code", UNNAMED)) for end in ("from", "to")]
+    settings = settings_of(encoding, _shape(files), trained_length, files.shared, languages)
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
         exported = modeldir.settings_of(sealed, SETTINGS_BESIDE)
@@ -61,55 +80,174 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             cut = replace(cut, shared_vocabulary=files.shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
         trained_length = trained_length or modeldir.facts_of(sealed)["longest_source"]
-    tensors = tensors_of(files, settings, *orders)
+    tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
-    languages = prefixes(settings.decode, trained.source.vocabulary, trained.target.vocabulary)
-    naming = Naming(named[0], named[1], None, None, *languages)
+    before, after = prefixes(settings.decode, *(side.vocabulary for side in ids))
+    named = [_named(*pair) for pair in zip(ids, names, strict=True)]
+    naming = Naming(named[0], named[1], None, None, before, after)
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 
 
-def _order(files: CTranslate2Files, names: Sequence[str]) -> list[int]:
-    """Their id of each of ours: padding, the first token of the decoder, eos, unknown, the rest.
-
-    UserError (65) for a config that asks for what nmt does not do.
-    """
-    where = files.directory / "config.json"
-    config = files.config
-    for key, values in (("add_source_bos", (False,)), ("layer_norm_epsilon", (None, EPSILON))):
-        if config.get(key, values[0]) not in values:
-            raise UserError(f"{where}: {key}={config[key]} cannot be read", Exit.DATA)
-    padding = next((piece for piece in PADDINGS if piece in names), PADDINGS[0])
-    special = [padding, *(config.get(f"{k}_token") for k in ("decoder_start", "eos", "unk"))]
-    for piece in special:
-        if piece not in names:
-            what = " or ".join(PADDINGS) if piece == padding else piece
-            raise UserError(
-                f"{where}: the vocabulary has no {what}; convert a model of OpenNMT-py or "
-                "OpenNMT-tf",
-                Exit.DATA,
-            )
-    if len(set(special)) < SPECIALS:
+def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> MarianIds:
+    """The ids of a side; UserError (65) for a config that asks for what nmt does not do."""
+    where, config = files.directory / "config.json", files.config
+    if config.get("add_source_bos"):
+        raise UserError(f"{where}: add_source_bos=true cannot be read", Exit.DATA)
+    eos, unk, start = (config.get(f"{key}_token") for key in ("eos", "unk", "decoder_start"))
+    special = [eos, unk] if from_zero else [eos, unk, start]
+    if missing := [piece for piece in special if piece not in names]:
+        raise UserError(f"{where}: the vocabulary has no {missing[0]}", Exit.DATA)
+    if start == eos and (language := next(filter(LANGUAGE.fullmatch, names), None)):
         raise UserError(
-            f"{where}: {special[1]} starts the decoder; a piece of its own must do, unlike in "
-            f"models of fairseq, M2M100, NLLB, mBART and T5. {modeldir.COMPARE}",
+            f"{where}: the piece {language} chooses a language; import the directory of M2M100 or "
+            "NLLB that was converted",
             Exit.DATA,
         )
-    first = [names.index(str(piece)) for piece in special]
-    return [*first, *(i for i in range(len(names)) if i not in first)]
+    padding = next((piece for piece in PADDINGS if piece in names), None)
+    numbers = [names.index(piece) for piece in special]
+    pad = ABSENT if padding is None else names.index(padding)
+    others = [number for number in range(len(names)) if number not in (pad, *numbers)]
+    known = vocabulary(files.directory, [names[number] for number in others])
+    return MarianIds(known, [*numbers[:2], *others], [*numbers, ABSENT][2], pad)
 
 
-def _side(directory: Path, name: str, names: Sequence[str]) -> Side:
-    """The segmenter in the model's directory, with the vocabulary of the model."""
+def _named(ids: MarianIds, names: Sequence[str]) -> list[str]:
+    """Their names of our ids; none where they have no such id, or it is that of eos, too."""
+    return ["" if i in ids.absent else names[number] for i, number in enumerate(ids.theirs)]
+
+
+def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
+    """That of a side, which is in the model's directory."""
     segmenter, model = directory / f"{name}.json", directory / f"{name}.spm"
-    pieces = vocabulary(directory, names[SPECIALS:])
     if segmenter.exists():
-        return Side(Side.from_json(manifest.read(segmenter, None)).segmenter, pieces)
+        return Side.from_json(manifest.read(segmenter, None)).segmenter
     if not model.exists():
         raise UserError(
             f"{directory}: no {segmenter.name} and no {model.name}: nothing says how text becomes "
             "pieces; put the SentencePiece model of that side there",
             Exit.DATA,
         )
-    return Side(sentencepiece(Unigram, model, UNNAMED), pieces)
+    return sentencepiece(kind, model, UNNAMED)
+
+
+def _encoding(files: CTranslate2Files) -> list[str]:
+    """The overrides that choose the positions of both sides."""
+    keys = [
+        f"{side}/layer_{number}/self_attention/relative_position_keys"
+        for side in STACKS
+        for number in range(files.layers(side))
+    ]
+    variables = files.variables
+    if any(key in variables for key in keys):
+        shapes = {variables[key].shape if key in variables else (0,) for key in keys}
+        rows = min(shapes)[0]
+        if len(shapes) > 1 or rows % 2 == 0:
+            raise files.wrong("layers whose relative positions differ in number cannot be read")
+        tied = all(files.same(key, f"{key[:-4]}values") for key in keys)
+        return ["encoding=relative", f"tau={rows // 2}", f"encoding.relative.tied={tied}".lower()]
+    names = [f"{side}/position_encodings/encodings" for side in STACKS]
+    if not any(name in variables for name in names):
+        # OpenNMT-tf: sinusoids that CTranslate2 computes itself, as tensor2tensor did, from 1 on
+        return sinusoidal("halves", "tensor2tensor", 1)
+    table, other = (files.tensor(name).squeeze() for name in names)
+    if not torch.equal(table, other):
+        raise files.wrong(f"{names[0]} and {names[1]} differ, and should be one table")
+    if not table.any():
+        return ["encoding=none"]
+    at = torch.arange(len(table))
+    for layout, denominator, start in product(get_args(Layout), get_args(Denominator), range(3)):
+        usual = sinusoids(at + start, table.shape[1], layout, denominator)
+        if ((usual - table).abs() <= SAME + ROUNDED * at[:, None]).all():
+            return sinusoidal(layout, denominator, start)
+    raise files.wrong(f"{names[0]} holds other positions than sinusoids")
+
+
+def _shape(files: CTranslate2Files) -> dict[str, Any]:
+    """The keys under `model` that the variables and config.json say."""
+    for name in PLAIN:
+        if number := files.number(name, 0):
+            raise files.wrong(f"{name} is {number}; only 0 can be read")
+    both = {}
+    for key, default in (("pre_norm", 1), ("num_heads", 8), ("activation", 0)):
+        numbers = {files.number(f"{stack}/{key}", default) for stack in STACKS}
+        if len(numbers) > 1:
+            raise files.wrong(f"{key} differs between encoder and decoder")
+        both[key] = numbers.pop()
+    activation = next((ours for ours, n in ACTIVATIONS.items() if n == both["activation"]), None)
+    if activation is None:
+        raise files.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
+    *_, dim = files.shape("encoder/embeddings_0/weight")
+    inner, *_ = files.shape("encoder/layer_0/ffn/linear_0/weight")
+    return {
+        "encoder_layers": files.layers("encoder"),
+        "decoder_layers": files.layers("decoder"),
+        "dim": dim,
+        "feedforward_dim": inner,
+        "heads": both["num_heads"],
+        "norm": "pre" if both["pre_norm"] else "post",
+        "norm_epsilon": files.config.get("layer_norm_epsilon") or Model.norm_epsilon,
+        "tie": _tie(files, dim),
+        "activation": activation,
+        "source_eos": bool(files.config.get("add_source_eos", False)),
+        "target_bos": not files.number(FROM_ZERO, 0),
+    }
+
+
+def _tie(files: CTranslate2Files, dim: int) -> str:
+    """Which embeddings are one matrix; where they are not scaled, each is kept by itself."""
+    source, target = "encoder/embeddings_0/weight", "decoder/embeddings/weight"
+    if {files.scale(stack, dim) for stack in STACKS} != {1} or not files.same(
+        target, "decoder/projection/weight"
+    ):
+        return "none"
+    return "all" if files.shared and files.same(source, target) else "target"
+
+
+def _tensors(
+    files: CTranslate2Files, settings: Settings, source: MarianIds, target: MarianIds
+) -> dict[str, Tensor]:
+    """The variables under our names; the rows of embeddings in the order of our ids."""
+    shape, ours = settings.model, dict[str, Tensor]()
+    for name, module, ids in (
+        ("encoder/embeddings_0", "source_embedding", source),
+        ("decoder/embeddings", "target_embedding", target),
+        ("decoder/projection", "output", target),
+    ):
+        rows = _rows(files, name, files.tensor(f"{name}/weight"), ids)
+        if module != "output":
+            rows = rows * files.scale(name[:7], shape.dim)
+        ours[f"{module}.weight"] = rows
+    ours["output.bias"] = _rows(files, name, _bias(files, name, target.size), target)
+    ours["output.bias"][target.absent] = NEVER
+    for module in TIED[shape.tie]:
+        del ours[f"{module}.weight"]
+    for name, held in modules(shape):
+        if name.endswith("layer_norm"):
+            ours[f"{held[0]}.weight"] = files.tensor(f"{name}/gamma")
+            ours[f"{held[0]}.bias"] = files.tensor(f"{name}/beta")
+            continue
+        weight = files.tensor(f"{name}/weight")
+        parts = weight.chunk(len(held)), _bias(files, name, len(weight)).chunk(len(held))
+        for module, w, b in zip(held, *parts, strict=False):  # sizes are compared later
+            ours |= {f"{module}.weight": w, f"{module}.bias": b}
+    for side in STACKS if "relative" in settings.encoding else ():
+        layers = [f"{side}/layer_{n}/self_attention" for n in range(files.layers(side))]
+        for role in ("keys", "values"):
+            tables = [files.tensor(f"{layer}/relative_position_{role}") for layer in layers]
+            if role == "keys" or not settings.encoding["relative"]["tied"]:
+                name = f"{side}_encodings.entries.0.{role[:-1]}_table"
+                ours[name] = torch.stack(tables)[:, None]  # [layers, 1, 2 tau + 1, head_dim]
+    return ours
+
+
+def _rows(files: CTranslate2Files, name: str, table: Tensor, ids: MarianIds) -> Tensor:
+    if len(table) != ids.size:
+        raise files.wrong(f"{name} has {len(table)} rows, but the vocabulary {ids.size} pieces")
+    return ids.rows(table)
+
+
+def _bias(files: CTranslate2Files, name: str, size: int) -> Tensor:
+    """Bias of a linear map, zeros if it has none."""
+    return files.tensor(f"{name}/bias") if f"{name}/bias" in files.variables else torch.zeros(size)

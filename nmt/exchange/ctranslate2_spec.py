@@ -53,6 +53,7 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     _, bos, eos, unk = naming.target[: len(SPECIAL)]
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
     spec.config.decoder_start_token = bos
+    spec.config.layer_norm_epsilon = shape.norm_epsilon
     spec.config.add_source_bos = False
     spec.config.add_source_eos = shape.source_eos
     spec.validate()

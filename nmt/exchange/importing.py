@@ -8,7 +8,15 @@ from typing import Any
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_read, hub, marian_npz_read, proof, transformers_read
 from nmt.exchange.adapter import Imported
-from nmt.modeldir import CONFIG, CTRANSLATE2_WEIGHTS, IMPORT, READABLE, model_type, recognise
+from nmt.foreign import (
+    CONFIG,
+    CTRANSLATE2_WEIGHTS,
+    IMPORT,
+    IMPORT_FILE,
+    READABLE,
+    model_type,
+    recognise,
+)
 
 log = logging.getLogger(__name__)
 
@@ -29,9 +37,11 @@ def refuse_unreadable(path: Path) -> None:
             )
         raise UserError(f"{path}: no such directory; {where}", Exit.NO_INPUT)
     kind = recognise(path)
-    if kind is not None and kind.advice != IMPORT:
+    if kind is not None and kind.advice not in (IMPORT, IMPORT_FILE):
         raise UserError(f"{path}: {kind.name}; {kind.advice}", Exit.DATA)
-    if not path.is_dir():
+    if kind is not None and kind.advice == IMPORT_FILE and path.is_dir():
+        raise UserError(f"{path}: holds {kind.name}; give the file", Exit.DATA)
+    if not path.is_dir() and (kind is None or kind.advice == IMPORT):
         raise UserError(f"{path}: a file; give its directory, {path.parent}; {READABLE}", Exit.DATA)
     if kind is None and not (path / CONFIG).exists():
         raise UserError(f"{path}: holds no {CONFIG} and no known model; {READABLE}", Exit.DATA)

@@ -157,7 +157,7 @@ class Residual(nn.Module):
 
     def __init__(self, config: Model) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(config.dim)
+        self.norm = nn.LayerNorm(config.dim, config.norm_epsilon)
         self.pre = config.norm == "pre"
         self.dropout = config.dropout
 
@@ -275,7 +275,7 @@ class Stack(nn.Module):
             make_layer() for _ in range(1 if config.share_layers else layers)
         )
         final = config.norm == "pre"  # after post-norm layers nothing is left to normalise
-        self.norm: nn.Module = nn.LayerNorm(config.dim) if final else nn.Identity()
+        self.norm = nn.LayerNorm(config.dim, config.norm_epsilon) if final else nn.Identity()
         self.recompute = False  # layers in the backward pass, to save memory in training
 
     def forward(self, x: Tensor, sites: Sequence[Site], *memory: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from nmt import modeldir
+from nmt import foreign, modeldir
 from nmt.config.check import flat
 from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
@@ -165,7 +165,7 @@ def _refuse_others(path: Path) -> None:
 def _others(path: Path) -> Iterator[str]:
     """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
     ours = {LOCK, HOLDER, LOG, DIRECTORY}
-    if modeldir.recognise(path) is modeldir.OWN:  # training had begun
+    if foreign.recognise(path) is foreign.OWN:  # training had begun
         ours |= {CONFIG, METRICS, BOARD, modeldir.BEST}
     directory = path / DIRECTORY
     inside = sorted(directory.iterdir()) if directory.is_dir() else []

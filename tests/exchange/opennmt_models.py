@@ -1,7 +1,8 @@
-"""CTranslate2 directories as its converter makes them of OpenNMT-py, from random checkpoints."""
+"""Models of OpenNMT-py and fairseq, from random numbers, as CTranslate2's converters read them."""
 
+import math
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.encodings.agreement import theirs
 
 LINES = [line for pair in pairs(60, 3, 8, "opennmt") for line in pair]
 SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
-DIM, HEADS, INNER, TAU, POSITIONS = 16, 2, 24, 3, 160
+DIM, HEADS, INNER, TAU, POSITIONS = 16, 2, 24, 3, 5000
 
 
 class Checkpoint(dict[str, Tensor]):
@@ -33,8 +34,9 @@ class Checkpoint(dict[str, Tensor]):
 
     def __missing__(self, name: str) -> Tensor:
         if name.endswith(".pe"):
-            table = sinusoids(torch.arange(POSITIONS), DIM, "interleaved", "paper")
-            self[name] = table[:, None].float()
+            at = torch.arange(POSITIONS)[:, None]  # in float32: far positions are rounded
+            angles = at * torch.exp(torch.arange(0, DIM, 2) * -(math.log(10000.0) / DIM))
+            self[name] = torch.stack([angles.sin(), angles.cos()], -1).reshape(POSITIONS, 1, DIM)
             return self[name]
         wide = (DIM, DIM) if "linear" in name and name.endswith("weight") else (DIM,)
         shape = next((s for end, s in self._shapes.items() if name.endswith(end)), wide)
@@ -50,23 +52,100 @@ class Checkpoint(dict[str, Tensor]):
         return None if "attn" in name and name.endswith("bias") else self[name]
 
 
-def make(place: Path, relative: bool, **config: Any) -> Path:
+def make(place: Path, relative: bool, precision: str = "float32", **config: Any) -> Path:
     """Write a directory, with one SentencePiece model for both sides."""
     place.mkdir()
-    model = learn_model(LINES, 60, 1.0)
-    pieces: Sequence[str] = Unigram(Tokenizer("none", "none", "de"), model).pieces
-    names = [*SPECIAL, *pieces]
-    opt = Namespace(
-        enc_layers=2, dec_layers=1, heads=HEADS, max_relative_positions=TAU if relative else 0,
-        position_encoding=not relative, pos_ffn_activation_fn="relu",
-    )  # fmt: skip
+    names = segment(place)
     opennmt_py = theirs("ctranslate2.converters.opennmt_py")  # which imports transformers
-    spec = opennmt_py._get_model_spec_seq2seq(opt, Checkpoint(len(names)), [names], [names], 1)
+    spec = opennmt_py._get_model_spec_seq2seq(
+        options(relative), Checkpoint(len(names)), [names], [names], 1
+    )
+    save(spec, place, precision, config)
+    return place
+
+
+def make_checkpoint(place: Path, relative: bool, **more: Any) -> Path:
+    """Write MODEL_step_N.pt as OpenNMT-py 3.5 does, and the SentencePiece models next to it."""
+    place.mkdir()
+    names = segment(place)
+    weights, opt = Checkpoint(len(names)), options(relative, **more)
+    theirs("ctranslate2.converters.opennmt_py")._get_model_spec_seq2seq(
+        opt, weights, [names], [names], 1
+    )  # draws them
+    generator = {n: weights.pop(f"generator.{n}") for n in ("weight", "bias")}
+    torch.save(
+        {"model": dict(weights), "generator": generator, "opt": opt, "optim": {},
+         "vocab": {"src": names, "tgt": names}},
+        place / "model_step_9.pt",
+    )  # fmt: skip
+    return place / "model_step_9.pt"
+
+
+def make_fairseq(place: Path, pieces: Sequence[str] = ()) -> Path:
+    """Write a directory as the converter of fairseq does, which takes modules of its models."""
+    place.mkdir()
+    names = ["<s>", "<blank>", *SPECIAL[3:], SPECIAL[0], *segment(place)[4:], *pieces]
+    converter = theirs("ctranslate2.converters.fairseq")
+    specs = theirs("ctranslate2.specs.transformer_spec")
+    spec = specs.TransformerSpec.from_config((2, 1), HEADS, pre_norm=False)
+    draw = torch.Generator().manual_seed(3)
+
+    def part(rows: int, columns: int | None = None, scale: float = 0.6) -> Namespace:
+        shape = (rows, columns) if columns else (rows,)
+        weight = torch.randn(shape, generator=draw) * scale + (not columns)
+        return Namespace(weight=weight, bias=torch.randn(rows, generator=draw) * 0.3)
+
+    def attention() -> Namespace:
+        return Namespace(**{f"{n}_proj": part(DIM, DIM) for n in ("q", "k", "v", "out")})
+
+    positions = sinusoids(torch.arange(2, POSITIONS), DIM, "halves", "tensor2tensor").float()
+    table = Namespace(weights=torch.cat([torch.zeros(2, DIM), positions]), padding_idx=1)
+    embeddings = part(len(names), DIM)
+    embeddings.weight[2] *= 0.2
+    for stack, layers in ((spec.encoder, 2), (spec.decoder, 1)):
+        module = Namespace(
+            embed_positions=table, embed_tokens=embeddings, embed_scale=DIM**0.5, layer_norm=None,
+            layernorm_embedding=None, project_in_dim=None, project_out_dim=None,
+            output_projection=Namespace(weight=embeddings.weight, bias=None),
+            layers=[
+                Namespace(
+                    self_attn=attention(), encoder_attn=attention(), fc1=part(INNER, DIM),
+                    fc2=part(DIM, INNER), self_attn_layer_norm=part(DIM),
+                    encoder_attn_layer_norm=part(DIM), final_layer_norm=part(DIM),
+                )
+                for _ in range(layers)
+            ],
+        )  # fmt: skip
+        is_encoder = stack is spec.encoder
+        name = "set_transformer_encoder" if is_encoder else "set_transformer_decoder"
+        getattr(converter, name)(stack, module)
+    spec.register_source_vocabulary(names)
+    spec.register_target_vocabulary(names)
+    save(spec, place, "float32", {"decoder_start_token": "</s>", "add_source_eos": True})
+    return place
+
+
+def options(relative: bool, **more: Any) -> Namespace:
+    """The options of OpenNMT-py with which a model was trained."""
+    return Namespace(
+        enc_layers=2, dec_layers=1, heads=HEADS, max_relative_positions=TAU if relative else 0,
+        position_encoding=not relative, pos_ffn_activation_fn="relu", encoder_type="transformer",
+        decoder_type="transformer", **more,
+    )  # fmt: skip
+
+
+def segment(place: Path) -> list[str]:
+    """Write source.spm and target.spm; returns all names of the vocabulary."""
+    model = learn_model(LINES, 60, 1.0)
+    for side in ("source", "target"):
+        (place / f"{side}.spm").write_bytes(model)
+    return [*SPECIAL, *Unigram(Tokenizer("none", "none", "de"), model).pieces]
+
+
+def save(spec: Any, place: Path, precision: str, config: Mapping[str, Any]) -> None:
+    """Write a specification to a directory."""
     for key, value in config.items():
         setattr(spec.config, key, value)
     spec.validate()
-    spec.optimize(quantization="float32")
+    spec.optimize(quantization=precision)
     spec.save(str(place))
-    for side in ("source", "target"):
-        (place / f"{side}.spm").write_bytes(model)
-    return place

@@ -1,6 +1,8 @@
 """CTranslate2 directories come in verified, or are refused by name."""
 
 import json
+import shutil
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
+    converters,
     ctranslate2_read,
     ctranslate2_spec,
     importing,
@@ -23,12 +26,13 @@ from nmt.exchange.ctranslate2_spec import specification
 from nmt.exchange.exporting import export
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.text.languages import languages_of
+from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
-from nmt.text.vocab import EOS
+from nmt.text.vocab import BOS, EOS, Vocabulary
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
-from tests.exchange.opennmt_models import LINES, SPECIAL, TAU, make
+from tests.exchange.opennmt_models import LINES, TAU, make, make_checkpoint, make_fairseq
 from tests.exchange.test_ctranslate2_export import LETTERS, made
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
 from tests.text.test_segmenter_files import spm_model
@@ -157,14 +161,9 @@ def test_bytes_of_a_sentencepiece_model_become_characters(tmp_path: Path) -> Non
     options: dict[str, Any] = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
     segmenter = spm_model(tmp_path / "source.spm", model_type="bpe", **options)
     pieces = Unigram(Tokenizer("none", "none", "de"), segmenter.read_bytes()).pieces
-    side = ctranslate2_read._side(tmp_path, "source", [*SPECIAL, *pieces])
+    read = ctranslate2_read._segmenter(tmp_path, "source", Unigram)
+    side = Side(read, Vocabulary(pieces))
     assert side.text(side.ids("ein \u2713")) == "ein \u2713"
-
-
-def quantised(place: Path) -> None:
-    ours = CTranslate2Adapter(made("encoding=relative", "tau=3"))
-    ours.written(place / "int8", "int8")
-    (place / "int8/model.bin").replace(place / "model.bin")
 
 
 def configured(key: str, value: Any) -> Callable[[Path], None]:
@@ -186,16 +185,14 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (quantised, "is in int8, which has lost what a trained model had"),
-        (configured("add_source_bos", True), "add_source_bos=True cannot be read"),
-        (configured("decoder_start_token", "</s>"), "</s> starts the decoder; a piece of its own"),
+        (configured("add_source_bos", True), "add_source_bos=true cannot be read"),
         (configured("unk_token", "<what>"), "the vocabulary has no <what>"),
         (lambda p: (p / "target.spm").unlink(), "no target.json and no target.spm: nothing says"),
         (lambda p: (p / "target.spm").write_bytes(b"x"), "target.spm: no SentencePiece model"),
         (lambda p: (p / "shared_vocabulary.json").unlink(), "no source_vocabulary.json and no"),
         (content(lambda b: b[:-9]), "ends too early"),
         (content(lambda b: b + b"x"), "goes on where it should end"),
-        (content(lambda b: b"\x05" + b[1:]), "format 5; only 6"),
+        (content(lambda b: b"\x05" + b[1:]), "format 5, 6 can be read; convert"),
         (content(lambda b: b.replace(b"TransformerSpec", b"TransformerSpek")), "TransformerSpek"),
         (content(lambda b: b.replace(b"/linear_1/bias", b"/linear_1/bars")), "linear_1/bars has"),
         (content(lambda b: b.replace(b"r_norm/gamma", b"r_norm/gemma")), "has no encoder/layer_n"),
@@ -212,13 +209,87 @@ def test_what_cannot_be_read_is_refused(
     assert error.value.code == Exit.DATA
 
 
+def certify(place: Path, **expected: Any) -> modeldir.Trained:
+    """Read a directory and compare it with CTranslate2; the settings of the model must be these."""
+    imported = ctranslate2_read.read(place, 12)
+    found = importing.certify(imported, LINES[:9])
+    assert found["log_probs"] < 5e-5 and found["pieces"] > 200
+    shape = imported.trained.settings.model
+    assert {name: getattr(shape, name) for name in expected} == expected
+    return imported.trained
+
+
+def test_a_model_of_fairseq_starts_from_the_end_of_a_sentence(tmp_path: Path) -> None:
+    trained = certify(make_fairseq(tmp_path / "made"), norm="post", tie="all", source_eos=True)
+    assert torch.equal(*trained.model.source_embedding.weight[[BOS, EOS]])
+    assert trained.settings.encoding["absolute"]["at"] == {"index": {"start": 2}}
+
+
+def test_a_model_of_fairseq_whose_pieces_choose_languages_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="eng_Latn chooses a language"):
+        ctranslate2_read.read(make_fairseq(tmp_path / "made", ["eng_Latn"]))
+
+
 @pytest.mark.parametrize("separate", [False, True])
-def test_opus_mt_in_ctranslate2_is_sent_back_to_where_it_came_from(
-    separate: bool, tmp_path: Path
-) -> None:
+def test_opus_mt_in_ctranslate2_computes_the_same(separate: bool, tmp_path: Path) -> None:
     marian_models.make(tmp_path / "opus", separate=separate)
-    converters = theirs("ctranslate2.converters")
-    converters.TransformersConverter(str(tmp_path / "opus")).convert(str(tmp_path / "converted"))
-    with pytest.raises(UserError, match="import the directory that it was") as error:
-        ctranslate2_read.read(tmp_path / "converted", 20)
-    assert error.value.code == Exit.DATA
+    theirs("ctranslate2.converters").TransformersConverter(str(tmp_path / "opus")).convert(
+        str(tmp_path / "made")
+    )
+    for side in ("source", "target"):
+        shutil.copy(tmp_path / f"opus/{side}.spm", tmp_path / "made")
+    certify(tmp_path / "made", target_bos=False)
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16", "float16", "bfloat16"])
+def test_quantised_weights_are_those_that_ctranslate2_computes_with(
+    precision: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    certify(make(tmp_path / "made", True, precision))
+    assert ("quantised weights" in caplog.text) == precision.startswith("int")
+
+
+def test_the_epsilon_of_layer_norms_is_taken_over(tmp_path: Path) -> None:
+    """Eole has 1e-6."""
+    certify(make(tmp_path / "made", True, layer_norm_epsilon=0.1), norm_epsilon=0.1)
+
+
+def test_a_checkpoint_of_opennmt_py_is_imported(tmp_path: Path) -> None:
+    file = make_checkpoint(tmp_path / "theirs", True, self_attn_type="scaled-dot-flash")
+    import_model.command([str(file), str(tmp_path / "ours"), "--trained-length", "9"])
+    trained = modeldir.load(tmp_path / "ours")
+    assert trained.settings.model.norm_epsilon == 1e-6
+    made = ctranslate2_read.read(make(tmp_path / "converted", True)).trained
+    for name, ours in trained.model.state_dict().items():
+        assert torch.equal(ours, made.model.state_dict()[name]), name
+
+
+def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
+    place = make(tmp_path / "model", False, "int8")
+    with zipfile.ZipFile(tmp_path / "de_en.argosmodel", "w") as archive:
+        archive.write(place / "source.spm", "de_en/sentencepiece.model")
+        archive.writestr("de_en/metadata.json", '{"from_code": "de", "to_code": "en"}')
+        archive.writestr("de_en/stanza/model.bin", "of a divider of sentences")
+        for file in place.glob("*.[bj]*"):
+            archive.write(file, f"de_en/model/{file.name}")
+    words = [str(tmp_path / "de_en.argosmodel"), str(tmp_path / "ours")]
+    import_model.command([*words, "--trained-length", "9"])
+    trained = modeldir.load(tmp_path / "ours")
+    assert languages_of(trained.settings) == ("de", "en")
+    assert trained.source.to_json() == trained.target.to_json()
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("a_step_1.pt", "cannot be read"), ("a.argosmodel", "cannot be read"),
+     ("parallel_step_1.pt", "parallel_residual=True")],
+)  # fmt: skip
+def test_a_file_that_cannot_be_unpacked_is_refused(name: str, message: str, tmp_path: Path) -> None:
+    where = tmp_path / name
+    if name.startswith("parallel"):
+        make_checkpoint(tmp_path / "made", True, parallel_residual=True).rename(where)
+    else:
+        where.write_bytes(b"version https://git-lfs.github.com/spec/v1")
+    with pytest.raises(UserError, match=message) as error:
+        converters.unpack(where, tmp_path / "work")
+    assert error.value.code == Exit.DATA and "\n" not in str(error.value)

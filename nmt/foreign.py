@@ -1,0 +1,95 @@
+"""What models of other toolkits look like on disk, and what to do with them."""
+
+import fnmatch
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from nmt.errors import UserError, visible
+from nmt.system import manifest
+
+CONFIG = "config.json"
+
+
+class ModelKind(NamedTuple):
+    """One kind of model on disk, and what to do with it."""
+
+    name: str  # with an article
+    advice: str  # {path} stands for its directory
+    signs: tuple[str, ...] = ()  # patterns of files' names, or of a type; one is enough
+
+
+READABLE = (
+    "nmt-import reads models of Marian (OPUS-MT), as .npz or of Hugging Face, M2M100 and NLLB of "
+    "Hugging Face, OpenNMT-py, CTranslate2 and Argos Translate"
+)
+COMPARE = (
+    f"{READABLE}; to compare this one, translate with its own toolkit, and give nmt-evaluate the "
+    "translations"
+)
+IMPORT = "make a model directory of it first: nmt-import {path} MODEL"
+IMPORT_FILE = "make a model directory of it first: nmt-import FILE MODEL"
+CONVERT = (
+    "where that toolkit is installed, convert it by {} of ctranslate2; put source.spm and "
+    "target.spm of SentencePiece into the result, and import that"
+)
+CTRANSLATE2_WEIGHTS = "model.bin"
+OWN = ModelKind(
+    "a run or a model directory of nmt itself",
+    "it needs no import: give it to nmt-translate, parent= or trainer.init_from= as it is",
+)
+KINDS = (
+    ModelKind("a model of CTranslate2", IMPORT, (CTRANSLATE2_WEIGHTS,)),
+    ModelKind("a Marian model of Hugging Face", IMPORT, ("model_type=marian",)),
+    ModelKind("a model of Marian itself", IMPORT, ("*.npz",)),
+    ModelKind("an M2M100 or NLLB model of Hugging Face", IMPORT, ("model_type=m2m_100",)),
+    ModelKind(
+        "a model of Marian that is packed into 8 bits",
+        "take the model.npz that it was made of, or that of its teacher",
+        ("*intgemm*.bin",),
+    ),
+    ModelKind("a package of Argos Translate", IMPORT_FILE, ("*.argosmodel",)),
+    ModelKind("a model of OpenNMT-py", IMPORT_FILE, ("*_step_*.pt",)),
+    ModelKind(
+        "a model of OpenNMT-tf", CONVERT.format("ct2-opennmt-tf-converter"), ("*ckpt-*.index",)
+    ),
+    ModelKind(
+        "a model of Eole",
+        CONVERT.format("python -m ctranslate2.converters.eole_ct2"),
+        ("model.[0-9]*.safetensors",),
+    ),
+    ModelKind(
+        "a model of fairseq",
+        CONVERT.format("ct2-fairseq-converter"),
+        ("checkpoint_*.pt", "checkpoint[0-9]*.pt", "dict.*.txt"),
+    ),
+    ModelKind(
+        "weights of another toolkit",
+        COMPARE,
+        ("*.pt", "*.pth", "*.ckpt", "params.best", "params.[0-9]*"),
+    ),
+)
+
+
+def recognise(path: Path) -> ModelKind | None:
+    """The kind of model in a directory, or of a checkpoint file; None: nothing that is known."""
+    if {"segmenter", "trainer", "decode"} <= _config(path).keys():
+        return OWN
+    kind = model_type(path)
+    files = path.iterdir() if path.is_dir() else [path]
+    signs = [f"model_type={kind}", *(file.name for file in files)]
+    known = next((k for k in KINDS if any(fnmatch.filter(signs, s) for s in k.signs)), None)
+    name = f"a model of Hugging Face of the type {visible(kind, 40)}"
+    return known or (ModelKind(name, COMPARE) if kind else None)
+
+
+def model_type(path: Path) -> str:
+    """That of a directory of Hugging Face; "": none."""
+    return str(_config(path).get("model_type", ""))
+
+
+def _config(directory: Path) -> dict[str, Any]:
+    """Its config.json; empty where it cannot be read: whatever loads the model says so."""
+    try:
+        return manifest.read(directory / CONFIG)
+    except UserError:
+        return {}
