@@ -1,11 +1,9 @@
-"""The card of a model that leaves: what its own files know of it, in the form of the hub.
+"""The card of an exported model: code that translates with it, its limits, what the proof found.
 
-Front matter and sections are those of https://huggingface.co/docs/hub/model-cards. What is not
-known is left out: a model from elsewhere does not tell what it was trained on.
+Its front matter is that of https://huggingface.co/docs/hub/model-cards.
 """
 
-import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from omegaconf import OmegaConf
@@ -15,7 +13,6 @@ from nmt.exchange import card_code, proof
 from nmt.exchange.adapter import Adapter
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
-from nmt.text.bpe import Bpe
 from nmt.text.languages import languages_of, short_code
 from nmt.text.unigram import language_codes
 
@@ -36,16 +33,13 @@ def card(
     """
     trained, code = adapter.trained, adapter.code(name)
     usage = card_code.markdown(code, trained) if code else adapter.usage(name)
+    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(certificate))
     parts = [
         f"---\n{_front(adapter, options)}---\n",
         f"# {options.name}\n\n{_about(adapter)}\n",
         f"## Use\n\n{usage}\n",
-        f"## Model\n\n{_table(_shape(trained))}\n",
+        f"## Compared with the model that was trained\n\n{findings}\n",
     ]
-    if rows := list(_training(trained)):
-        parts.append(f"## Training\n\n{_table(rows)}\n")
-    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(certificate))
-    parts.append(f"## Compared with the model that was trained\n\n{findings}\n")
     return "\n".join(parts).encode(errors="replace")
 
 
@@ -83,56 +77,3 @@ def _about(adapter: Adapter) -> str:
     source, *targets = (f"`{code}`" for code in _languages(adapter.trained) or [""])
     pair = f" from {source} to {', '.join(targets)}" if targets else ""
     return f"A Transformer that translates{pair}, written for {adapter.title} by nmt {__version__}."
-
-
-def _shape(trained: Trained) -> Iterator[tuple[str, str]]:
-    """Sizes, encoding, segmentation."""
-    shape = trained.settings.model
-    yield "parameters", f"{sum(p.numel() for p in trained.model.parameters()):,}"
-    yield "layers", f"{shape.encoder_layers} in the encoder, {shape.decoder_layers} in the decoder"
-    yield "width", f"{shape.dim}, feed-forward {shape.feedforward_dim}, {shape.heads} heads"
-    yield "norm, activation", f"{shape.norm}-norm, {shape.activation}"
-    for name, values in trained.settings.encoding.items():
-        yield "positional encoding", f"{name} {json.dumps(values, ensure_ascii=False)}"
-    for name, side in (("source", trained.source), ("target", trained.target)):
-        words = side.segmenter.tokenizer
-        kind = "byte pair encoding" if isinstance(side.segmenter, Bpe) else "SentencePiece"
-        text = f"{kind}; tokenizer {words.kind}, normalisation {words.normalize}"
-        yield f"{name} pieces", f"{f'{len(side.vocabulary.to_json()):,}'}, {text}"
-
-
-def _training(trained: Trained) -> Iterator[tuple[str, str]]:
-    """Facts of the training; none for an imported model that was not trained further."""
-    facts, settings = trained.facts, trained.settings
-    if "step" not in facts:
-        return
-    optim, trainer = settings.optim, settings.trainer
-    if trainer.init_from:
-        yield "started from", trainer.init_from
-    yield "corpus", settings.data.name
-    for key, what in (("train_pairs", "training pairs"), ("dev_pairs", "development pairs")):
-        if key in facts:
-            yield what, f"{facts[key]:,}"
-    if fingerprint := facts.get("fingerprint"):
-        yield "fingerprint of the text", f"`{fingerprint}`"
-    if (join := settings.data.join) > 1:
-        yield "joined lines", f"up to {join}, {settings.data.join_share:g} of the examples"
-    for side in ("source", "target"):
-        if (longest := facts.get(f"longest_{side}")) is not None:
-            yield f"longest {side}", f"{longest:,} pieces"
-    if averaged := facts.get("averaged"):
-        yield "mean of", f"{len(averaged)} models; the updates are those of the last"
-    yield "updates", f"{facts['step']:,}"
-    yield "tokens of an update", f"up to {trainer.batch_tokens * trainer.accumulate:,}"
-    adam = "AdamW" if optim.weight_decay else "Adam"
-    yield "optimiser", f"{adam}, {optim.kind}, learning rate {optim.lr:g}"
-    yield "label smoothing, dropout", f"{optim.label_smoothing:g}, {settings.model.dropout:g}"
-    yield "seed", str(settings.seed)
-    if (perplexity := facts.get("dev_perplexity")) is not None:
-        yield "development perplexity", f"{perplexity:.2f}"
-
-
-def _table(rows: Iterable[tuple[str, str]]) -> str:
-    cells = [[" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows]
-    heading = "| | |\n|:--|:--|"
-    return "\n".join([heading, *(f"| {name} | {value} |" for name, value in cells)])

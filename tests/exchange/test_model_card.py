@@ -32,20 +32,10 @@ FOUND = {
         "beam_4": {"compared": 5, "equal": 3, "ties": 0},
     },
 }
-TRAINED = {
-    "train_pairs": 20000,
-    "dev_pairs": 300,
-    "fingerprint": "c5f2",
-    "longest_source": 12,
-    "longest_target": 14,
-    "step": 457,
-    "dev_perplexity": 1.1634,
-}
 
 
-def text_of(options: CardOptions, *words: str, facts: dict[str, Any] | None = None) -> str:
-    trained = made("encoding=relative", *words)._replace(facts=facts or {"longest_source": 12})
-    trained.settings.trainer.init_from = "parent"
+def text_of(options: CardOptions, *words: str) -> str:
+    trained = made("encoding=relative", *words)._replace(facts={"longest_source": 12})
     return written(trained, FOUND, options)
 
 
@@ -69,19 +59,8 @@ def test_a_trained_length_that_no_file_tells_is_unknown() -> None:
 
 
 def test_what_is_known_is_told() -> None:
-    words = ["data.join=2", "data.join_share=0.25", "optim.weight_decay=0.1"]
-    facts = TRAINED | {"averaged": [{"name": "a"}, {"name": "b"}]}
-    text = text_of(CardOptions("m"), *words, facts=facts)
+    text = text_of(CardOptions("m"))
     for line in (
-        "| training pairs | 20,000 |",
-        "| fingerprint of the text | `c5f2` |",
-        "| mean of | 2 models; the updates are those of the last |",
-        "| updates | 457 |",
-        "| optimiser | AdamW, ",
-        "| development perplexity | 1.16 |",
-        "| longest source | 12 pieces |",
-        "| joined lines | up to 2, 0.25 of the examples |",
-        "| started from | parent |",
         "- Compared with ctranslate2 4.8.5 on 7 lines of up to 300 pieces: in float32 "
         "log-probabilities differ by at most 2.5e-06.\n",
         "- Sources in training had up to 12 pieces.\n",
@@ -97,13 +76,11 @@ def test_what_is_known_is_told() -> None:
         'place = Path("its name")',
     ):
         assert line in text, line
-    assert text.index("| positional encoding | relative {") < text.index("## Training")
 
 
 def test_what_is_not_known_is_left_out() -> None:
     text = text_of(CardOptions("m"), "data.source_language=und")
-    for word in ("license", "language:", "model-index", "## Training", "## Scores", "from `",
-                 "updates", "longest target"):  # fmt: skip
+    for word in ("license", "language:", "from `"):
         assert word not in text, word
     assert "## Compared with the model that was trained" in text
 
@@ -132,11 +109,6 @@ def test_several_targets_are_told(words: list[str], targets: list[str]) -> None:
     data = theirs("huggingface_hub").ModelCard(text).data.to_dict()
     assert data["language"] == ["de", *targets]
     assert f"translates from `de` to {', '.join(f'`{code}`' for code in targets)}, written" in text
-
-
-def test_no_name_leaves_its_cell() -> None:
-    text = text_of(CardOptions("m"), facts=TRAINED | {"fingerprint": "a | b\n| c | d"})
-    assert "| fingerprint of the text | `a \\| b \\| c \\| d` |" in text
 
 
 @pytest.fixture
