@@ -302,6 +302,7 @@ ELSEWHERE = {  # key -> the test that flips it
         (f"trainer.{key}" for key in ("max_hours", "freeze", "callback")),
         "tests/training/test_limits_of_a_run.py",
     ),
+    "trainer.target": "tests/training/test_target.py",
     "trainer.compile": "tests/training/test_compilation.py",
     "trainer.deterministic": "tests/training/test_precision.py",
     "trainer.nonfinite_patience": "tests/training/test_trainer.py",

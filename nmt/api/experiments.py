@@ -17,6 +17,7 @@ from nmt.evaluation.options import EvaluationOptions as EvaluationOptions
 from nmt.evaluation.report import Report as Report
 from nmt.evaluation.run import evaluate as evaluate_systems
 from nmt.evaluation.systems import systems_at
+from nmt.exchange.exporting import refuse_target
 from nmt.training import corpus
 from nmt.training import run as training
 from nmt.training.run import Outcome as Outcome
@@ -85,7 +86,7 @@ def train(experiment: Experiment) -> Outcome:
     >>> nmt.train(nmt.compose(["encoding=relative", "tau=8"])).step
     3160
     """
-    return training.train(experiment.settings, experiment.run)
+    return training.train(experiment.settings, experiment.run, refuse_model=refuse_target)
 
 
 def prepare(settings: Settings) -> Prepared:

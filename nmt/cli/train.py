@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
     from nmt.config.compose import Experiment
     from nmt.config.sweeps import Sweep
+    from nmt.modeldir import Trained
     from nmt.sweep import Launcher
     from nmt.training.distributed import World
 
@@ -139,8 +140,13 @@ def train(experiment: "Experiment", world: "World") -> None:
     from nmt import lengthen
     from nmt.training import run as training
 
+    def refuse_model(trained: "Trained") -> None:
+        from nmt.exchange.exporting import refuse_target
+
+        refuse_target(trained)
+
     lengthen.check(experiment)
-    outcome = training.train(experiment.settings, experiment.run, world)
+    outcome = training.train(experiment.settings, experiment.run, world, refuse_model)
     if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")

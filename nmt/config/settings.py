@@ -159,6 +159,9 @@ class Training:
     callback: str | None = key(
         None, "package:function, called with each line of metrics.jsonl and the run's directory"
     )
+    target: Literal["ctranslate2", "marian", "marian-npz", "m2m100", "argos"] | None = key(
+        None, "what nmt-export will write: what it cannot hold is refused before the first update"
+    )
 
     def __post_init__(self) -> None:
         if self.max_epochs is None and self.max_steps is None:

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nmt.errors import UserError
 from nmt.exchange import card_code, model_card, proof
 from nmt.exchange.adapter import CERTIFICATE, Adapter
 from nmt.exchange.argos_adapter import ArgosAdapter
@@ -22,6 +23,15 @@ ADAPTERS: Mapping[str, type[Adapter]] = {
     "m2m100": M2M100Adapter,
     "argos": ArgosAdapter,
 }
+
+
+def refuse_target(trained: Trained) -> None:
+    """Raise UserError for a model that the engine of its trainer.target cannot hold."""
+    target = trained.settings.trainer.target
+    try:
+        ADAPTERS[str(target)](trained)
+    except UserError as error:
+        raise UserError(f"trainer.target={target}: {error}") from None
 
 
 def export(

@@ -41,6 +41,7 @@ LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is 
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
     *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
+    "trainer.target",
     *("trainer.keep_checkpoints", "trainer.tensorboard", "data.workers", "trainer.device"),
     *("trainer.nonfinite_patience", "trainer.gradient_checkpointing", "trainer.deterministic"),
     "trainer.compile",  # with a warning: see environment.warn_of_changes

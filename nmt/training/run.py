@@ -1,7 +1,9 @@
 """One training run, from settings to a directory with a trained model."""
 
 import logging
+from collections.abc import Callable
 from contextlib import nullcontext
+from copy import deepcopy
 from pathlib import Path
 from signal import Signals
 from typing import NamedTuple
@@ -13,6 +15,7 @@ from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
+from nmt.modeldir import Trained
 from nmt.system.device import deterministic_algorithms, nondeterministic
 from nmt.system.resources import memory_of
 from nmt.training import corpus, start, validation
@@ -49,12 +52,20 @@ class Outcome(NamedTuple):
 
 
 @torch.inference_mode(False)  # and gradients, which a notebook may have turned off
-def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome:
+def train(
+    settings: Settings,
+    directory: Path,
+    world: World = SINGLE,
+    refuse_model: Callable[[Trained], None] | None = None,
+) -> Outcome:
     """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
-    prepared, in this order, so that errors come early. Raises UserError, also where a signal (exit
-    128 + its number) or trainer.max_hours (75) stopped the run.
+    prepared, in this order, so that errors come early. `refuse_model` gets the model on the CPU
+    before the first update, if the run has a trainer.target, and may raise UserError.
+
+    Raises UserError, also where a signal (exit 128 + its number) or trainer.max_hours (75) stopped
+    the run.
     """
     preflight.check(settings)
     with open_run(directory, settings, world) as run:
@@ -72,7 +83,7 @@ def train(settings: Settings, directory: Path, world: World = SINGLE) -> Outcome
         refuse_other_data(run, prepared.facts["fingerprint"])
         threads = torch.get_num_threads()
         try:
-            outcome = fit(prepared, run)
+            outcome = fit(prepared, run, refuse_model)
         finally:  # a caller's own
             torch.set_num_threads(threads)
     if outcome.code != Exit.OK:
@@ -147,7 +158,9 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
     log.warning("trainer.init_from=%s: its best model is another than at the start", path)
 
 
-def fit(prepared: Prepared, run: Run) -> Outcome:
+def fit(
+    prepared: Prepared, run: Run, refuse_model: Callable[[Trained], None] | None = None
+) -> Outcome:
     """Train, or resume training, in a directory that is open and holds no finished run.
 
     Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
@@ -162,6 +175,10 @@ def fit(prepared: Prepared, run: Run) -> Outcome:
             trainer = Trainer(prepared, run)
             with trainer.batches.workers:
                 trainer.start()
+                if refuse_model and run.settings.trainer.target and not run.has_checkpoint:
+                    model = deepcopy(trainer.model).cpu().eval()
+                    sides = prepared.source, prepared.target
+                    refuse_model(Trained(run.settings, model, *sides, prepared.facts))
                 if not run.world.rank:
                     run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
                 run.write_config()
