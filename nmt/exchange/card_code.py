@@ -14,8 +14,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from nmt.decode.split import is_sentencex_installed
-from nmt.exchange.ctranslate2_names import prefixes
-from nmt.exchange.ctranslate2_options import is_ranked_anew
+from nmt.exchange.ctranslate2_names import is_ranked_anew, prefixes
 from nmt.exchange.proof import translate_best
 from nmt.modeldir import Trained
 from nmt.system.progress import track

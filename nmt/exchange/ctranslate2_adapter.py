@@ -4,8 +4,7 @@ from pathlib import Path
 
 from nmt.exchange import card_code, ctranslate2_engine, ctranslate2_spec
 from nmt.exchange.adapter import CTRANSLATE2, Adapter
-from nmt.exchange.ctranslate2_names import Naming, names, prefixes
-from nmt.exchange.ctranslate2_options import LONGEST
+from nmt.exchange.ctranslate2_names import LONGEST, Naming, names, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.system import manifest

@@ -15,8 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_engine
 from nmt.exchange.adapter import CTRANSLATE2
 from nmt.exchange.ctranslate2_engine import BY_NMT, ExportedModel
-from nmt.exchange.ctranslate2_names import Naming
-from nmt.exchange.ctranslate2_options import LONGEST
+from nmt.exchange.ctranslate2_names import LONGEST, Naming
 from nmt.system import atomic
 from nmt.system.resources import DeviceName
 

@@ -27,8 +27,7 @@ from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
 from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
-from nmt.exchange.ctranslate2_names import Naming, names, prefixes
-from nmt.exchange.ctranslate2_options import output_options, search_options
+from nmt.exchange.ctranslate2_names import Naming, names, output_options, prefixes, search_options
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest, resources

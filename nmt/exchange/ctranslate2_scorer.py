@@ -12,8 +12,7 @@ from nmt.config.settings import Decode
 from nmt.decode.sources import within_table
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.exchange.adapter import CTRANSLATE2, Output
-from nmt.exchange.ctranslate2_names import Naming
-from nmt.exchange.ctranslate2_options import output_options, search_options
+from nmt.exchange.ctranslate2_names import Naming, output_options, search_options
 from nmt.exchange.samples import MOST
 
 

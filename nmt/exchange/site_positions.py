@@ -18,7 +18,6 @@ from nmt.encodings.passes import list_computed, with_positions
 from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.site import Encodings
 from nmt.errors import UserError
-from nmt.exchange.distance_tables import by_distance, by_pair, reach, resized
 from nmt.text.vocab import SPECIALS
 
 EXACT = 1e-5  # largest difference, relative to the largest number, that rounding explains
@@ -139,15 +138,15 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
     farthest = 0  # the greatest distance that differs from all beyond
     if "bias" in forms:
         bias = _bias(probe)
-        farthest = reach(bias, 2)
+        farthest = _reach(bias, 2)
         bias = bias[..., probe.length - 1 - farthest : probe.length + farthest]
         positions = positions._replace(bias=bias)
     if "vectors" in forms:
         keys, values = _vectors(probe)
-        most = max(reach(keys, 1), reach(values, 1))
+        most = max(_reach(keys, 1), _reach(values, 1))
         # together with biases it takes this for the greatest distance that has a bucket of its own
         wide = max(most, farthest + 2) if "bias" in forms else most
-        positions = positions._replace(keys=resized(keys, wide), values=resized(values, wide))
+        positions = positions._replace(keys=_resized(keys, wide), values=_resized(values, wide))
         farthest = max(farthest, most)
     return positions if farthest < probe.length - 1 else positions._replace(limit=probe.length)
 
@@ -214,10 +213,10 @@ def _bias(probe: _Probe) -> Tensor:
     tables = []
     for layer in range(probe.dims.layers):
         ends = [_biases(probe, layer, query, probe.length, 0)[:, 0] for query in probe.ends]
-        table = by_distance(ends)
+        table = _by_distance(ends)
         for seed, (queries, keys) in enumerate((every, far), start=1):
             biases = _biases(probe, layer, queries, keys, seed)
-            if not _close_if_seen(biases, by_pair(table, queries, keys), probe, queries):
+            if not _close_if_seen(biases, _by_pair(table, queries, keys), probe, queries):
                 why = "the number that it adds to a score depends on more than layer, head and "
                 raise probe.refuse(f"{why}distance", "bias")
         tables.append(table)
@@ -259,8 +258,8 @@ def _distances(probe: _Probe, e: Encoding) -> Tensor | None:
     every = torch.arange(probe.few), probe.few
     passes = [every, *((end, probe.length) for end in probe.ends)]
     pairs, *ends = (with_positions(probe.context(*p), e.positions).delta[0] for p in passes)
-    distances = by_distance([end[0] for end in ends])
-    same = _close_if_seen(pairs, by_pair(distances, *every), probe, every[0])
+    distances = _by_distance([end[0] for end in ends])
+    same = _close_if_seen(pairs, _by_pair(distances, *every), probe, every[0])
     return distances if same else None
 
 
@@ -297,3 +296,35 @@ def _close_if_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor) -> bool
         a, b = a.masked_fill(~seen, 0), b.masked_fill(~seen, 0)
     hidden = (a <= HIDDEN) & (b <= HIDDEN)
     return _close(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))
+
+
+def _resized(table: Tensor, reach: int) -> Tensor:
+    """[layers, 2 n - 1, head_dim] cut to the distances up to reach, or its ends repeated so far."""
+    n = (table.shape[1] + 1) // 2
+    distances = torch.arange(-reach, reach + 1).clamp(1 - n, n - 1)
+    return table[:, distances + n - 1]
+
+
+def _by_distance(ends: Sequence[Tensor]) -> Tensor:
+    """[.., 2 n - 1] of what the last query, and perhaps the first, gets of n keys [.., n] each."""
+    behind = ends[0]
+    ahead = ends[1] if len(ends) > 1 else behind[..., -1:].expand_as(behind)  # is never asked for
+    return torch.cat([behind, ahead[..., 1:]], dim=-1)
+
+
+def _by_pair(table: Tensor, queries: Tensor, keys: int) -> Tensor:
+    """[.., 2 n - 1] by distance -> [.., query, key]."""
+    middle = table.shape[-1] // 2
+    return table[..., torch.arange(keys) - queries[:, None] + middle]
+
+
+def _reach(table: Tensor, axis: int) -> int:
+    """The least distance at which all greater ones count as the same; `axis` holds 2 n - 1."""
+    rows = table.movedim(axis, 0).flatten(1)
+    n = (len(rows) + 1) // 2
+
+    def last_change(side: Tensor) -> int:
+        moved = (side != side[-1]).any(1).nonzero()
+        return int(moved[-1]) + 1 if len(moved) else 0
+
+    return max(last_change(rows[:n].flip(0)), last_change(rows[n - 1 :]))

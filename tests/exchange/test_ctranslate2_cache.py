@@ -20,7 +20,7 @@ from nmt.exchange import (
     adapter,
     ctranslate2_adapter,
     ctranslate2_cache,
-    ctranslate2_options,
+    ctranslate2_names,
     engines,
     exporting,
     importing,
@@ -219,7 +219,7 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", ctranslate2_options.LONGEST)
+    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", ctranslate2_names.LONGEST)
     if options == ("ENCODING",):
         shutil.rmtree(saved)
         modeldir.save(certain("encoding=cope"), saved)
