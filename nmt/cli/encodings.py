@@ -5,16 +5,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from nmt import figure
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.config.settings import GROUPS
 from nmt.errors import UserError
-from nmt.system import outputs
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
-       nmt-encodings [NAME] --plot FILE [--run DIR]        its picture
        nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
        nmt-encodings --check --run DIR                     check a trained model"""
 EPILOG = """
@@ -28,21 +25,15 @@ with beams) gives the logits of the full pass. NAME is an option of encoding=, o
 together; without one, all are checked. Exit codes of --check: 0 all passed, 70 something failed.
 
   nmt-encodings relative model=base tau=8
-  nmt-encodings relative --plot relative.png --run runs/toy/relative-seed1
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
 READ = ("model", "encoding", "seed")  # the parts of a config that change something here
 
 
 def command(argv: list[str]) -> None:
-    """List the encodings; describe, draw or check some."""
+    """List the encodings; describe or check some."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    if options.plot:
-        if options.plot.suffix.lower() not in figure.FORMATS:
-            raise UserError(f"--plot {options.plot}: end the name in {', '.join(figure.FORMATS)}")
-        figure.require_matplotlib(f"--plot {options.plot}")
-    outputs.check_writable([options.plot])
     if options.check:
         from nmt.inspect import prove
         from nmt.system.device import pick, set_up
@@ -53,24 +44,16 @@ def command(argv: list[str]) -> None:
             prove.check_run(options.run, _print, device)
         else:
             prove.check_encodings(options.names, overrides, folders, _print, device)
-    elif options.run:
-        from nmt.inspect import plot
-
-        picture = (options.plot, lambda path: plot.draw_run(options.run, name, path, folders))
-        outputs.write_all([picture])
     elif name is None:
         from nmt.inspect.listing import encoding_list
 
         sys.stdout.write(encoding_list(folders))
     else:
         from nmt.config.compose import experiment_of
-        from nmt.inspect import card, plot
+        from nmt.inspect import card
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
-        if options.plot:
-            outputs.write_all([(options.plot, lambda path: plot.draw(settings, name, path))])
-        else:
-            sys.stdout.write(card.card(name, settings, folders))
+        sys.stdout.write(card.card(name, settings, folders))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -78,9 +61,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
-    add("--plot", type=Path, metavar="FILE", help="draw it: .png, .svg or .pdf")
     add("--check", action="store_true", help="try on a small model all that an encoding must do")
-    add("--run", type=Path, metavar="DIR", help="a trained model to draw or to check")
+    add("--run", type=Path, metavar="DIR", help="a trained model to check")
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
@@ -107,17 +89,11 @@ def _print(text: str) -> None:
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
     """Raise UserError for what has no meaning, alone or together."""
     named, others = options.name is not None, " ".join(options.names[1:])
-    modes = [f"--{mode}" for mode in ("check", "plot") if getattr(options, mode)]
     for wrong, message in (
-        (len(modes) > 1, f"{' '.join(modes)}: choose one of them"),
         (options.device and not options.check, "--device: only --check decodes"),
         (
-            options.run and modes not in (["--check"], ["--plot"]),
-            "--run: a trained model can be drawn or checked; give --plot FILE or --check, too",
-        ),
-        (
-            options.plot and not (named or options.run),
-            "--plot: of which encoding? nmt-encodings NAME --plot FILE",
+            options.run and not options.check,
+            "--run: a trained model can be checked; give --check, too",
         ),
         (
             options.check and options.run and named,

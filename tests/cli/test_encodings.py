@@ -42,13 +42,10 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
         (["relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
-        (["none", "--plot", "x.gif"], "--plot x.gif: end the name in .png, .svg, .pdf"),
-        (["--plot", "x.png"], "--plot: of which encoding? nmt-encodings NAME --plot FILE"),
-        (["relative", "--plot", "x.png", "--check"], "--check --plot: choose one of them"),
         (["relative", "--device", "cpu"], "--device: only --check decodes"),
         (
             ["--run", "x"],
-            "--run: a trained model can be drawn or checked; give --plot FILE or --check, too",
+            "--run: a trained model can be checked; give --check, too",
         ),
         (
             ["relative", "--check", "--run", "x"],

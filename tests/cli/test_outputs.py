@@ -15,7 +15,6 @@ from nmt.cli import evaluate
 from nmt.cli.streams import write_outputs
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_read, transformers_read
-from nmt.inspect import plot
 from nmt.modeldir import Trained
 from nmt.system import atomic, manifest
 from nmt.system.outputs import check_writable, text_writer
@@ -39,8 +38,6 @@ OPTIONS = {
     ),
     "evaluate -o picture": Option("evaluate", "MODEL --test a=src,ref -o OUT.png"),
     "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
-    "encodings --plot": Option("encodings", "relative --plot OUT"),
-    "encodings --run --plot": Option("encodings", "--run MODEL --plot OUT"),
     "translate -o": Option("translate", "MODEL src -o OUT"),
     "score -o": Option("score", "MODEL src ref -o OUT"),
     "average -o": Option("average", "MODEL MODEL -o OUT"),
@@ -70,7 +67,6 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
     for module, name in (
         *((modeldir, "load"), (modeldir, "locate"), (corpus, "prepare")),
-        *((plot, "draw"), (plot, "draw_run")),
         *((transformers_read, "marian"), (ctranslate2_read, "read")),
     ):
         monkeypatch.setattr(module, name, work)
@@ -79,8 +75,6 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 def run(option: Option, out: str) -> int:
     """The exit code of a command with its output there."""
     words = [word.replace("OUT", out).replace("MODEL", "model") for word in option.words.split()]
-    if "--plot" in words:
-        words[words.index("--plot") + 1] += ".png"
     code: int = import_module(f"nmt.cli.{option.module}").main(words)
     return code
 
@@ -88,7 +82,7 @@ def run(option: Option, out: str) -> int:
 def suffix(option: Option) -> str:
     """What the name of its output ends in."""
     named = re.search(r"OUT(\.\w+)", option.words)
-    return ".png" if "--plot" in option.words else named[1] if named else ""
+    return named[1] if named else ""
 
 
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:

@@ -78,7 +78,6 @@ def test_the_second_of_the_page_passes_all_checks(
     own = ["--config-dir", str(tmp_path / "own"), sites]
     assert encodings(["fading", "--check", *own]) == 0
     capsys.readouterr()
-    assert encodings(["fading", *own, "--plot", str(tmp_path / "a.svg")]) == 0
     assert encodings(["fading", *own]) == 0
     assert re.search(r"hooks, cross +project, normalise", capsys.readouterr().out)
     places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
@@ -89,7 +88,7 @@ def test_the_second_of_the_page_passes_all_checks(
 def test_is_shown_at_work(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
 ) -> None:
-    """Its model is drawn, and evaluated by processes of their own, which find the package, too."""
+    """Its model is evaluated by processes of their own, which find the package, too."""
     paths = [str(tmp_path / "site"), *filter(None, [os.environ.get("PYTHONPATH")])]
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
     words = [*TINY, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}", f"encoding={NAME}"]
@@ -100,10 +99,6 @@ def test_is_shown_at_work(
     assert evaluate([*runs, "--samples", "40", "--device", "cpu"]) == 0
     out, err = capsys.readouterr()
     assert "± 2 seeds" in out and "translating" in err
-    for name, more in {"a.svg": [], "b.svg": ["--run", runs[0]]}.items():
-        beside = ["--config-dir", str(folder)]
-        assert encodings([NAME, *beside, "--plot", str(tmp_path / name), *more]) == 0
-        assert (tmp_path / name).stat().st_size > 1000
 
 
 def test_is_in_the_help(folder: Path, capsys: Capture) -> None:

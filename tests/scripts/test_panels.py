@@ -1,4 +1,4 @@
-"""nmt-encodings --plot: pictures of encodings, made of what they do."""
+"""Pictures of encodings, made of what they do."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -8,9 +8,9 @@ import pytest
 import torch
 
 from nmt import build, modeldir
-from nmt.cli.encodings import main
 from nmt.config.compose import experiment_of
-from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
+from scripts.pictures.__main__ import main
+from scripts.pictures.panels import CurvesPanel, MatrixPanel, Panel, panels_of
 from tests.composing import every_encoding, settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")
@@ -103,7 +103,7 @@ def test_weights_are_those_of_the_layer_that_is_served() -> None:
 @pytest.mark.parametrize("option", ["relative_absolute", "none"])
 def test_files_are_written(option: str, tmp_path: Path) -> None:
     path = tmp_path / "new" / f"{option}.png"
-    assert main([option, *SMALL, "--plot", str(path)]) == 0
+    assert main([option, str(path), *SMALL]) == 0
     data = path.read_bytes()
     assert data.startswith(b"\x89PNG") and len(data) > 5000
 
@@ -117,20 +117,20 @@ def test_a_run_shows_what_it_learned(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(modeldir, "load", lambda path: trained)
 
     def drawn(*arguments: str) -> str:
-        assert main([*arguments, "--plot", str(tmp_path / "a.svg")]) == 0
+        assert main(["relative", str(tmp_path / "a.svg"), *arguments]) == 0
         return (tmp_path / "a.svg").read_text(encoding="utf-8")
 
     first = drawn("--run", "runs/x")
     for row in ("encoder", "decoder"):
         for role in ("keys", "values"):
             assert f"relative: {row}, similarity of learned vectors ({role})" in first
-    assert "similarity of learned" not in drawn("relative", *SMALL)
+    assert "similarity of learned" not in drawn(*SMALL)
     assert drawn("--run", "runs/x") == first
     with torch.no_grad():
         for p in model.encoder_encodings.parameters():
             p.mul_(3)
-    assert drawn("relative", "--run", "runs/x") != first
-    assert main(["rotary", "--run", "runs/x", "--plot", str(tmp_path / "a.svg")]) == 2
+    assert drawn("--run", "runs/x") != first
+    assert main(["rotary", str(tmp_path / "a.svg"), "--run", "runs/x"]) == 2
 
 
 class _Side:

@@ -13,9 +13,9 @@ from nmt.encodings.positions import Index, Scaled
 from nmt.encodings.registry import find
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.relative import Relative
-from nmt.inspect.panels import MatrixPanel
-from nmt.inspect.vectors import REACH, learned_vectors
 from nmt.model.transformer import Transformer
+from scripts.pictures.panels import MatrixPanel
+from scripts.pictures.vectors import REACH, learned_vectors
 from tests.composing import every_encoding
 from tests.encodings.attending import dims
 

@@ -1,5 +1,7 @@
-"""An encoding as a picture: a row of panels for each of its entries."""
+"""Draw an encoding: python -m scripts.pictures NAME FILE [--run DIR] [KEY=VALUE ...]."""
 
+import sys
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -7,13 +9,16 @@ import numpy as np
 import torch
 
 from nmt import build, modeldir
-from nmt.config.catalog import Folders, entries_of
+from nmt.cli.command import run
+from nmt.cli.parser import Parser
+from nmt.config.catalog import entries_of
+from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
-from nmt.figure import drawn
-from nmt.inspect.panels import CurvesPanel, MatrixPanel, Panel, panels_of
-from nmt.inspect.vectors import learned_vectors
+from nmt.figure import drawn, require_matplotlib
 from nmt.model.transformer import Transformer
+from scripts.pictures.panels import CurvesPanel, MatrixPanel, Panel, panels_of
+from scripts.pictures.vectors import learned_vectors
 
 VOCAB = 64
 PANEL = (4.0, 3.3)  # inches
@@ -22,6 +27,23 @@ SIGNED, PLAIN = "RdBu_r", "cividis"  # both told apart with any colour vision
 HEADS, ALONE = "viridis", "#0072B2"
 FLAT = 1e-5
 LEGEND = 8  # heads that a legend names, at most
+
+
+def command(argv: list[str]) -> None:
+    """Draw an encoding at its start, or what a run has learned of it."""
+    parser = Parser(prog="python -m scripts.pictures")
+    parser.add_argument("name", metavar="NAME", help="an option of encoding=")
+    parser.add_argument("path", type=Path, metavar="FILE", help="picture: .png, .svg or .pdf")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--run", type=Path, metavar="DIR", help="a run that was trained with it")
+    options = parser.parse_intermixed_args(argv)
+    require_matplotlib(str(options.path))
+    options.path.parent.mkdir(parents=True, exist_ok=True)
+    if options.run:
+        draw_run(options.run, options.name, options.path)
+    else:
+        settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
+        draw(settings, options.name, options.path)
 
 
 def draw(settings: Settings, option: str, path: Path) -> None:
@@ -34,14 +56,14 @@ def draw(settings: Settings, option: str, path: Path) -> None:
     _save(_rows(model.eval(), list(settings.encoding), VOCAB), f"{option} ({state})", path)
 
 
-def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -> None:
-    """Draw what a run has learned; `option`: only these of its entries.
+def draw_run(run: Path, option: str, path: Path) -> None:
+    """Draw what a run has learned, of the entries of an option.
 
     Raises UserError if the run has another encoding.
     """
     trained = modeldir.load(run)
     names = list(trained.settings.encoding)
-    selected = names if option is None else list(entries_of(option, folders))
+    selected = list(entries_of(option))
     if missing := [name for name in selected if name not in names]:
         raise UserError(
             f"{run}: trained with {', '.join(names) or 'no encoding'}, not with {missing[0]}"
@@ -49,7 +71,7 @@ def draw_run(run: Path, option: str | None, path: Path, folders: Folders = ()) -
     step = trained.facts.get("step")
     state = f"trained: {run.name}" + (f", step {step:,}" if isinstance(step, int) else "")
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
-    title = f"{option or '+'.join(names)} ({state})"
+    title = f"{option} ({state})"
     rows = _rows(trained.model, selected, vocab)
     for e in trained.model.entries:
         for role, panels in learned_vectors(e).items() if e.name in selected else ():
@@ -134,3 +156,9 @@ def _curves(axes: Any, panel: CurvesPanel) -> None:
     if axes.get_legend_handles_labels()[1]:
         columns = 2 if count > 4 else 1
         axes.legend(fontsize=7, ncols=columns, frameon=True, framealpha=0.8, edgecolor="none")
+
+
+main = partial(run, command)
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from nmt.encodings.base import Encoding
 from nmt.encodings.sinusoids import sinusoids
-from nmt.inspect.panels import DISTANCE, MatrixPanel
+from scripts.pictures.panels import DISTANCE, MatrixPanel
 
 REACH = 32  # distances beyond are not shown
 

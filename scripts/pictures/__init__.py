@@ -1,0 +1,1 @@
+"""Pictures of encodings, as they start and as a run has trained them."""
