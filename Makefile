@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 RUNS ?= runs
-ROOT = # of the text, both for nmt-recipe and for nmt-train; not from the environment
+ROOT = # of the text, both for scripts.wmt19 and for nmt-train; not from the environment
 RECIPE ?=
 # these only print, or make a part of the text: then nothing is trained
 SHOW = $(filter --list --dry-run --help -h --version download corpus tests,$(RECIPE))
@@ -25,13 +25,13 @@ demo: $(VENV)/installed ## train absolute and relative on the embedded corpus, c
 	$(BIN)/nmt-evaluate $(RUNS)/demo/toy/absolute-seed1 $(RUNS)/demo/toy/relative-seed1 --bounds 25,50,75 \
 	  -o $(RUNS)/demo/comparison.json -o $(RUNS)/demo/comparison.html -o $(RUNS)/demo/comparison.png
 
-wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to Tables 1 to 3; ROOT=DIR RECIPE="arguments of nmt-recipe" TRAIN="of nmt-train"
-	$(REFUSED)$(BIN)/nmt-recipe wmt19_deen $(ROOT:%=--root %) $(RECIPE)
+wmt19-deen: $(VENV)/installed ## German-English of the paper, from downloads to Tables 1 to 3; ROOT=DIR RECIPE="arguments of scripts.wmt19" TRAIN="of nmt-train"
+	$(REFUSED)$(BIN)/python -m scripts.wmt19 deen $(ROOT:%=--root %) $(RECIPE)
 	$(if $(SHOW),,set -e; for table in table1 table2 table3; do \
 	  $(BIN)/nmt-train experiment=$$table scale=wmt19 run=R1,R2 seed=1 runs=$(RUNS) $(ROOT:%=data.root=%) $(TRAIN); done)
 
 wmt19-zhen: $(VENV)/installed ## Chinese-English, likewise
-	$(REFUSED)$(BIN)/nmt-recipe wmt19_zhen $(ROOT:%=--root %) $(RECIPE)
+	$(REFUSED)$(BIN)/python -m scripts.wmt19 zhen $(ROOT:%=--root %) $(RECIPE)
 	$(if $(SHOW),,$(BIN)/nmt-train experiment=table1 scale=wmt19 run=R9,R10 seed=1 runs=$(RUNS) $(ROOT:%=data.root=%) $(TRAIN))
 
 test: export PYTHONDONTWRITEBYTECODE = # else each process that a test starts compiles all anew

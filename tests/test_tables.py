@@ -239,13 +239,13 @@ def test_missing_test_sets_name_the_command_that_makes_them(
     words.append("run=R1,R9")
     assert train(words) == 66
     there = tmp_path / "test" / "newstest2018.de"
-    made = f"nmt-recipe wmt19_deen tests --root {tmp_path} makes it"
+    made = f"make wmt19-deen RECIPE=tests ROOT={tmp_path} makes it"
     assert f"{there}: no such file; {made}" in capsys.readouterr().err
     there.parent.mkdir()
     for code in ("de", "en"):
         there.with_suffix(f".{code}").write_bytes(b"x\n")
     assert train(words) == 66
-    assert "newstest2019.zh: no such file; nmt-recipe wmt19_zhen" in capsys.readouterr().err
+    assert "newstest2019.zh: no such file; make wmt19-zhen" in capsys.readouterr().err
 
 
 def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:

@@ -20,7 +20,6 @@ from nmt.cli import (
     export_model,
     import_model,
     prepare,
-    recipe,
     score,
     train,
     translate,
@@ -37,7 +36,6 @@ COMMANDS = {
     "export": export_model.main,
     "import": import_model.main,
     "prepare": prepare.main,
-    "recipe": recipe.main,
     "score": score.main,
     "train": train.main,
     "translate": translate.main,
@@ -60,7 +58,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("train", ["+experiment=demo"], 2, "experiment"),
     ("train", ["-m", "++scale=toy,small"], 2, "++scale=toy"),
     ("translate", [], 2, "the following arguments are required: MODEL; see --help"),
-    ("recipe", [], 2, "the following arguments are required: RECIPE; see --help"),
     ("train", ["größe=1"], 2, "größe=1: not KEY=VALUE"),
     ("train", ["=1"], 2, "=1: "),
     ("train", ["x==1"], 2, "x==1: "),
@@ -111,7 +108,6 @@ WRONG: list[tuple[str, Sequence[str], int, str]] = [
     ("translate", ["m", "--n-best", "9999"], 2, "--n-best: 9999: expected an integer from 1 to"),
     ("translate", ["m", "--workers=9999"], 2, "--workers: 9999: expected an integer from 1 to 10"),
     ("average", ["r", "--last=1"], 2, "argument --last: 1: expected an integer from 2 to"),
-    ("recipe", ["nonsense"], 2, "argument RECIPE: invalid choice: 'nonsense'"),
 ]
 
 
@@ -177,7 +173,7 @@ def test_help_and_the_list_of_encodings_import_no_large_library() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("--version") == len(COMMANDS)
-    for shown in ("MODEL [MODEL ...] [INPUT]", "decode.beam_size", "--reference REF", "STAGE"):
+    for shown in ("MODEL [MODEL ...] [INPUT]", "decode.beam_size", "--reference REF"):
         assert shown in done.stdout
 
 

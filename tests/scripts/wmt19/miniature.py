@@ -1,4 +1,4 @@
-"""The recipes in miniature: archives of the real names and inner layout, and their lock file."""
+"""The recipes in miniature: archives of the real names and inner layout, and their TOML file."""
 
 import gzip
 import hashlib
@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from nmt.recipes import lock as locks
 from nmt.toy import pairs as toy
+from scripts.wmt19.__main__ import RECIPES
 
 LINES = 60  # of a pair of members
 HAN = "".join(chr(0x4E00 + i) for i in range(30))
@@ -26,7 +26,7 @@ def pairs(recipe: str, count: int, seed: str) -> tuple[tuple[str, str], ...]:
     if count == LINES:
         drawn[1] = (" ".join([drawn[1][0]] * 40), drawn[1][1])
         drawn[2] = toy(1, 28, 28, seed)[0]  # 76 to 100 pieces
-    if recipe == "wmt19_deen":
+    if recipe == "deen":
         return tuple(drawn)
     rng = random.Random(seed)
     counts = [len(source.split()) for source, _ in drawn]
@@ -39,7 +39,7 @@ def text(lines: list[str]) -> bytes:
 
 
 def tar(members: dict[str, bytes]) -> bytes:
-    """The same bytes at any time of day, as of `zipped` and `rows`: hashes stand in lock files."""
+    """The same bytes at any time of day, as of `zipped` and `rows`: hashes stand in recipes."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
         for name, data in members.items():
@@ -67,13 +67,13 @@ def rows(lines: list[tuple[str, ...]]) -> bytes:
     return gzip.compress("".join(f"{row}\n" for row in told).encode(), mtime=0)
 
 
-def archives(recipe: str, corpus: dict[str, Any], languages: tuple[str, str]) -> dict[str, bytes]:
+def archives(recipe: str, corpus: dict[str, Any], languages: list[str]) -> dict[str, bytes]:
     """The files of a corpus by name, each with the same text; the number of its lines."""
     files = {}
     for archive in corpus["archives"]:
         drawn = pairs(recipe, LINES, corpus["id"])
         if "columns" in corpus:
-            swapped = tuple(corpus["columns"]) != languages
+            swapped = corpus["columns"] != languages
             cells = [(t, s) if swapped else (s, t) for s, t in drawn]
             more = ("a third column",) if corpus["id"] == "europarl" else ()
             files[archive["file"]] = rows([(*pair, *more) for pair in cells])
@@ -92,17 +92,17 @@ def archives(recipe: str, corpus: dict[str, Any], languages: tuple[str, str]) ->
 def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, bytes]:
     """Write FOLDER/RECIPE.toml and FOLDER/sets; give the files to be served at the address.
 
-    `wrong`: one hash of the lock file, that of the second corpus, is not that of its file.
+    `wrong`: one hash of the recipe, that of the second corpus, is not that of its file.
     """
     (folder / "sets").mkdir(parents=True, exist_ok=True)
-    plain = tomllib.loads((Path(locks.__file__).parent / f"{recipe}.toml").read_text("utf-8"))
-    languages = plain["source"], plain["target"]
+    plain = tomllib.loads(RECIPES[recipe].read_text("utf-8"))
+    languages = plain["languages"]
     served: dict[str, bytes] = {}
     for corpus in plain["corpora"]:
         files = archives(recipe, corpus, languages)
         served |= files
         corpus["lines"] = LINES * len(corpus.get("pairs", [0]))
-        corpus["text"] = 1_000_000
+        corpus["text_mb"] = 1
         for archive in corpus["archives"]:
             data = files[archive["file"]]
             archive["urls"] = [f"{url}/{archive['file']}"]
@@ -124,7 +124,11 @@ def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, 
 def inline(value: Any) -> str:
     """A value as TOML in one line."""
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + "}"
+        return (
+            "{"
+            + ", ".join(f"{json.dumps(key)} = {inline(each)}" for key, each in value.items())
+            + "}"
+        )
     if isinstance(value, list):
         return "[" + ", ".join(map(inline, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

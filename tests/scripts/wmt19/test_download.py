@@ -10,11 +10,10 @@ from typing import Any
 import pytest
 from tqdm import tqdm
 
-from nmt.errors import UserError
-from nmt.recipes import download
-from nmt.recipes.download import UnavailableError, fetch, local_file
-from nmt.recipes.lock import Archive, FileVersion
-from tests.recipes.server import Server, serving
+from scripts.wmt19 import download
+from scripts.wmt19.download import Archive, FileVersion, fetch
+from tests.scripts.wmt19.conftest import files_up_to
+from tests.scripts.wmt19.server import Server, serving
 
 DATA = bytes(range(256)) * 4000  # 1 MB
 OTHER = DATA[::-1][: len(DATA) // 2]
@@ -63,10 +62,10 @@ def serve() -> Iterator[Serve]:
         yield start
 
 
-def get(asked: Archive, folder: Path, mirror: str | None = None) -> bytes:
-    path = fetch(asked, folder, mirror)
-    assert path == folder / FILE
-    return path.read_bytes()
+def get(asked: Archive, folder: Path) -> bytes:
+    assert fetch([asked], folder) == []
+    assert [p.name for p in folder.iterdir()] == [FILE]
+    return (folder / FILE).read_bytes()
 
 
 @pytest.mark.parametrize(
@@ -92,7 +91,6 @@ def test_the_right_bytes_arrive(
 ) -> None:
     server = serve(*moods, pause=0.002)
     assert get(archive(server.url), tmp_path) == DATA
-    assert sorted(p.name for p in tmp_path.iterdir()) == [FILE]
     (bar,) = bars
     assert bar.n == bar.total == len(DATA)
 
@@ -125,31 +123,25 @@ def test_a_whole_part_is_named_or_thrown_away(junk: bytes, serve: Serve, tmp_pat
     assert len(server.seen) == (junk != DATA)
 
 
-def test_a_wrong_file_is_set_aside(serve: Serve, tmp_path: Path) -> None:
-    server = serve("wrong")
-    with pytest.raises(UserError) as caught:
-        get(archive(server.url), tmp_path)
-    assert caught.value.code == 65
-    wrong = bytes(b ^ 1 for b in DATA)
-    for said in (version(wrong).sha256, version(DATA).sha256, server.url):
-        assert said in str(caught.value)
-    assert [p.name for p in tmp_path.iterdir()] == [f"{FILE}.bad"]
-    assert (tmp_path / f"{FILE}.bad").read_bytes() == wrong
-    server.moods = {}
-    assert get(archive(server.url), tmp_path) == DATA  # the same command again
+def test_a_wrong_file_is_not_taken(serve: Serve, tmp_path: Path) -> None:
+    bad, good = serve("wrong"), serve()
+    (why,) = fetch([archive(bad.url)], tmp_path)
+    assert bad.url in why and version(bytes(b ^ 1 for b in DATA)).sha256 in why
+    assert not list(tmp_path.iterdir())
+    assert get(archive(bad.url, good.url), tmp_path) == DATA  # the next address has it
 
 
 def test_another_size_is_refused_before_it_is_fetched(serve: Serve, tmp_path: Path) -> None:
     bad, good = serve(data=b"<html>moved</html>"), serve()
+    (why,) = fetch([archive(bad.url)], tmp_path)
+    assert "offers 18 bytes, pinned are 1024000" in why
     assert get(archive(bad.url, good.url), tmp_path) == DATA
-    with pytest.raises(UnavailableError, match="offers 18 bytes, the lock file says 1024000"):
-        get(archive(bad.url, versions=(version(DATA),)), tmp_path / "..")
 
 
 def test_too_many_bytes_are_not_written(serve: Serve, tmp_path: Path) -> None:
     server = serve("unsized", data=DATA + b"more")
-    with pytest.raises(UnavailableError, match="sends more than the 1024000 bytes"):
-        get(archive(server.url), tmp_path)
+    (why,) = fetch([archive(server.url)], tmp_path)
+    assert "sends more than the pinned 1024000 bytes" in why
     assert not list(tmp_path.iterdir())
 
 
@@ -200,25 +192,24 @@ def test_a_part_of_a_longer_version_is_no_part_of_the_shorter(serve: Serve, tmp_
     assert [asked for _, asked in server.seen] == ["bytes=900000-", None]
 
 
-def test_a_mirror_is_asked_first(serve: Serve, tmp_path: Path) -> None:
-    mirror, usual = serve(), serve()
-    assert get(archive(usual.url), tmp_path, f"{mirror.url}/deep/") == DATA
-    assert mirror.seen == [(f"/deep/{FILE}", None)] and not usual.seen
+@pytest.mark.parametrize("broken", ["http://[::1", "http://a..b"])
+def test_an_address_that_is_broken(broken: str, serve: Serve, tmp_path: Path) -> None:
+    assert get(archive(broken, serve().url), tmp_path) == DATA
 
 
-@pytest.mark.parametrize("mirror", ["http://[::1", "http://a..b"])
-def test_a_mirror_of_a_broken_address(mirror: str, serve: Serve, tmp_path: Path) -> None:
-    assert get(archive(serve().url), tmp_path, mirror) == DATA
-
-
-def test_nobody_answers(serve: Serve, tmp_path: Path) -> None:
-    with pytest.raises(UnavailableError) as caught:
-        get(archive("http://127.0.0.1:9", "https://nobody.invalid"), tmp_path)
-    assert [line.split(": ")[0] for line in caught.value.why] == [
-        f"http://127.0.0.1:9/{FILE}",
-        f"https://nobody.invalid/{FILE}",
-    ]
+def test_nobody_answers(tmp_path: Path) -> None:
+    urls = ("http://127.0.0.1:9", "https://nobody.invalid")
+    why = fetch([archive(*urls)], tmp_path)
+    assert [line.split(": ")[0] for line in why] == [f"{url}/{FILE}" for url in urls]
     assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_is_named_and_the_part_kept(serve: Serve, tmp_path: Path) -> None:
+    server = serve()
+    with files_up_to(500_000), pytest.raises(OSError, match=rf"File too large.*{FILE}\.part"):
+        fetch([archive(server.url)], tmp_path)
+    assert get(archive(server.url), tmp_path) == DATA
+    assert server.seen[1:] == [(f"/{FILE}", "bytes=500000-")]
 
 
 @pytest.mark.parametrize("data", [DATA, OTHER])
@@ -226,29 +217,3 @@ def test_nobody_answers(serve: Serve, tmp_path: Path) -> None:
 def test_either_version_is_right(data: bytes, mood: str, serve: Serve, tmp_path: Path) -> None:
     server = serve(mood, "right", data=data)
     assert get(archive(server.url, versions=(version(DATA), version(OTHER))), tmp_path) == data
-
-
-def test_files_that_are_here(tmp_path: Path) -> None:
-    folder, local = tmp_path / "a", tmp_path / "b"
-    folder.mkdir()
-    local.mkdir()
-    assert local_file(archive("http://x"), folder, [local]) is None
-    (local / FILE).write_bytes(DATA)
-    assert local_file(archive("http://x"), folder, [local]) == local / FILE
-    (folder / FILE).write_bytes(DATA)
-    assert local_file(archive("http://x"), folder, [local]) == folder / FILE
-
-
-@pytest.mark.parametrize("junk", [DATA[:-1], DATA[:-1] + b"x"])
-def test_wrong_files_that_are_here(junk: bytes, tmp_path: Path) -> None:
-    folder, local = tmp_path / "a", tmp_path / "b"
-    for place in (folder, local):
-        place.mkdir()
-        (place / FILE).write_bytes(junk)
-    for hers in (folder, local):
-        with pytest.raises(UserError, match=version(junk).sha256) as caught:
-            local_file(archive("http://x"), folder, [local])
-        assert caught.value.code == 65
-        assert str(caught.value).startswith(str(hers))
-    assert [p.name for p in folder.iterdir()] == [f"{FILE}.bad"]
-    assert [p.name for p in local.iterdir()] == [FILE]  # not ours to rename

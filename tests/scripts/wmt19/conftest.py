@@ -1,21 +1,33 @@
 """A miniature recipe in a directory of its own, with its server."""
 
+import resource
+import socket
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
 
 from nmt.system import atomic
-from tests.recipes import miniature
-from tests.recipes.server import Server, serving
+from tests.scripts.wmt19 import miniature
+from tests.scripts.wmt19.server import Server, serving
 
-STAGES = ["download", "corpus", "tests"]
 TEXT = ("train.*", "dev.*", "corpus.json", "test/**/*")
 
 
 def lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@contextmanager
+def files_up_to(count: int) -> Iterator[None]:
+    """Let every write beyond so many bytes of a file fail, as on a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (count, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 class Mini:
@@ -29,8 +41,7 @@ class Mini:
         return self.folder / "root"
 
     def words(self, *more: str) -> list[str]:
-        lock = ["--lock", f"{self.name}.toml", "--local", "sets"]
-        return [self.name, *lock, "--root", "root", *(more or STAGES)]
+        return [f"{self.name}.toml", "--local", "sets", "--root", "root", *more]
 
     def files(self) -> dict[str, bytes]:
         found = {p for pattern in TEXT for p in self.root.glob(pattern) if p.is_file()}
@@ -38,7 +49,7 @@ class Mini:
 
     def strays(self) -> list[str]:
         every = list(self.root.rglob("*"))
-        return [p.name for p in every if p.name.endswith((".part", ".bad")) or atomic.owner(p)]
+        return [p.name for p in every if p.name.endswith(".part") or atomic.owner(p)]
 
 
 Make = Callable[..., Mini]
@@ -48,10 +59,11 @@ Make = Callable[..., Mini]
 def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     with ExitStack() as stack:
 
-        def make(name: str = "wmt19_deen", wrong: bool = False, **more: object) -> Mini:
+        def make(name: str = "deen", wrong: bool = False, **more: object) -> Mini:
             server = stack.enter_context(serving(Server({}, **more)))  # type: ignore[arg-type]
             server.files = miniature.make(name, tmp_path, server.url, wrong)
             monkeypatch.chdir(tmp_path)
             return Mini(name, tmp_path, server)
 
         yield make
+    socket.setdefaulttimeout(None)

@@ -15,7 +15,7 @@ class Server(ThreadingHTTPServer):
     right, wrong (another content of the same size), short (breaks off halfway), slow,
     no-range (ignores Range), cut (no-range and short), unsized (no Content-Length),
     silent (stops halfway, and stays), empty (unsized, too), redirect (to /else/FILE),
-    file (to file:///else/FILE), 404, ...
+    file (to file:///else/FILE), 404, ..., coloured (404, in red on a terminal)
     """
 
     daemon_threads = True
@@ -52,6 +52,9 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.server.files.get(name)
         if data is None or mood.isdecimal():
             self._answer(404 if data is None else int(mood), {"Content-Length": "0"})
+        elif mood == "coloured":
+            self.send_response(404, "\x1b[31mred")
+            self.end_headers()
         elif mood in ("redirect", "file"):
             scheme = {"redirect": self.server.url, "file": "file://"}
             self._answer(302, {"Location": f"{scheme[mood]}/else/{name}", "Content-Length": "0"})

@@ -8,15 +8,12 @@ import gzip
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Sequence
-from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from nmt.errors import Exit, UserError
 from nmt.text.lines import BOM
-
-NEAR = 5  # names of an archive that a message shows
 
 
 def take_pairs(path: Path, sides: Sequence[tuple[Sequence[str], Path]]) -> int:
@@ -27,9 +24,7 @@ def take_pairs(path: Path, sides: Sequence[tuple[Sequence[str], Path]]) -> int:
     UserError (65) for a missing member, and for a pair that differs in its number of lines.
     """
     copied: dict[Path, tuple[str, int]] = {}  # file -> name of its member, lines
-    names_seen = []
     for name, opener in _members(path):
-        names_seen.append(name)
         for names, file in sides:
             if name in names and file not in copied:
                 copied[file] = name, _copy(opener(), file)
@@ -37,9 +32,7 @@ def take_pairs(path: Path, sides: Sequence[tuple[Sequence[str], Path]]) -> int:
         if len(copied) == len(sides):
             break
     if missing := [names for names, file in sides if file not in copied]:
-        near = get_close_matches(missing[0][0], names_seen, NEAR, 0.3) or sorted(names_seen)[:NEAR]
-        hint = f"near are {', '.join(near)}" if near else "it is empty"
-        raise UserError(f"{path}: has no member {' or '.join(missing[0])}; {hint}", Exit.DATA)
+        raise UserError(f"{path}: has no member {' or '.join(missing[0])}", Exit.DATA)
     counts = [copied[file] for _, file in sides]
     for (source, lines), (target, others) in zip(counts[::2], counts[1::2], strict=True):
         if lines != others:

@@ -1,1 +1,0 @@
-"""Corpora from their sources to files for data=files: fetched, checked, counted, joined."""

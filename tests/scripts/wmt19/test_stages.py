@@ -1,0 +1,315 @@
+"""From downloads to texts: counted, resumable after any kill, done once, redone when changed."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import tomllib
+from collections.abc import Sequence
+
+import pytest
+
+from nmt.system import atomic
+from scripts.wmt19 import download
+from scripts.wmt19.__main__ import STAGES, main
+from tests.fast import fast_first
+from tests.pages import ROOT
+from tests.scripts.wmt19 import miniature
+from tests.scripts.wmt19.conftest import Make, Mini, files_up_to, lines
+
+HERE = {**os.environ, "PYTHONPATH": str(ROOT)}  # not what is installed
+# Runs the script, and kills it without warning when a name that ends so is about to be given.
+KILLER = """
+import os, signal, sys
+from scripts.wmt19.__main__ import main
+ending = sys.argv[1]
+def deadly(real):
+    def give(old, new, **more):
+        if str(new).endswith(ending):
+            os.kill(os.getpid(), signal.SIGKILL)
+        return real(old, new, **more)
+    return give
+os.rename, os.replace = deadly(os.rename), deadly(os.replace)
+sys.exit(main(sys.argv[2:]))
+"""
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(download, "PAUSE", 0.01)
+
+
+@pytest.mark.parametrize("name", ["deen", "zhen"])
+def test_a_recipe_gives_its_text(name: str, mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini(name)
+    assert main(it.words()) == 0
+    source = {"deen": "de", "zhen": "zh"}[name]
+    counts = json.loads((it.root / "corpus.json").read_bytes())
+    wanted: list[tuple[str, str]] = []
+    for corpus in counts["corpora"]:
+        for i in range({"casict2011": 2, "datum2017": 20}.get(corpus["id"], 1)):
+            wanted += miniature.pairs(name, miniature.LINES, f"{corpus['id']}{i or ''}")
+    assert lines(it.root / f"train.{source}") == [pair[0] for pair in wanted]
+    assert lines(it.root / "train.en") == [pair[1] for pair in wanted]
+    assert counts["lines"] == len(wanted) == {"deen": 4, "zhen": 28}[name] * 60
+    assert {c["id"]: c["dropped"] for c in counts["corpora"] if c["dropped"]} == (
+        {"europarl": 2, "news_commentary": 2} if name == "deen" else {"news_commentary": 2}
+    )
+    assert {"id", "file", "sha256", "lines", "stated", "bytes"} <= set(counts["corpora"][0])
+    sets = {"deen": ["newstest2015"], "zhen": ["newsdev2017", "newstest2017"]}[name]
+    dev = [line for each in sets for line in lines(it.folder / "sets" / f"{each}.{source}")]
+    assert lines(it.root / f"dev.{source}") == dev
+    if name == "deen":
+        assert len(lines(it.root / "test" / "newstest_all.de")) == 70
+    assert not it.strays()
+    err = capsys.readouterr().err
+    assert re.search(r"^in all: .*B in root$", err, re.M)
+    run = {"deen": "R1,R2", "zhen": "R9,R10"}[name]
+    assert f"experiment=table1 scale=wmt19 run={run} seed=1 data.root=root\n" in err
+
+
+def stages_run(err: str) -> set[str]:
+    return {stage for stage in STAGES if f"{stage}: to do" in err}
+
+
+def test_nothing_is_done_twice(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini()
+    assert main(it.words()) == 0
+    shutil.rmtree(it.root / "downloads")  # the text is finished without them
+    before, requests = it.files(), len(it.server.seen)
+    times = {name: (it.root / name).stat().st_mtime_ns for name in before}
+    assert stages_run(capsys.readouterr().err) == {*STAGES}
+    assert main([f"{it.name}.toml", "--root", "root"]) == 0  # nor without --local
+    assert not stages_run(capsys.readouterr().err)
+    assert it.files() == before and len(it.server.seen) == requests
+    assert times == {name: (it.root / name).stat().st_mtime_ns for name in before}
+    shutil.copytree(it.root, it.folder / "copy")  # and may be moved
+    assert main([*it.words(), "--root", "copy"]) == 0
+    assert not stages_run(capsys.readouterr().err)
+
+
+MADE = [  # and by which stage
+    ("train.en", "corpus"),
+    ("test/newstest2012.en", "tests"),
+    ("test/newstest_all.en", "tests"),
+    ("dev.de", "tests"),
+    ("corpus.json", "corpus"),
+    ("tests.json", "tests"),
+]
+DAMAGED = [(*file, how) for how in ("gone", "changed", "shorter") for file in MADE]
+
+
+@pytest.mark.parametrize(("damaged", "stage", "how"), fast_first(len(MADE) + 2, DAMAGED))
+def test_what_was_damaged_is_made_again(
+    damaged: str, stage: str, how: str, mini: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = mini()
+    assert main(it.words()) == 0
+    before, requests, path = it.files(), len(it.server.seen), it.root / damaged
+    data = path.read_bytes()
+    if how == "gone":
+        path.unlink()
+    else:
+        end = data[:-2] if how == "shorter" else data[:-2] + bytes([data[-2] ^ 1, data[-1]])
+        path.write_bytes(end)
+    capsys.readouterr()
+    assert main(it.words()) == 0
+    assert it.files() == before and len(it.server.seen) == requests
+    assert stages_run(capsys.readouterr().err) == {stage}
+
+
+def killed(it: Mini, ending: str) -> int:
+    words = [sys.executable, "-c", KILLER, ending, *it.words()]
+    return subprocess.run(words, capture_output=True, check=False, env=HERE, timeout=60).returncode
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        pytest.param("europarl-v9.de-en.tsv.gz", marks=pytest.mark.slow),  # without its name
+        "train.en",  # one side of the text has its name
+        pytest.param("corpus.json", marks=pytest.mark.slow),
+        "newstest_all.en",  # one side is there
+        pytest.param("tests.json", marks=pytest.mark.slow),
+    ],
+)
+def test_killed_and_resumed(ending: str, mini: Make) -> None:
+    it = mini()
+    assert main(it.words()) == 0
+    wanted = it.files()
+    shutil.rmtree(it.root)
+    assert killed(it, ending) == -signal.SIGKILL
+    for name in it.files():  # what has a name is whole
+        assert ".nmt-stray-" in name or it.files()[name] == wanted[name]
+    assert main(it.words()) == 0
+    assert it.files() == wanted and not it.strays()
+    assert len(it.server.seen) == 8  # nothing was downloaded again
+
+
+def start(it: Mini) -> "subprocess.Popen[bytes]":
+    words = [sys.executable, "-m", "scripts.wmt19", *it.words()]
+    return subprocess.Popen(words, stderr=subprocess.DEVNULL, env=HERE)
+
+
+def test_killed_while_bytes_arrive(mini: Make) -> None:
+    it = mini(moods={"europarl-v9.de-en.tsv.gz": ["slow", "right"]}, pause=0.2)
+    process = start(it)
+    part = it.root / "downloads" / "europarl-v9.de-en.tsv.gz.part"
+    deadline = time.monotonic() + 30
+    while not (part.exists() and part.stat().st_size > 100) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    process.kill()
+    assert process.wait() == -signal.SIGKILL
+    had = part.stat().st_size
+    assert 100 < had < len(it.server.files["europarl-v9.de-en.tsv.gz"])
+    assert main(it.words()) == 0
+    assert [a for path, a in it.server.seen if "europarl" in path] == [None, f"bytes={had}-"]
+    assert sum("commoncrawl" in path for path, _ in it.server.seen) == 1
+    assert not it.strays()
+
+
+def test_of_two_at_once_the_second_waits_and_has_nothing_to_do(mini: Make) -> None:
+    it = mini(moods={"europarl-v9.de-en.tsv.gz": ["slow"]}, pause=0.02)
+    both = [start(it), start(it)]
+    assert [process.wait(60) for process in both] == [0, 0]
+    assert len(it.server.seen) == 4 and not it.strays()
+
+
+def test_one_wrong_hash(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini(wrong=True)
+    assert main(it.words()) == 69
+    _, *details = capsys.readouterr().err.split("nmt: ")[1].strip().split("\n")
+    assert len(details) == 1 and "europarl-v9.de-en.tsv.gz: has another file" in details[0]
+    names = {path.name for path in (it.root / "downloads").iterdir()}
+    assert names == {*it.server.files} - {
+        "europarl-v9.de-en.tsv.gz",
+        "training-parallel-commoncrawl.zip",
+    }
+    assert not list(it.root.glob("train.*"))
+
+
+@pytest.mark.parametrize("place", ["root/downloads", "sets"])
+@pytest.mark.parametrize("words", [[], ["--dry-run"], ["corpus"]])
+def test_a_wrong_file_that_is_there(
+    place: str, words: Sequence[str], mini: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    it = mini()
+    path = it.folder / place / "rapid2019.de-en.zip"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    data = it.server.files[path.name]
+    path.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    assert main(it.words(*words)) == 65
+    assert f"{place}/{path.name}: SHA-256" in capsys.readouterr().err
+    assert not it.server.seen and path.exists()
+
+
+def test_no_server_at_all(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini()
+    it.server.shutdown()
+    it.server.server_close()
+    assert main(it.words()) == 69
+    message, *details = capsys.readouterr().err.split("nmt: ")[1].strip().split("\n")
+    assert "--local DIR" in message
+    urls = [detail.strip().split(": ")[0] for detail in details]
+    assert urls == [f"{it.server.url}/{name}" for name in it.server.files]
+    # ... and then by hand
+    for name, data in it.server.files.items():
+        (it.folder / "sets" / name).write_bytes(data)
+    assert main(it.words()) == 0
+    assert not list((it.root / "downloads").iterdir())  # read where they lie
+
+
+def test_a_server_cannot_move_the_cursor(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini(moods={"rapid2019.de-en.zip": ["coloured"]})
+    assert main(it.words()) == 69
+    err = capsys.readouterr().err
+    assert err.count("red") == 2 and "\x1b" not in err  # in a warning and at the end
+
+
+@pytest.mark.parametrize("moods", [["404"], ["short", "404"], ["wrong"]], ids="-".join)
+def test_the_second_archive_where_the_first_is_gone(moods: list[str], mini: Make) -> None:
+    it = mini(moods={"training-parallel-commoncrawl.tgz": moods})
+    assert main(it.words()) == 0
+    counts = json.loads((it.root / "corpus.json").read_bytes())["corpora"][0]
+    assert counts["file"] == "training-parallel-commoncrawl.zip"
+    assert counts["lines"] == miniature.LINES
+    assert not it.strays()
+
+
+def test_another_recipe_changes_the_text(mini: Make) -> None:
+    it = mini()
+    assert main(it.words()) == 0
+    path, first = it.folder / "deen.toml", it.files()["train.de"]
+    recipe = path.read_text("utf-8")
+    fewer = tomllib.loads(recipe)
+    fewer["corpora"].pop()
+    path.write_text("".join(f"{k} = {miniature.inline(v)}\n" for k, v in fewer.items()), "utf-8")
+    assert main(it.words("corpus")) == 0
+    other = it.files()["train.de"]
+    assert first.startswith(other) and first != other
+    path.write_text(recipe, "utf-8")
+    assert main(it.words()) == 0
+    assert it.files()["train.de"] == first
+    assert len(it.server.seen) == 4  # what is here already is not downloaded again
+
+
+def test_stages_out_of_order(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
+    it = mini()
+    assert main(it.words("corpus")) == 66
+    assert "the stage download" in capsys.readouterr().err and not it.server.seen
+    assert main(it.words("download")) == main(it.words("corpus")) == 0
+    assert (it.root / "train.de").exists() and not (it.root / "dev.de").exists()
+
+
+def test_a_disk_that_is_too_small_is_refused_before(
+    mini: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    it = mini()
+    real, needed = shutil.disk_usage(it.folder), 4e6 + 1e6 + 10e6  # with the largest text twice
+    part = it.root / "downloads" / "rapid2019.de-en.zip.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(bytes(1000))
+    needed -= 1000  # of a download that was stopped
+    needed += sum(len(it.server.files[name]) for name in it.server.files if "crawl.zip" not in name)
+    for free, code in ((1.1 * needed - 100, 74), (1.1 * needed + 100, 0)):
+        usage = real._replace(free=int(free))
+        monkeypatch.setattr("shutil.disk_usage", lambda _, usage=usage: usage)
+        assert main(it.words("--dry-run")) == main(it.words()) == code
+        assert ("root: takes about" in capsys.readouterr().err) == bool(code)
+        assert bool(it.server.seen) != bool(code)
+
+
+def test_a_disk_that_is_full_midway_is_named(mini: Make) -> None:
+    it = mini()
+    assert main(it.words("download")) == 0
+    with files_up_to(5000):  # fewer bytes than a text has
+        words = [sys.executable, "-m", "scripts.wmt19", *it.words("corpus")]
+        full = subprocess.run(words, capture_output=True, text=True, env=HERE)
+    assert full.returncode == 74
+    assert full.stderr.endswith("nmt: root/text: File too large\n")
+    assert main(it.words()) == 0 and not it.strays()
+
+
+def test_what_a_killed_process_left_is_free(mini: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    it = mini()
+    stray = atomic.temporary_of(it.root / "text")
+    stray.mkdir(parents=True)
+    real = shutil.disk_usage(it.folder)
+    frees = {True: real._replace(free=1000), False: real._replace(free=10**12)}
+    monkeypatch.setattr("shutil.disk_usage", lambda _: frees[stray.exists()])
+    assert main(it.words("download", "--dry-run")) == 74  # which removes nothing
+    assert main(it.words("download")) == 0
+
+
+def test_the_borders_of_documents_are_in_the_archives(mini: Make) -> None:
+    """Else nothing above would show that they are dropped."""
+    it = mini("zhen")
+    rows = gzip.decompress(it.server.files["news-commentary-v14.en-zh.tsv.gz"]).decode().split("\n")
+    assert "" in rows[:-1] and "\t" in rows
+    first = miniature.pairs("zhen", miniature.LINES, "news_commentary")[0]
+    assert rows[0] == f"{first[1]}\t{first[0]}"  # English first
