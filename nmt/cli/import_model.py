@@ -35,7 +35,8 @@ directory of one of these kinds:
 
 By transformers, or ctranslate2 if installed (extra ct2), the new model is compared with the
 original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the lines of --samples or
-on made-up ones, and on lines longer than in training. If anything differs, nothing is written. Otherwise the measurements are in MODEL/certificate.json.
+on made-up ones, and on lines longer than in training. If anything differs, nothing is written.
+Otherwise the measurements are in MODEL/certificate.json.
 
 The other formats do not record how long the training lines were: --trained-length N states it, in
 pieces. Without it the trained length is unknown in reports, too.

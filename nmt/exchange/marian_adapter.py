@@ -12,11 +12,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
-from nmt.errors import UserError
+from nmt.errors import Exit, UserError
 from nmt.exchange import card_code, m2m100_tokens, marian_ids, marian_weights, unshared
 from nmt.exchange import transformers_config as configs
 from nmt.exchange import transformers_files as files
@@ -115,7 +116,10 @@ class MarianAdapter(Adapter):
             config = kind.config_class(**keys)
             model = kind.from_pretrained(None, config=config, state_dict=tensors)
             model.generation_config = transformers.GenerationConfig(**search)
+        try:
             model.save_pretrained(directory)
+        except SafetensorError as error:  # of a full disk, too
+            raise UserError(f"{directory}: {error}", Exit.IO) from None
 
     def code(self, place: str) -> str | None:
         """Lines for MarianTokenizer and MarianMTModel."""

@@ -115,16 +115,14 @@ def special(target: MarianIds) -> dict[str, int]:
 def read_search(where: Path, values: Mapping[str, Any], target: MarianIds) -> list[str]:
     """The overrides for the default decoding of a model; what is not taken over is logged."""
     never = values.get("bad_words_ids") or []
+    never = never if isinstance(never, list) else [never]
     unknown = "forbid" if target.of([UNK]) in never else "allow"
     ours = target.never(FORBIDDEN[unknown])
     others = [ids for ids in never if ids not in ours]
     warn_of_others(where, {**values, "bad_words_ids": others}, UNSHARED)
-    alpha = values.get("length_penalty")
-    return [
-        f"decode.beam_size={values.get('num_beams') or 1}",
-        f"decode.alpha={1.0 if alpha is None else alpha}",
-        f"decode.unknown={unknown}",
-    ]
+    beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
+    chosen = {"beam_size": 1 if beam is None else beam, "alpha": 1.0 if alpha is None else alpha}
+    return [f"decode.{key}={value}" for key, value in {**chosen, "unknown": unknown}.items()]
 
 
 def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:

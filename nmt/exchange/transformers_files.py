@@ -80,8 +80,10 @@ def in_transformers(directory: Path) -> Iterator[Any]:
     transformers.logging.disable_progress_bar()
     try:
         yield transformers
-    except Exception as error:
-        if isinstance(error, UserError) or is_out_of_memory(error):
+    except BaseException as error:
+        is_panic = type(error).__name__ == "PanicException"  # of tokenizers, which is no Exception
+        foreign = is_panic or (isinstance(error, Exception) and not isinstance(error, UserError))
+        if not foreign or is_out_of_memory(error):
             raise
         refuse_pointers(directory, (".safetensors", ".bin"))
         sentence = " ".join(str(error).split()).split(". ")[0]

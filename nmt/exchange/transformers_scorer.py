@@ -72,11 +72,9 @@ class TransformersScorer:
 
     def source_ids(self, line: str) -> list[int]:
         """The ids of a line, eos included, without the language that the tokenizer puts first."""
-        ids, before = (
-            self.tokenizer(line, split_special_tokens=True)["input_ids"],
-            self.languages[0],
-        )
-        return self.source.ours(ids[len(before) :] if ids[: len(before)] == before else ids)
+        ids = self.tokenizer(line, split_special_tokens=True)["input_ids"]
+        before = len(self.languages[0])
+        return self.source.ours(ids[before:] if ids[:before] == self.languages[0] else ids)
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
         """Those of all ids but PAD."""
