@@ -43,12 +43,9 @@ def read_segmenter(directory: Path, tokenizer: Any, language: str) -> Unigram:
     except Exception as error:  # of another normalizer, or a piece that SentencePiece refuses
         wrong = str(error)
     if wrong is not None:
-        raise UserError(
-            f"{directory / SPM}: the file is missing, and {TOKENIZER} does not cut text as a model "
-            f"of SentencePiece would ({wrong[:80]!r}); copy the file from the model that this one "
-            "was trained from",
-            Exit.DATA,
-        )
+        what = f"the file is missing, and {TOKENIZER} does not cut text as a model of SentencePiece"
+        advice = f"would ({wrong[:80]!r}); copy the file from the model that this one was made of"
+        raise UserError(f"{directory / SPM}: {what} {advice}", Exit.DATA)
     return segmenter
 
 
@@ -115,10 +112,8 @@ def to_files(
             return files | {PIECES: manifest.dump(own), TOKENIZER_CONFIG: manifest.dump(config)}
     codes = [piece for piece in known if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", piece)]
     if first != FIRST[0] or not codes:
-        raise UserError(
-            "the vocabulary cannot be exported to M2M100: it has not the languages of M2M100 or "
-            "NLLB; export --to ctranslate2"
-        )
+        what = "it has not the languages of M2M100 or NLLB; export --to ctranslate2"
+        raise UserError(f"the vocabulary cannot be exported to M2M100: {what}")
     config |= {"tokenizer_class": NLLB[1], "additional_special_tokens": codes}
     of_text = {*segmenter.pieces} - {*codes}
     config["added_tokens_decoder"] = {

@@ -35,14 +35,13 @@ def check(directory: Path, needed: Sequence[str]) -> None:
 
 def refuse_pointers(directory: Path, suffixes: tuple[str, ...]) -> None:
     """Raise UserError (65) for files that `git clone` left for `git lfs pull` to replace."""
-    for where in (file for file in sorted(directory.iterdir()) if file.suffix in suffixes):
-        with where.open("rb") as file:
-            if file.read(len(POINTER)) == POINTER:
-                raise UserError(
-                    f"{where}: a pointer of Git LFS, not the file itself; git lfs pull or "
-                    "hf download brings it",
-                    Exit.DATA,
-                )
+    for where in sorted(directory.iterdir()):
+        if where.suffix in suffixes and where.is_file():
+            with where.open("rb") as file:
+                is_pointer = file.read(len(POINTER)) == POINTER
+            if is_pointer:
+                what = "a pointer of Git LFS; git lfs pull, or hf download, brings the file itself"
+                raise UserError(f"{where}: {what}", Exit.DATA)
 
 
 def classes(directory: Path) -> tuple[str, str]:
