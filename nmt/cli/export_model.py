@@ -18,10 +18,10 @@ ABOUT = """
 Write a model for another engine, and verify it.
 
 --to ctranslate2 (extra ct2): a directory that ctranslate2.Translator reads, with the segmenters.
---to marian (extra oracles): what MarianMTModel and MarianTokenizer of transformers read,
+--to marian (extra hf): what MarianMTModel and MarianTokenizer of transformers read,
 for models with model.norm=post, encoding=absolute and SentencePiece, including imported ones.
 --to marian-npz (extra ct2): a directory of Marian itself, for models imported from one, or alike.
---to m2m100 (extra oracles): a directory that M2M100ForConditionalGeneration and the tokenizer of
+--to m2m100 (extra hf): a directory that M2M100ForConditionalGeneration and the tokenizer of
 M2M100 or NLLB read, for models of that form: those imported.
 --to argos (extra ct2): a package DIR.argosmodel for Argos Translate and LibreTranslate, for
 models with segmenter=unigram and no tokenizer; best with one SentencePiece model for both sides.

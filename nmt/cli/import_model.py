@@ -24,11 +24,10 @@ Convert a model of another toolkit to a model directory, which nmt-translate, nm
 trainer.init_from read. SOURCE is OWNER/NAME on the Hugging Face hub (needs extra hub), a
 directory of one of these kinds, or a file:
 
-- a Marian model as Hugging Face stores it (OPUS-MT), with source.spm and target.spm;
+- a Marian model as Hugging Face stores it (OPUS-MT; extra hf), with its two .spm;
 - a Marian model as Marian stores it (.npz), with its vocabulary and decoder.yml;
-- an M2M100 or NLLB model as Hugging Face stores it, with sentencepiece.bpe.model; what it
-  translates is --languages, as deu_Latn,eng_Latn, until decode.source_language=L or
-  decode.target_language=L say otherwise;
+- an M2M100 or NLLB model as Hugging Face stores it (extra hf); what it translates is --languages, as
+  deu_Latn,eng_Latn, until decode.source_language=L or decode.target_language=L say otherwise;
 - a CTranslate2 model with sinusoids or Shaw's relative positions, as the converters of OpenNMT-py,
   OpenNMT-tf, Eole, fairseq and Marian write it, and its segmenters: source.spm and target.spm of
   SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its
@@ -36,10 +35,10 @@ directory of one of these kinds, or a file:
 - a checkpoint of OpenNMT-py (a file: MODEL_step_N.pt) with source.spm and target.spm beside it;
 - a package of Argos Translate (a file: .argosmodel).
 
-If transformers (extra oracles) or ctranslate2 (extra ct2) is installed, the new model is
-compared with the original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the
-lines of --samples or on made-up ones, and on lines longer than in training. If anything differs,
-nothing is written. Otherwise the measurements are in MODEL/certificate.json.
+By transformers, or ctranslate2 if installed (extra ct2), the new model is compared with the
+original: pieces, log-probabilities (to 1e-4), greedy and beam search, on the lines of --samples or
+on made-up ones, and on lines longer than in training. If anything differs, nothing is written.
+Otherwise the measurements are in MODEL/certificate.json.
 
 The other formats do not record how long the training lines were: --trained-length N states it, in
 pieces. Without it the trained length is unknown in reports, too.

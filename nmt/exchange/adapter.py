@@ -47,7 +47,7 @@ class Library(NamedTuple):
 
 
 CTRANSLATE2 = Library("ctranslate2", "ct2")
-TRANSFORMERS = Library("transformers", "oracles")
+TRANSFORMERS = Library("transformers", "hf")
 
 
 class SampleLine(NamedTuple):

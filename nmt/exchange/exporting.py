@@ -9,8 +9,7 @@ from nmt.exchange import card_code, model_card, proof
 from nmt.exchange.adapter import CERTIFICATE, Adapter
 from nmt.exchange.argos_adapter import ArgosAdapter
 from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
-from nmt.exchange.m2m100_adapter import M2M100Adapter
-from nmt.exchange.marian_adapter import MarianAdapter
+from nmt.exchange.marian_adapter import M2M100Adapter, MarianAdapter
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained

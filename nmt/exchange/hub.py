@@ -8,10 +8,11 @@ from nmt.exchange.adapter import Library
 
 HUB = Library("huggingface_hub", "hub")
 FILES = (
-    *("*config.json", "tokenizer.json", "special_tokens_map.json", "*vocab*", "*.spm"),
+    *("*config.json", "tokenizer.json", "special_tokens_map.json", "added_tokens.json"),
+    *("*vocab*", "*.spm"),
     *("sentencepiece.bpe.model", "source.json", "target.json", "model*.safetensors*", "model.bin"),
 )  # patterns of names; not what other frameworks read
-OTHERS = ("pytorch_model*.bin", "*.npz", "*.yml")  # where there is none of those weights
+OTHERS = ("pytorch_model*.bin*", "*.npz", "*.yml")  # where there is none of those weights
 
 _NAME = re.compile(r"(https:/+huggingface\.co/)?([\w.-]+)/([\w.-]+)/?", re.A)
 

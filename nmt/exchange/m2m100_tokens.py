@@ -1,132 +1,124 @@
-"""The vocabulary of an M2M100 or NLLB model, in the files of its tokenizer.
+"""The tokenizers of M2M100 and NLLB: their segmenter, and the files that they are written as.
 
 Both cut text by sentencepiece.bpe.model. M2M100 numbers the pieces in vocab.json, and its languages
-after them; NLLB all of them in tokenizer.json. Rows of the embedding that are left have no piece.
+after them; NLLB all of them in tokenizer.json. Transformers 5 saves NLLB without the model.
 """
 
+import base64
 import json
 import re
-from collections.abc import Container, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from random import Random
 from typing import Any
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import in_order, vocabulary
+from nmt.exchange.files import sentencepiece
 from nmt.exchange.marian_ids import MarianIds
-from nmt.exchange.transformers_config import EOS, PAD
+from nmt.exchange.transformers_files import M2M100, NLLB, PIECES, TOKENIZER, TOKENIZER_CONFIG
 from nmt.system import manifest
-from nmt.text.unigram import Unigram
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import SPACE, Unigram
 from nmt.text.vocab import Vocabulary
 
-SPM, PIECES, TOKENIZER = "sentencepiece.bpe.model", "vocab.json", "tokenizer.json"
-CONFIG = "tokenizer_config.json"
-CLASSES = ("M2M100Tokenizer", "NllbTokenizer")  # of transformers, which may end in Fast
-UNTOLD = ("None", "TokenizersBackend")  # where the file names none, or whatever tokenizer.json is
+SPM = "sentencepiece.bpe.model"
 FIRST = ["<s>", "<pad>", "</s>", "<unk>"]  # their first ids; <s> is our first piece
-MADE_UP, MOST_MADE_UP = "madeupword", 1000  # rows without a piece; NLLB has 2, M2M100 8
-M2M100 = (  # its languages, in their order
-    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu "
-    "ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms "
-    "my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur "
-    "uz vi wo xh yi yo zh zu"
-)
-BRACKETED = [f"__{code}__" for code in M2M100.split()]
+PAD, EOS, UNK = 1, 2, 3
+MADE_UP = "madeupword"  # and a number: a row of the embedding without a piece
+# ligature, full width, fraction, accent, quotes, other scripts, thin space: text to normalise
+PROOF = "\ufb01n \uff21\u00bd e\u0301\u2026 \u201ex\u201c \u4e2d \u0645 1\u2009000"
 
 
-def read(directory: Path, rows: int) -> tuple[MarianIds, list[str | None]]:
-    """The ids of an embedding of so many rows, and the languages that its tokenizer names.
+def read_segmenter(directory: Path, tokenizer: Any, language: str) -> Unigram:
+    """The SentencePiece model of a directory, or the one that tokenizer.json was made of.
 
-    UserError (65) for what does not fit.
+    UserError (65) where that would cut text otherwise than the tokenizer.
     """
-    where = directory / CONFIG
-    values = manifest.read(where, None) if where.exists() else {}
-    name = values.get("tokenizer_class")
-    if str(name).removesuffix("Fast") not in (*CLASSES, *UNTOLD):
-        raise UserError(
-            f"{where}: tokenizer_class={name}: only {' and '.join(CLASSES)} are known; another one "
-            "may put other pieces around a line",
-            Exit.DATA,
-        )
-    for key, usual in (("legacy_behaviour", False), ("language_codes", "m2m100")):
-        if (value := values.get(key, usual)) != usual:
-            raise UserError(
-                f"{where}: {key}={json.dumps(value)}: only {json.dumps(usual)} can be read",
-                Exit.DATA,
-            )
-    if (where := directory / PIECES).exists():
-        pieces = [*in_order(where, manifest.read(where, None)), *BRACKETED]
-    else:
-        where = directory / TOKENIZER
-        tokenizer = manifest.read(where, None)
-        try:
-            added = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
-            pieces = in_order(where, dict(tokenizer["model"]["vocab"]) | added)
-        except (KeyError, TypeError, ValueError):
-            raise UserError(f"{where}: holds no vocabulary of BPE", Exit.DATA) from None
-    if pieces[: len(FIRST)] != FIRST:
-        raise UserError(f"{where}: its first pieces must be {', '.join(FIRST)}", Exit.DATA)
-    if not 0 <= rows - len(pieces) <= MOST_MADE_UP:
-        raise UserError(
-            f"{where}: {len(pieces)} pieces, but config.json has a vocab_size of {rows}", Exit.DATA
-        )
-    pieces += [f"{MADE_UP}{number}" for number in range(rows - len(pieces))]
-    known = vocabulary(where, [FIRST[0], *pieces[len(FIRST) :]])
-    return ids_of(known), [values.get("src_lang"), values.get("tgt_lang")]
+    if (directory / SPM).exists():
+        return sentencepiece(Unigram, directory / SPM, language)
+    try:
+        segmenter = Unigram(Tokenizer("none", "none", language), _rebuild(tokenizer))
+        wrong = next(_differences(segmenter, tokenizer), None)
+    except Exception as error:  # of another normalizer, or a piece that SentencePiece refuses
+        wrong = str(error)
+    if wrong is not None:
+        what = f"the file is missing, and {TOKENIZER} does not cut text as a model of SentencePiece"
+        advice = f"would ({wrong[:80]!r}); copy the file from the model that this one was made of"
+        raise UserError(f"{directory / SPM}: {what} {advice}", Exit.DATA)
+    return segmenter
 
 
-def classes(files: Container[str]) -> tuple[str, str]:
-    """The classes of transformers that read a directory of these files: model and tokenizer."""
-    return "M2M100ForConditionalGeneration", CLASSES[PIECES not in files]
+def _rebuild(tokenizer: Any) -> bytes:
+    """A SentencePiece model of byte-pair encoding, whose first pieces are merged first."""
+    pb2: Any = import_module("sentencepiece.sentencepiece_model_pb2")
+    values = json.loads(tokenizer.backend_tokenizer.to_str())
+    added = {token["content"] for token in values["added_tokens"]}
+    ids: Mapping[str, int] = values["model"]["vocab"]
+    steps = values["normalizer"].get("normalizers", [values["normalizer"]])
+    (charsmap,) = (s["precompiled_charsmap"] for s in steps if s["type"] == "Precompiled")
+    model = pb2.ModelProto()
+    model.trainer_spec.model_type = model.trainer_spec.BPE
+    model.normalizer_spec.precompiled_charsmap = base64.b64decode(charsmap)
+    for kind, piece in enumerate(("<unk>", "<s>", "</s>")):
+        model.pieces.add(piece=piece, score=0, type=3 if kind else 2)  # control, unknown
+    for rank, piece in enumerate(p for p in sorted(ids, key=ids.__getitem__) if p not in added):
+        model.pieces.add(piece=piece, score=-rank)
+    data: bytes = model.SerializeToString()
+    return data
+
+
+def _differences(segmenter: Unigram, tokenizer: Any) -> Iterator[str]:
+    """Made-up lines that the two cut otherwise."""
+    draw, ids = Random(1), tokenizer.get_vocab()
+    lines = [PROOF, *("".join(draw.choices(segmenter.pieces, k=30)) for _ in range(300))]
+    for line in (" ".join(line.replace(SPACE, " ").split()) for line in lines):
+        theirs = tokenizer(line, add_special_tokens=False, split_special_tokens=True)["input_ids"]
+        ours = [ids.get(piece, UNK) for piece in segmenter.encode(line)]
+        if ours != theirs:
+            yield line
 
 
 def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
-    """Their ids of the vocabularies of both sides."""
-    return [*map(ids_of, vocabularies)]
-
-
-def ids_of(vocabulary: Vocabulary) -> MarianIds:
-    """Their ids of a vocabulary whose first piece is <s>."""
-    others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
-    return MarianIds(vocabulary, [EOS, FIRST.index("<unk>"), 0, *others], start=EOS, pad=PAD)
+    """Their ids of vocabularies whose first piece is <s>, for both sides."""
+    return [
+        MarianIds(v, [EOS, UNK, 0, *range(len(FIRST), len(FIRST) - 1 + len(v.to_json()))], EOS, PAD)
+        for v in vocabularies
+    ]
 
 
 def to_files(
     segmenter: Unigram, vocabulary: Vocabulary, languages: Sequence[str]
 ) -> dict[str, bytes]:
-    """The files of a tokenizer, by name, and of its languages; UserError for other pieces."""
+    """The files of a tokenizer, by name, and of its languages; UserError for other pieces.
+
+    That of NLLB lacks tokenizer.json, which transformers makes of them.
+    """
+    from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
+
     first, *others = vocabulary.to_json()
     pieces = [first, *FIRST[1:], *others]
     known = [piece for piece in pieces if not piece.startswith(MADE_UP)]
     source, target = (language.strip("_") for language in languages)
     config: dict[str, Any] = {"src_lang": source, "tgt_lang": target}
     files = {SPM: segmenter.model}
-    if known[-len(BRACKETED) :] == BRACKETED:
-        own = {piece: number for number, piece in enumerate(known[: -len(BRACKETED)])}
-        config |= {"tokenizer_class": CLASSES[0], "additional_special_tokens": BRACKETED}
-        config |= {"num_madeup_words": len(pieces) - len(known)}
-        return files | {PIECES: manifest.dump(own), CONFIG: manifest.dump(config)}
+    for name, codes in FAIRSEQ_LANGUAGE_CODES.items():
+        bracketed = [f"__{code}__" for code in codes]
+        if known[-len(bracketed) :] == bracketed:
+            own = {piece: number for number, piece in enumerate(known[: -len(bracketed)])}
+            config |= {"tokenizer_class": M2M100[1], "language_codes": name}
+            config |= {"additional_special_tokens": bracketed}
+            config |= {"num_madeup_words": len(pieces) - len(known)}
+            return files | {PIECES: manifest.dump(own), TOKENIZER_CONFIG: manifest.dump(config)}
     codes = [piece for piece in known if re.fullmatch("[a-z]{3}_[A-Z][a-z]{3}", piece)]
     if first != FIRST[0] or not codes:
-        raise UserError(
-            "the vocabulary cannot be exported to M2M100: it has not the languages of M2M100 or "
-            "NLLB; export --to ctranslate2"
-        )
-    config |= {"tokenizer_class": CLASSES[1], "additional_special_tokens": codes}
-    files[CONFIG] = manifest.dump(config)
-    return files | {TOKENIZER: _converted(files, {piece: i for i, piece in enumerate(known)})}
-
-
-def _converted(files: dict[str, bytes], ids: dict[str, int]) -> bytes:
-    """tokenizer.json of NLLB: what transformers makes of the other files, with these ids."""
-    from transformers import NllbTokenizer
-
-    with TemporaryDirectory() as work:
-        for name, content in files.items():
-            (Path(work) / name).write_bytes(content)
-        tokenizer: Any = NllbTokenizer.from_pretrained(work, local_files_only=True)
-    values = json.loads(tokenizer.backend_tokenizer.to_str())
-    values["model"]["vocab"] = ids
-    values["post_processor"] = None  # it is made anew, of the languages
-    added = [token | {"id": ids[token["content"]]} for token in values["added_tokens"]]
-    return manifest.dump(values | {"added_tokens": sorted(added, key=lambda token: token["id"])})
+        what = "it has not the languages of M2M100 or NLLB; export --to ctranslate2"
+        raise UserError(f"the vocabulary cannot be exported to M2M100: {what}")
+    config |= {"tokenizer_class": NLLB[1], "additional_special_tokens": codes}
+    of_text = {*segmenter.pieces} - {*codes}
+    config["added_tokens_decoder"] = {
+        str(number): {"content": piece, "special": True, "lstrip": piece == "<mask>"}
+        for number, piece in enumerate(known)
+        if piece not in of_text
+    }
+    return files | {TOKENIZER_CONFIG: manifest.dump(config)}

@@ -12,7 +12,6 @@ from yaml.scanner import Scanner
 
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
-from nmt.system import manifest
 from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
 
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
@@ -78,12 +77,7 @@ class MarianIds(NamedTuple):
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
-def read(where: Path) -> MarianIds:
-    """Read the pieces of a side; UserError (65) for what is no vocabulary of that family."""
-    return of(where, manifest.read(where, None))
-
-
-def of(where: Path, ids: dict[str, Any], needed: Set[str] = SPECIAL) -> MarianIds:
+def of(where: Path, ids: dict[str, Any], needed: Set[str]) -> MarianIds:
     """The pieces of a side by their ids; `needed`: those that are special there."""
     pieces = in_order(where, ids)
     if missing := needed - ids.keys():

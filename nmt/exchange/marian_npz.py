@@ -16,7 +16,6 @@ from nmt.config.settings import Decode, Model
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_weights, transformers_config
-from nmt.exchange.transformers_config import MarianConfig
 from nmt.system import manifest
 
 CONFIG = "special:model.yml"
@@ -129,8 +128,8 @@ class Search:
     allow_unk: bool = key(False, "<unk> in translations")
 
 
-def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
-    """The options of a model as Hugging Face has them.
+def read_options(where: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under `model` of our settings, by the options of a model.
 
     UserError (65) for one that would make the model compute something else.
     """
@@ -142,13 +141,11 @@ def read_options(where: Path, options: Mapping[str, Any]) -> MarianConfig:
     ties = {key: bool(options.get(f"tied-embeddings{key}")) for key in ("", "-src", "-all")}
     values = {
         **{key: options.get(option) for option, keys in SHAPE.items() for key in keys},
-        "model_type": "marian",
         "scale_embedding": True,
-        "decoder_start_token_id": 0,
         "share_encoder_decoder_embeddings": ties["-src"] or ties["-all"],
         "tie_word_embeddings": ties[""] or ties["-all"],
     }
-    return transformers_config.checked(MarianConfig, where, values)
+    return transformers_config.to_shape(where, values)
 
 
 def read_search(where: Path, values: Mapping[str, Any]) -> Search:

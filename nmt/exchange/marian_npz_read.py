@@ -34,7 +34,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     decoder, values = _decoder(directory)
     (where,) = _files(directory, values, "models", 1, "*.npz")
     tensors, options = marian_npz.read(where)
-    config = marian_npz.read_options(where, options)
+    shape = marian_npz.read_options(where, options) | {"target_bos": False}
     search = marian_npz.read_search(decoder, values)
     found = _files(directory, values, "vocabs", 2, "*vocab*.yml", "*vocab*.spm")
     vocabularies = [found[0], found[-1]]
@@ -53,7 +53,6 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         f"decode.unknown={'allow' if search.allow_unk else 'forbid'}",
         "decode.stop=shrinking",
     ]
-    shape = config.shape() | {"target_bos": False}
     shared = source.to_json() == target.to_json()
     if shape["tie"] == "all" and not shared:
         raise UserError(

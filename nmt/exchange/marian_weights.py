@@ -4,13 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import safetensors.torch
 import torch
-from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt.config.settings import Model
-from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import MarianIds
 from nmt.modeldir import Trained
@@ -18,11 +15,6 @@ from nmt.modeldir import Trained
 # The logit of an id that Marian does not have: its probability is negligible, and the
 # share of it that label smoothing adds to a loss, when training goes on, is next to nothing, too.
 NEVER = -100.0
-TABLE_ERROR = 1e-4  # of stored sinusoids: some were computed in float32, up to position 512
-FILES = (  # those of the first pattern that there are
-    *("model.safetensors", "model-*-of-*.safetensors"),
-    *("pytorch_model-*-of-*.bin", "pytorch_model.bin"),
-)
 HUGGING_FACE, MARIAN = 0, 1  # families of files
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 _SOURCE, _TARGET = "encoder.embed_tokens.weight", "decoder.embed_tokens.weight"
@@ -76,39 +68,6 @@ def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"{stack}.norm.{kind}", (f"{stack}.layer_norm.{kind}",)
 
 
-def read(directory: Path) -> dict[str, Tensor]:
-    """The weights as stored; of files of torch only by its loader that runs no code."""
-    found = next(filter(None, (sorted(directory.glob(pattern)) for pattern in FILES)), None)
-    tensors: dict[str, Tensor] = {}
-    for where in found or [directory / FILES[-1]]:
-        tensors |= _read_file(where)
-    if (directory / "adapter_config.json").exists() or any(
-        not (tensor.is_floating_point() and tensor.itemsize > 1) for tensor in tensors.values()
-    ):
-        raise UserError(
-            f"{directory}: weights of an adapter, or quantised; give the whole model in float32 or "
-            "float16",
-            Exit.DATA,
-        )
-    return {name.removeprefix("model."): tensor for name, tensor in tensors.items()}
-
-
-def _read_file(where: Path) -> dict[str, Tensor]:
-    is_safe = where.suffix == ".safetensors"
-    damage = SafetensorError if is_safe else Exception  # torch raises whatever it comes upon
-    try:
-        if is_safe:
-            tensors: Any = safetensors.torch.load_file(where)  # it stays on disk
-        else:
-            tensors = torch.load(where, map_location="cpu", weights_only=True)
-    except OSError as error:
-        why = error.strerror or "no such file"
-        raise UserError(f"{where}: {why}; it is incomplete", Exit.DATA) from None
-    except damage:
-        raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
-    return checked(where, tensors)
-
-
 def checked(where: Path, tensors: Any) -> dict[str, Tensor]:
     """What a file holds, if these are names of tensors; UserError (65) for anything else."""
     if not isinstance(tensors, dict) or not all(
@@ -118,30 +77,6 @@ def checked(where: Path, tensors: Any) -> dict[str, Tensor]:
     if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
         raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
     return tensors
-
-
-def take_positions(
-    directory: Path,
-    tensors: dict[str, Tensor],
-    dim: int,
-    layout: Layout,
-    denominator: Denominator,
-    start: int,
-) -> None:
-    """Take the tables of positions away; UserError (65) unless they are these sinusoids.
-
-    In float16 or bfloat16 they are rounded: numbers up to 1, by a quarter of its epsilon at most.
-    """
-    for side in ("encoder", "decoder"):
-        name = f"{side}.embed_positions.weight{'s' if start else ''}"
-        if (table := tensors.pop(name, None)) is None:
-            continue
-        usual = sinusoids(torch.arange(len(table)), dim, layout, denominator)
-        if start:
-            usual[1:2] = 0  # of padding
-        error = TABLE_ERROR + torch.finfo(table.dtype).eps / 4
-        if table.shape != usual.shape or (table.float() - usual).abs().max() > error:
-            raise UserError(f"{directory}: {name} holds other positions than sinusoids", Exit.DATA)
 
 
 def to_ours(

@@ -2,23 +2,22 @@
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Any, TypeVar
 
 from nmt.config import check
-from nmt.config.check import OPEN, Between, NonNegativeFloat, NonNegativeInt, PositiveInt, key
 from nmt.config.settings import Decode, Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange.marian_ids import ABSENT, MarianIds
-from nmt.system import manifest
 from nmt.text.vocab import UNK
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
-PAD, EOS = 1, 2  # ids of M2M100 and NLLB
+# layout, denominator and first position
+MARIAN_SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "paper", 0)
+M2M100_SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "tensor2tensor", 2)
 SHAPE = {  # key of config.json -> ours, under `model`
     "activation_dropout": "feedforward_dropout",
     "activation_function": "activation",
@@ -33,141 +32,55 @@ SHAPE = {  # key of config.json -> ours, under `model`
     "dropout": "dropout",
 }
 UNSHARED: dict[str, Any] = {  # keys of generation_config.json, and what asks for nothing
-    "no_repeat_ngram_size": 0,
-    "repetition_penalty": 1.0,
-    "min_length": 0,
-    "do_sample": False,
-    "bad_words_ids": [],
-    **dict.fromkeys(("encoder_no_repeat_ngram_size", "min_new_tokens"), 0),
-    **dict.fromkeys(("encoder_repetition_penalty", "num_beam_groups"), 1),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), 0),
+    **dict.fromkeys(("min_length", "min_new_tokens", "do_sample"), 0),
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"), 1),
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id")),
     **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty")),
-}
-FIXED = {  # what is so in each model of the family
-    "architectures": ["MarianMTModel"],
-    "dtype": "float32",
-    "is_encoder_decoder": True,
-    "use_cache": True,
-    "model_type": "marian",
-    "normalize_before": False,
-    "normalize_embedding": False,
-    "add_final_layer_norm": False,
-    "static_position_embeddings": True,
-    "scale_embedding": True,
+    "bad_words_ids": [],
 }
 
 
-@dataclass
-class MarianConfig:
-    """The keys of config.json that decide on what the model computes, as `read` takes them."""
+def to_shape(where: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under `model` of our settings, by those of a config.json.
 
-    SINUSOIDS: ClassVar[tuple[Layout, Denominator, int]] = ("halves", "paper", 0)  # and their start
-    model_type: Literal["marian"] = key(OPEN, "the family of models")
-    scale_embedding: Literal[True] = key(OPEN, "embeddings times the root of d_model")
-    d_model: Annotated[int, Between(2)] = key(OPEN, "width")
-    encoder_layers: Annotated[int, Between(1, 256)] = key(OPEN, "layers of the encoder")
-    decoder_layers: Annotated[int, Between(1, 256)] = key(OPEN, "layers of the decoder")
-    encoder_attention_heads: PositiveInt = key(OPEN, "attention heads")
-    decoder_attention_heads: PositiveInt = key(OPEN, "the same number")
-    encoder_ffn_dim: PositiveInt = key(OPEN, "inner width of the feed-forward sublayers")
-    decoder_ffn_dim: PositiveInt = key(OPEN, "the same number")
-    activation_function: Literal["swish", "silu", "relu", "gelu"] = key(OPEN, "between their maps")
-    dropout: Annotated[float, Between(0, 0.99)] = key(0.1, "on embeddings and sublayer outputs")
-    attention_dropout: Annotated[float, Between(0, 0.99)] = key(0.0, "on attention")
-    activation_dropout: Annotated[float, Between(0, 0.99)] = key(0.0, "in feed-forward sublayers")
-    decoder_start_token_id: NonNegativeInt = key(OPEN, "the id that starts the decoder")
-    share_encoder_decoder_embeddings: bool = key(True, "one matrix for both sides")
-    tie_word_embeddings: bool = key(True, "the output has the target's matrix")
-    normalize_before: Literal[False] = key(False, "pre-norm")
-    normalize_embedding: Literal[False] = key(False, "a norm above embeddings")
-    add_final_layer_norm: Literal[False] = key(False, "a norm above the stacks")
-    static_position_embeddings: Literal[True] = key(True, "sinusoids")
-    extra_pos_embeddings: Annotated[int, Between(most=0)] = key(0, "rows before the first position")
-    quantization_config: Literal[False] = key(False, "quantised weights")
-
-    def __post_init__(self) -> None:
-        if self.decoder_attention_heads != self.encoder_attention_heads:
-            raise UserError("decoder_attention_heads: must be as many as in the encoder")
-        if self.decoder_ffn_dim != self.encoder_ffn_dim:
-            raise UserError("decoder_ffn_dim: must be that of the encoder")
-        if self.d_model % self.encoder_attention_heads:
-            raise UserError("encoder_attention_heads: must divide d_model")
-        if self.share_encoder_decoder_embeddings and not self.tie_word_embeddings:
-            raise UserError(
-                "tie_word_embeddings=false: where both sides share a matrix, the output does"
-            )
-
-    def shape(self) -> dict[str, Any]:
-        """The keys under `model` of our settings."""
-        values = {ours: getattr(self, theirs) for theirs, ours in SHAPE.items()}
-        if values["activation"] == "silu":
-            values["activation"] = "swish"
-        tie = "target" if self.tie_word_embeddings else "none"
-        return values | {
-            "norm": "post",
-            "tie": "all" if self.share_encoder_decoder_embeddings else tie,
-        }
-
-
-@dataclass
-class M2M100Config(MarianConfig):
-    """The same of M2M100 and NLLB, where it differs."""
-
-    SINUSOIDS = ("halves", "tensor2tensor", 2)
-    model_type: Literal["m2m_100"] = key(  # type: ignore[assignment]
-        OPEN, "the family of models"
-    )
-    vocab_size: Annotated[int, Between(4)] = key(OPEN, "rows of the embedding")
-    pad_token_id: Annotated[int, Between(PAD, PAD)] = key(PAD, "the id of padding")
-    eos_token_id: Annotated[int, Between(EOS, EOS)] = key(EOS, "the id that ends a line")
-    decoder_start_token_id: Annotated[int, Between(EOS, EOS)] = key(EOS, "starts the decoder")
-    normalize_before: Literal[True] = key(  # type: ignore[assignment]
-        True, "pre-norm"
-    )
-    add_final_layer_norm: Literal[True] = key(  # type: ignore[assignment]
-        True, "a norm above the stacks"
-    )
-
-    def shape(self) -> dict[str, Any]:
-        """The keys under `model` of our settings."""
-        return super().shape() | {"norm": "pre", "tie": "all"}
-
-
-@dataclass
-class Generation:
-    """The default decoding of the model, as transformers reads it."""
-
-    num_beams: PositiveInt = key(1, "hypotheses kept")
-    length_penalty: NonNegativeFloat = key(1.0, "exponent of the length")
-    unknown: Literal["forbid", "allow"] = key(OPEN, "decode.unknown, by bad_words_ids")
+    UserError (65) for what would make the model compute something else. What transformers ignores,
+    such as extra_pos_embeddings and normalize_before, is ignored.
+    """
+    shape: dict[str, Any] = {"norm": "post"}
+    for theirs, ours in SHAPE.items():
+        value = values.get(theirs)
+        value = "swish" if value == "silu" else value
+        if value is None and "dropout" not in theirs:
+            raise _refusal(where, f"{theirs}: has no value")
+        if shape.setdefault(ours, value) != value:
+            raise _refusal(where, f"{theirs}: must be that of the encoder")
+    share, tie = values.get("share_encoder_decoder_embeddings"), values.get("tie_word_embeddings")
+    shape["tie"] = "all" if share else "target" if tie else "none"
+    model = checked(Model, where, shape)
+    if model.dim % model.heads:
+        raise _refusal(where, "encoder_attention_heads: must divide d_model")
+    if values.get("scale_embedding") is not True:
+        raise _refusal(where, f"scale_embedding={values.get('scale_embedding')}: must be true")
+    if values.get("quantization_config"):
+        raise _refusal(where, "quantization_config: quantised weights")
+    if share and not tie:
+        why = "where both sides share a matrix, the output does"
+        raise _refusal(where, f"tie_word_embeddings=false: {why}")
+    return {key: getattr(model, key) for key in shape}
 
 
 def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
-    """The keys of config.json for a model of ours."""
-    return FIXED | {
+    """The keys of MarianConfig for a model of ours."""
+    return {
         **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
+        "scale_embedding": True,
         "share_encoder_decoder_embeddings": shape.tie == "all",
         "tie_word_embeddings": shape.tie != "none",
         "vocab_size": source.size,
         "decoder_vocab_size": target.size,
         "max_position_embeddings": positions,
         **special(target),
-    }
-
-
-def to_m2m100_config(
-    shape: Model, source: MarianIds, target: MarianIds, positions: int
-) -> dict[str, Any]:
-    """The same for M2M100 and NLLB."""
-    values = to_config(shape, source, target, positions)
-    for name in ("decoder_vocab_size", "share_encoder_decoder_embeddings", "normalize_embedding"):
-        del values[name]
-    return values | {
-        "architectures": ["M2M100ForConditionalGeneration"],
-        "model_type": "m2m_100",
-        "bos_token_id": 0,
-        "normalize_before": True,
-        "add_final_layer_norm": True,
     }
 
 
@@ -199,18 +112,17 @@ def special(target: MarianIds) -> dict[str, int]:
     return ids | {"eos_token_id": target.order[0], "forced_eos_token_id": target.order[0]}
 
 
-def read_generation(directory: Path, target: MarianIds) -> Generation:
-    """Read generation_config.json, or of older models config.json; UserError (65) if damaged."""
-    where = directory / "generation_config.json"
-    where = where if where.exists() else directory / "config.json"
-    values = manifest.read(where, None)
+def read_search(where: Path, values: Mapping[str, Any], target: MarianIds) -> list[str]:
+    """The overrides for the default decoding of a model; what is not taken over is logged."""
     never = values.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if target.of([UNK]) in never else "allow"
     ours = target.never(FORBIDDEN[unknown])
-    values |= {"bad_words_ids": [ids for ids in never if ids not in ours]}
-    warn_of_others(where, values, UNSHARED)
-    return checked(Generation, where, values | {"unknown": unknown})
+    others = [ids for ids in never if ids not in ours]
+    warn_of_others(where, {**values, "bad_words_ids": others}, UNSHARED)
+    beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
+    chosen = {"beam_size": 1 if beam is None else beam, "alpha": 1.0 if alpha is None else alpha}
+    return [f"decode.{key}={value}" for key, value in {**chosen, "unknown": unknown}.items()]
 
 
 def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
@@ -220,16 +132,14 @@ def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, A
                     where, ", ".join(found))  # fmt: skip
 
 
-def read(kind: type[T], where: Path) -> T:
-    """The keys of a file that a schema declares, less those without a value; UserError (65)."""
-    return checked(kind, where, manifest.read(where, None))
-
-
 def checked(kind: type[T], where: Path, values: Mapping[str, Any]) -> T:
-    """Those keys of the values of a file."""
+    """The keys of a schema among the values of a file, less those without a value."""
     known = {k: v for k, v in values.items() if k in check.keys_of(kind) and v is not None}
     try:
         return check.read(kind, known)
     except UserError as error:
-        what = str(error).partition(";")[0]  # the advice is for a command line
-        raise UserError(f"{where}: {what}; no other model can be read", Exit.DATA) from None
+        raise _refusal(where, str(error).partition(";")[0]) from None  # less advice
+
+
+def _refusal(where: Path, what: str) -> UserError:
+    return UserError(f"{where}: {what}; no other model can be read", Exit.DATA)

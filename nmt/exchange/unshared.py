@@ -15,10 +15,8 @@ def refuse(settings: Settings, model: Transformer, engine: str) -> None:
         ("feedforward", "real", "it has no complex maps"),
     ):
         if (value := getattr(settings.model, key)) != usual:
-            raise UserError(
-                f"model.{key}={str(value).lower()}: cannot be exported to {engine}, because {why}; "
-                "train without it"
-            )
+            what = f"model.{key}={str(value).lower()}: cannot be exported to {engine}, because"
+            raise UserError(f"{what} {why}; train without it")
     for key, neutral in {"position_scale": 1, **RESTRICTIONS}.items():
         if (value := getattr(settings.decode, key)) != neutral:
             raise UserError(f"decode.{key}={value}: cannot be exported; add decode.{key}={neutral}")
@@ -37,22 +35,20 @@ def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> U
 
     Raises UserError for others: the engine would cut a line otherwise.
     """
-    where = f"cannot be exported to {engine}, which"
+
+    def refuse(what: str, why: str) -> UserError:
+        return UserError(f"{what}: cannot be exported to {engine}, which {why}")
+
     if not isinstance(segmenter, Unigram):
-        raise UserError(f"segmenter.kind={segmenter.to_json()['kind']}: {where} {why_no_bpe}")
-    if segmenter.tokenizer.symbols:
-        raise UserError(
-            f"data.user_symbols, tags, data.protected: {where} knows pieces of SentencePiece "
-            "alone; export it --to ctranslate2"
-        )
-    if (kind := segmenter.tokenizer.kind) != "none":
-        raise UserError(
-            f"segmenter.tokenizer={kind}: {where} runs SentencePiece on plain text; train with "
-            "segmenter.tokenizer=none"
-        )
-    if segmenter.tokenizer.normalize == "nfkc":
-        raise UserError(
-            f"data.normalize=nfkc: {where} would read much text otherwise; train with "
-            "data.normalize=nfc or none"
-        )
+        raise refuse(f"segmenter.kind={segmenter.to_json()['kind']}", why_no_bpe)
+    tokenizer = segmenter.tokenizer
+    if tokenizer.symbols:
+        why = "knows pieces of SentencePiece alone; export it --to ctranslate2"
+        raise refuse("data.user_symbols, tags, data.protected", why)
+    if tokenizer.kind != "none":
+        why = "runs SentencePiece on plain text; train with segmenter.tokenizer=none"
+        raise refuse(f"segmenter.tokenizer={tokenizer.kind}", why)
+    if tokenizer.normalize == "nfkc":
+        why = "would read much text otherwise; train with data.normalize=nfc or none"
+        raise refuse("data.normalize=nfkc", why)
     return segmenter

@@ -169,12 +169,12 @@ def dump(value: Any) -> bytes:
     return json_text(value).encode()
 
 
-def dump_tensors(tensors: "dict[str, Tensor]", metadata: dict[str, str] | None = None) -> bytes:
+def dump_tensors(tensors: "dict[str, Tensor]") -> bytes:
     """The bytes of a file of safetensors; raises MemoryError where memory is short."""
     import safetensors.torch
 
     bytes(2 * sum(t.nbytes for t in tensors.values()))  # tried here, as Rust would panic: the file
-    return safetensors.torch.save(tensors, metadata)  # and the copies that it is made of
+    return safetensors.torch.save(tensors)  # and the copies that it is made of
 
 
 def parse(data: bytes, where: Path) -> Any:

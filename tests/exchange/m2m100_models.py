@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from sentencepiece import SentencePieceProcessor
 
-from nmt.exchange.m2m100_tokens import BRACKETED, FIRST
+from nmt.exchange.m2m100_tokens import FIRST
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import train
@@ -30,7 +30,7 @@ def make(directory: Path, kind: str = "nllb", dim: int = 16, updates: int = 0, *
     transformers = theirs("transformers")
     if kind == "m2m100":
         write(directory / "vocab.json", {piece: i for i, piece in enumerate(pieces)})
-        rows = len(pieces) + len(BRACKETED) + 8
+        rows = len(pieces) + 100 + 8
         write(directory / "tokenizer_config.json", {**config, "tokenizer_class": "M2M100Tokenizer"})
     else:
         rows = len(pieces) + len(CODES) + 1 + 2
