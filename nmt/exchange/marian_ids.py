@@ -1,5 +1,6 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
@@ -120,17 +121,24 @@ def of_sentencepiece(model: bytes) -> dict[str, int]:
     return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
 
 
-def parse_lines(data: bytes, where: Path) -> dict[str, int]:
-    """The ids of Marian's own lines, `piece: id`, or `? piece` and `: id`.
+def parse(data: bytes, where: Path) -> dict[str, Any]:
+    """The ids of a file; UserError (65) where it is no vocabulary of Marian.
 
-    No library of YAML reads all of them: some pieces are characters that YAML does not allow.
-    UserError (65) for what is none.
+    .spm, .json, .yml (lines `piece: id`, or `? piece` and `: id`), or else a piece in each line.
     """
     try:
-        lines = data.decode().replace("\n: ", ": ").split("\n")
+        if where.suffix == ".spm":
+            return of_sentencepiece(data)
+        if where.suffix == ".json":
+            return {str(piece): number for piece, number in json.loads(data).items()}
+        lines = data.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+        if where.suffix not in (".yml", ".yaml"):
+            return {line: number for number, line in enumerate(lines)}
+        # no library of YAML reads all of them: it does not allow the characters of some pieces
+        lines = "\n".join(lines).replace("\n: ", ": ").split("\n")
         halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
         return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, AttributeError, RecursionError):
         raise UserError(f"{where}: expected a piece and its id in each line", Exit.DATA) from None
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from jinja2 import Template
+
 from nmt.errors import UserError
 from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, EngineScorer
@@ -59,19 +61,8 @@ class MarianNpzAdapter(MarianAdapter):
         """None: Marian is a program."""
 
     def usage(self, name: str) -> str:
-        """The command, which reads pieces where the vocabulary is no model of SentencePiece."""
-        command, piece = f"marian-decoder -c {name}/decoder.yml", ""
-        if self.kind == "yml":
-            command = (
-                f"spm_encode --model {name}/source.spm | {command} | "
-                f"spm_decode --model {name}/target.spm"
-            )
-            piece = (
-                " This is one piece: write it before the pieces of the line. `spm_encode` would "
-                "cut it."
-            )
-        text = f"```sh\n{command}\n```"
-        if codes := language_codes(self.trained.source.vocabulary):
-            names = ", ".join(f"`{code}`" for code in codes)
-            text += f"\n\nEach line begins with the language of its translation, {names}.{piece}"
-        return text
+        """Python for pymarian; SentencePiece cuts lines where the vocabulary does not."""
+        template = Path(__file__).with_name("marian_npz_card.jinja").read_text(encoding="utf-8")
+        codes = [*language_codes(self.trained.source.vocabulary)]
+        spm = self.kind == "spm"
+        return Template(template, trim_blocks=True).render(name=name, codes=codes, spm=spm)

@@ -6,11 +6,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 
 from nmt.config.settings import Decode
-from nmt.exchange import marian_ids, marian_npz
+from nmt.exchange import marian_npz
 from nmt.exchange.ctranslate2_names import Naming
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
-from nmt.text.vocab import BOS
 
 POSITIONS = 2048  # as many as that converter writes
 
@@ -18,32 +17,40 @@ POSITIONS = 2048  # as many as that converter writes
 class MarianNpzScorer(CTranslate2Scorer):
     """A model.npz that CTranslate2 reads; an EngineScorer.
 
-    The converter is given the sinusoids that Marian computes, since its own are others, and names
-    for the pieces, since it does not read every YAML.
+    Its converter gets tensors and options as the file has them, and three things besides: Marian's
+    sinusoids, computed here, since its own are others; an option that the file leaves out, or in
+    its usual form; names for the pieces, since it does not read every vocabulary.
     """
 
     def __init__(self, npz: Path, decode: Decode, source: MarianIds, target: MarianIds) -> None:
         from ctranslate2.converters import MarianConverter
 
+        both, files = (source, target), list[str]()
+        naming = [["", "", EOS_PIECE, UNK_PIECE, *map("p{}".format, side.order[2:])]
+                  for side in both]  # fmt: skip
         with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
-            tensors = {name: file[name] for name in file.files}
+            tensors = dict(file)
             dim = tensors["encoder_l1_self_Wq"].shape[0]
-            text = tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0") + b"\0"  # padded by Marian
-            tensors[marian_npz.CONFIG] = np.frombuffer(text, np.int8)
-            tensors["Wpos"] = marian_npz.positions(POSITIONS, dim).numpy()
+            options = marian_npz.parse(tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0"), str(npz))
+            options = marian_npz.usual(options)
+            for names, side in zip(naming, both, strict=True):
+                files.append(f"{work}/{len(files)}.yml")
+                lines = (f"{n}: {i}\n" for n, i in zip(names[2:], side.order, strict=True))
+                Path(files[-1]).write_text("".join(lines), encoding="utf-8")
+            text = np.frombuffer(marian_npz.dump(options) + b"\0", np.int8)
+            tensors |= {"Wpos": _positions(dim), marian_npz.CONFIG: text}
             np.savez(f"{work}/model.npz", **tensors)
-            naming = [_names(side) for side in (source, target)]
-            for number, (names, side) in enumerate(zip(naming, (source, target), strict=True)):
-                ids = dict(zip(names[BOS + 1 :], side.order, strict=True))
-                Path(f"{work}/{number}.yml").write_bytes(marian_ids.dump_lines(ids))
-            converter = MarianConverter(f"{work}/model.npz", [f"{work}/{n}.yml" for n in (0, 1)])
-            converter.convert(f"{work}/converted")
-            both = Naming(naming[0], naming[1], None, None)  # Marian's positions have no end
-            super().__init__(Path(work) / "converted", both, decode)
+            MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
+            # Marian's positions have no end
+            super().__init__(
+                Path(work) / "converted", Naming(naming[0], naming[1], None, None), decode
+            )
         self.absent = target.absent
         self.options = {}  # Marian translates with the directory, not CTranslate2
 
 
-def _names(side: MarianIds) -> list[str]:
-    """A name for each of our ids; it has neither PAD nor BOS."""
-    return ["", "", EOS_PIECE, UNK_PIECE, *(f"p{i}" for i in range(len(side.order) - 2))]
+def _positions(dim: int) -> np.ndarray:
+    """Sinusoids as addPositionalEmbeddings of Marian's transformer.h computes them."""
+    frequencies = 10000.0 ** -(np.arange(dim // 2) / (dim / 2 - 1))
+    angles = np.arange(POSITIONS)[:, None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)
