@@ -1,15 +1,14 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Set
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
-from yaml.scanner import Scanner
 
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
@@ -19,8 +18,6 @@ from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
-_ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))")
-_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\xa0]')
 
 
 class MarianIds(NamedTuple):
@@ -138,19 +135,14 @@ def parse(data: bytes, where: Path) -> dict[str, Any]:
         lines = "\n".join(lines).replace("\n: ", ": ").split("\n")
         halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
         return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
-    except (ValueError, OverflowError, AttributeError, RecursionError):
+    except (ValueError, OverflowError, AttributeError, RecursionError, yaml.YAMLError):
         raise UserError(f"{where}: expected a piece and its id in each line", Exit.DATA) from None
 
 
 def dump_lines(ids: Mapping[str, int]) -> bytes:
-    """Those lines."""
-    lines = (f'"{_SPECIAL.sub(_escaped, piece)}": {number}\n' for piece, number in ids.items())
+    """The lines of a .yml."""
+    lines = (f"{json.dumps(piece, ensure_ascii=False)}: {i}\n" for piece, i in ids.items())
     return "".join(lines).encode()
-
-
-def _escaped(match: re.Match[str]) -> str:
-    character = match[0]
-    return f"\\{character}" if character in '"\\' else f"\\x{ord(character):02x}"
 
 
 def _plain(key: str) -> str:
@@ -158,11 +150,5 @@ def _plain(key: str) -> str:
     if len(key) > 1 and key[0] == key[-1] == "'":
         return key[1:-1].replace("''", "'")
     if len(key) > 1 and key[0] == key[-1] == '"':
-        return _ESCAPED.sub(_character, key[1:-1])
+        return str(yaml.safe_load(key)) if "\\" in key else key[1:-1]
     return key
-
-
-def _character(match: re.Match[str]) -> str:
-    digits = match[1] or match[2] or match[3]
-    named: Mapping[str, str] = Scanner.ESCAPE_REPLACEMENTS  # what YAML calls n, t, _ and so on
-    return chr(int(digits, 16)) if digits else named.get(match[4], match[4])

@@ -3,7 +3,6 @@
 import io
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +33,9 @@ SHAPE = {  # option -> our key under `model`
 SIZES = "dim-vocabs"
 TIES = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
+# options that must have one value, and those that change no translation, two with their defaults
+FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_bytes()).values()
 LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "allow-special": False}
-
-
-@cache
-def known_options() -> dict[str, Any]:
-    """Options that must have one value (fixed), that change no translation (ignored, older)."""
-    file = Path(__file__).with_name("marian_npz.yml")
-    return parse(file.read_bytes(), file.name)
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -103,11 +97,10 @@ def _turned(name: str, tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 
 
-def usual(options: Mapping[str, Any]) -> dict[str, Any]:
+def usual(options: dict[str, Any]) -> dict[str, Any]:
     """All options: those left out, and those that mean the same, have their default values."""
-    fixed, ignored, _ = known_options().values()
-    values = fixed | ignored | dict(options)
-    return values | {n: v for n, v in fixed.items() if _plain(n, values) == _plain(n, fixed)}
+    values = FIXED | IGNORED | options
+    return values | {n: v for n, v in FIXED.items() if _plain(n, values) == _plain(n, FIXED)}
 
 
 def _plain(name: str, options: Mapping[str, Any]) -> Any:
@@ -122,14 +115,13 @@ def _plain(name: str, options: Mapping[str, Any]) -> Any:
     return 0 if encoders != name and value == options.get(encoders) else value
 
 
-def shape_of(where: Path, options: Mapping[str, Any]) -> dict[str, Any]:
+def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Our keys under `model`; UserError (65) for an unknown option, or one not computed here."""
-    fixed, ignored, older = known_options().values()
-    known = {SIZES, *TIES, *SHAPE, *fixed, *ignored, *older}
+    known = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
     output, source, every = (bool(options.get(name)) for name in TIES)
     for name, value in (options := usual(options)).items():
-        if name not in known or value != fixed.get(name, value):
-            why = f"only {fixed[name]!r} can be read" if name in fixed else "an unknown option"
+        if name not in known or value != FIXED.get(name, value):
+            why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
             raise UserError(f"{where}: {name}={value}: {why}", Exit.DATA)
     shape = _fitted(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
     for name, is_wrong, why in (
@@ -168,16 +160,9 @@ def search_of(where: Path, values: Mapping[str, Any]) -> list[str]:
 
 def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
     """The options of a model of ours, whose vocabularies have these sizes."""
-    known = known_options()
-    return (
-        known["fixed"]
-        | known["ignored"]
-        | {
-            **{option: getattr(shape, ours) for option, ours in SHAPE.items()},
-            SIZES: [*sizes],
-            **dict(zip(TIES, (shape.tie == "target", False, shape.tie == "all"), strict=True)),
-        }
-    )
+    ties = {name: shape.tie == tie for name, tie in zip(TIES, ("target", "", "all"), strict=True)}
+    ours = {option: getattr(shape, key) for option, key in SHAPE.items()}
+    return FIXED | IGNORED | ours | ties | {SIZES: [*sizes]}
 
 
 def to_search(decode: Decode) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from nmt.exchange import marian_ids, marian_npz, marian_weights
 from nmt.exchange.adapter import CTRANSLATE2, Imported
 from nmt.exchange.files import sentencepiece, trained_of
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE
-from nmt.exchange.marian_npz_scorer import MarianNpzScorer
+from nmt.exchange.marian_npz_adapter import MarianNpzScorer
 from nmt.exchange.marian_weights import MARIAN
 from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
 from nmt.system import manifest
@@ -33,13 +33,11 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     understood here.
     """
     decoder, values = _decoder(directory)
-    (where,) = _files(directory, values, "models", 1, "*.npz")
+    (where,) = _files(directory, values.get("models"), 1, "*.npz")
     tensors, options = marian_npz.read(where)
     shape = marian_npz.shape_of(where, options)
-    found = _files(directory, values, "vocabs", 2, *VOCABULARIES)
+    found = _files(directory, values.get("vocabs"), 2, *VOCABULARIES)
     vocabularies = [found[0], found[-1]]
-    if len(found) == 2 and not values.get("vocabs"):
-        _check_sides(directory, [path.name for path in found])
     segmenters = [
         sentencepiece(Unigram, v, UNNAMED)  # cuts whole lines, the code of a language included
         if v.suffix == ".spm"
@@ -70,39 +68,35 @@ def _decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
     named = directory / "decoder.yml"
     found = [named] if named.exists() else sorted(directory.glob("*.decoder.yml"))
     if len(found) > 1:
-        raise UserError(
-            f"{directory}: {', '.join(f.name for f in found)}; rename one to {named.name}",
-            Exit.DATA,
-        )
+        names = ", ".join(path.name for path in found)
+        raise UserError(f"{directory}: {names}; rename one to {named.name}", Exit.DATA)
     where = found[0] if found else named
     return where, marian_npz.parse(manifest.read_bytes(where), str(where)) if found else {}
 
 
-def _files(
-    directory: Path, values: dict[str, Any], key: str, most: int, *patterns: str
-) -> list[Path]:
+def _files(directory: Path, named: Any, most: int, *patterns: str) -> list[Path]:
     """The files that decoder.yml names, wherever they were, or else those of the first pattern."""
-    names = values.get(key, [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise UserError(f"{directory}: decoder.yml: {key}: expected names of files", Exit.DATA)
-    found = [directory / name for name in dict.fromkeys(Path(name).name for name in names)]
+    names = named if isinstance(named, list) else [named] if named else []
+    found = [directory / name for name in dict.fromkeys(Path(str(name)).name for name in names)]
     found = found or next(filter(None, (sorted(directory.glob(p)) for p in patterns)), [])
     if not 0 < len(found) <= most or any(path.suffix in UNREAD for path in found):
         raise UserError(
             f"{directory}: {', '.join(path.name for path in found) or f'no {patterns[0]}'}: "
             f"expected {'one file' if most == 1 else 'one or two files'}, neither factored (.fsv) "
-            f"nor packed (.bin); name them in decoder.yml under {key}",
+            "nor packed (.bin), under models and vocabs of decoder.yml",
+            Exit.DATA,
+        )
+    if (
+        not names
+        and len(found) == 2
+        and not all(
+            any(word in path.name.lower() for word in words)
+            for words, path in zip(SIDES.values(), found, strict=True)
+        )
+    ):
+        raise UserError(
+            f"{directory}: {found[0].name}, {found[1].name}: the names do not say which is of the "
+            "source; name both in decoder.yml under vocabs, the source first",
             Exit.DATA,
         )
     return found
-
-
-def _check_sides(directory: Path, names: list[str]) -> None:
-    """Raise UserError unless the names of files in alphabetical order say source, then target."""
-    for words, name in zip(SIDES.values(), names, strict=True):
-        if not any(word in name.lower() for word in words):
-            raise UserError(
-                f"{directory}: {', '.join(names)}: the names do not say which is of the source; "
-                "name both in decoder.yml under vocabs, the source first",
-                Exit.DATA,
-            )
