@@ -5,8 +5,9 @@ NMT_PYMARIAN names a Python that has its wheel: `pip install --no-deps pymarian`
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -37,18 +38,13 @@ OURS = (  # one of ours that has Marian's form
     "trainer.device=cpu trainer.tensorboard=false name=own"
 )
 LINES = [source for source, _ in TEXT[:100]]
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not PYTHON, reason="NMT_PYMARIAN names no Python that has pymarian"),
-]
 
 
 def run(words: str, lines: list[str]) -> list[str]:
     """The lines that a command of Marian writes."""
     command = [str(PYTHON), "-c", CALL, *words.split(), "--cpu-threads", "1", "--quiet"]
-    done = subprocess.run(command, input="\n".join([*lines, ""]), capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[:2000]
-    return done.stdout.splitlines()
+    text = "\n".join([*lines, ""])
+    return subprocess.check_output(command, input=text, text=True).splitlines()
 
 
 def files_of(place: Path) -> str:
@@ -59,14 +55,12 @@ def files_of(place: Path) -> str:
 
 
 def as_read(side: Side, lines: Sequence[str], files: str) -> list[str]:
-    """Lines as Marian reads them: text, or pieces where the vocabulary is a list."""
+    """Text, or pieces where the vocabulary is a list."""
     return [x if files.endswith(".spm") else " ".join(side.segmenter.encode(x)) for x in lines]
 
 
-@pytest.fixture(scope="module")
-def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Trained]]:
-    """Directories for Marian, and the models that are compared with it."""
-    root, found = tmp_path_factory.mktemp("marian"), dict[str, tuple[Path, Trained]]()
+def models(root: Path) -> Iterator[tuple[Trained, str, str]]:
+    """Models, their files, and the options by which Marian reads them: from there, then there."""
     (root / "lines").write_text("\n".join(LINES[:9]), encoding="utf-8")
     given = ["--samples", str(root / "lines")]
     for kind, tie in (("separate", ""), ("firefox", "-all")):
@@ -78,45 +72,34 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[Path, Tr
         (place / "opus.npz").unlink()
         run(f"{THEIRS} --tied-embeddings{tie} {files} -t {root}/s {root}/t -w 200", [])
         assert import_model.main([str(place), f"{place}-in", *given]) == 0
-        found[f"imported, {kind}"] = place, modeldir.load(Path(f"{place}-in"))
+        yield modeldir.load(Path(f"{place}-in")), files, files
     assert train([*OURS.split(), f"data.cache={root}/cache", f"runs={root}"]) == 0
     for name in ("own", "firefox-in"):
         out = root / f"{name}-out"
         assert export_model.main([f"{root}/{name}", str(out), "--to", "marian-npz", *given]) == 0
-        found[f"exported, {name}"] = out, modeldir.load(root / name)
-    return found
+        yield modeldir.load(root / name), files_of(out), f"-c {out}/decoder.yml"
 
 
-@pytest.mark.parametrize(("beam_size", "alpha"), [(1, 0.0), (6, 1.0)])
-@pytest.mark.parametrize(
-    "name", ["imported, separate", "imported, firefox", "exported, own", "exported, firefox-in"]
-)
-def test_marian_translates_and_scores_as_we_do(
-    name: str, beam_size: int, alpha: float, models: dict[str, tuple[Path, Trained]]
-) -> None:
-    place, trained = models[name]
-    decode = replace(
-        trained.settings.decode, beam_size=beam_size, alpha=alpha, stop="shrinking",
-        length_penalty="power", max_length_ratio=3.0, max_length_offset=3,
-    )  # fmt: skip
-    files = files_of(place)
-    config = f"-c {place}/decoder.yml" if name.startswith("exported") else files
-    options = f"-b {beam_size} -n {alpha} --n-best --word-scores --no-spm-decode"
-    best = {}
-    for line in reversed(run(f"decode {config} {options}", as_read(trained.source, LINES, files))):
-        number, text, scores, *_ = line.split(" ||| ")
-        best[int(number)] = text.split(), torch.tensor([float(x) for x in scores.split()[1:]])
-    ours = Translator.of(trained, decode).texts(LINES)
-    scored = proof.without_ids(trained, (PAD, BOS))  # ids that Marian does not have
-    equal, largest = 0, 0.0
-    for number, (line, text) in enumerate(zip(LINES, ours, strict=True)):
-        pieces, scores = best[number]
-        target = trained.target.vocabulary.ids(pieces)[: len(scores)]  # no end at the limit
-        rows = proof.log_probs(
-            scored.model, trained.source.ids(line)[:-1], target[: len(scores) - 1]
-        )
-        largest = max(largest, float((rows[range(len(scores)), target] - scores).abs().max()))
-        equal += text == trained.target.segmenter.decode(pieces)
-    assert len({*ours}) > 10
-    assert largest < 1e-4
-    assert equal >= len(LINES) - 1  # rounding may decide between two beams
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON, reason="NMT_PYMARIAN names no Python that has pymarian")
+def test_marian_translates_and_scores_as_we_do(tmp_path: Path) -> None:
+    for (trained, files, config), beam_size in product(models(tmp_path), (1, 6)):
+        options = f"-b {beam_size} -n 1 --n-best --word-scores --no-spm-decode"
+        output, best = run(f"decode {config} {options}", as_read(trained.source, LINES, files)), {}
+        for line in reversed(output):
+            number, text, scores, *_ = line.split(" ||| ")
+            best[int(number)] = text.split(), torch.tensor([*map(float, scores.split()[1:])])
+        marian = {"stop": "shrinking", "length_penalty": "power", "max_length_ratio": 3.0}
+        marian |= {"beam_size": beam_size, "alpha": 1.0, "max_length_offset": 3}
+        decode = replace(trained.settings.decode, **marian)
+        ours = Translator.of(trained, decode).texts(LINES)
+        model = proof.without_ids(trained, (PAD, BOS)).model  # ids that Marian does not have
+        equal, largest = 0, 0.0
+        for number, (line, text) in enumerate(zip(LINES, ours, strict=True)):
+            pieces, scores = best[number]
+            target = trained.target.vocabulary.ids(pieces)[: len(scores)]  # no end at the limit
+            rows = proof.log_probs(model, trained.source.ids(line)[:-1], target[: len(scores) - 1])
+            largest = max(largest, float((rows[range(len(scores)), target] - scores).abs().max()))
+            equal += text == trained.target.segmenter.decode(pieces)
+        assert len({*ours}) > 10 and largest < 1e-4
+        assert equal >= len(LINES) - 1  # rounding may decide between two beams
