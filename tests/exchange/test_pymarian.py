@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -87,16 +88,20 @@ def test_marian_translates_and_scores_as_we_do(tmp_path: Path) -> None:
         options = f"-b {beam_size} -n 1 --n-best --word-scores --no-spm-decode"
         output, best = run(f"decode {config} {options}", as_read(trained.source, LINES, files)), {}
         for line in reversed(output):
-            number, text, scores, *_ = line.split(" ||| ")
-            best[int(number)] = text.split(), torch.tensor([*map(float, scores.split()[1:])])
-        marian = {"stop": "shrinking", "length_penalty": "power", "max_length_ratio": 3.0}
+            number, words, values, *_ = line.split(" ||| ")
+            best[int(number)] = words.split(), torch.tensor([*map(float, values.split()[1:])])
+        marian: dict[str, Any] = {
+            "stop": "shrinking",
+            "length_penalty": "power",
+            "max_length_ratio": 3.0,
+        }
         marian |= {"beam_size": beam_size, "alpha": 1.0, "max_length_offset": 3}
         decode = replace(trained.settings.decode, **marian)
         ours = Translator.of(trained, decode).texts(LINES)
         model = proof.without_ids(trained, (PAD, BOS)).model  # ids that Marian does not have
         equal, largest = 0, 0.0
-        for number, (line, text) in enumerate(zip(LINES, ours, strict=True)):
-            pieces, scores = best[number]
+        for place, (line, text) in enumerate(zip(LINES, ours, strict=True)):
+            pieces, scores = best[place]
             target = trained.target.vocabulary.ids(pieces)[: len(scores)]  # no end at the limit
             rows = proof.log_probs(model, trained.source.ids(line)[:-1], target[: len(scores) - 1])
             largest = max(largest, float((rows[range(len(scores)), target] - scores).abs().max()))
