@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,5 +151,7 @@ def _plain(key: str) -> str:
     if len(key) > 1 and key[0] == key[-1] == "'":
         return key[1:-1].replace("''", "'")
     if len(key) > 1 and key[0] == key[-1] == '"':
-        return str(yaml.safe_load(key)) if "\\" in key else key[1:-1]
+        with suppress(ValueError):  # YAML has more escapes, and takes some characters for others
+            return str(json.loads(key))
+        return str(yaml.safe_load(key))
     return key

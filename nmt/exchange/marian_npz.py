@@ -35,7 +35,7 @@ TIES = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
 # options that must have one value, and those that change no translation, two with their defaults
 FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_bytes()).values()
-LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "allow-special": False}
+LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "output-sampling": []}
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
