@@ -71,7 +71,7 @@ class MarianNpzAdapter(MarianAdapter):
         template = Path(__file__).with_name("marian_npz_card.jinja").read_text(encoding="utf-8")
         codes = [*language_codes(self.trained.source.vocabulary)]
         spm = self.kind == "spm"
-        return Template(template, trim_blocks=True).render(name=name, codes=codes, spm=spm)
+        return Template(template, trim_blocks=True).render(name=name, codes=codes, spm=spm).strip()
 
 
 class MarianNpzScorer(CTranslate2Scorer):

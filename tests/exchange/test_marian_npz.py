@@ -148,21 +148,7 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
     tmp_path: Path,
 ) -> None:
     odd = ["</s>", "<unk>", '▁"', "'", "''", '"', "\\", "▁:", ":", "a:", "#", "-", "?", "~", "null"]
-    odd += [
-        "<<",
-        "0x1F",
-        "*",
-        "{",
-        ",",
-        "é",
-        "\u200b",
-        "a#",
-        "😀",
-        "\x7f",
-        '"\x9f',
-        "\x85",
-        "\u2028",
-    ]
+    odd += ["<<", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", '"\x9f', "\x85", "\u2028"]
     where = tmp_path / "vocab.yml"
     where.write_bytes(data := marian_ids.dump_lines({p: n for n, p in enumerate(odd)}))
     assert [*marian_ids.parse(data, where)] == odd

@@ -319,7 +319,7 @@ def test_tensors_that_do_not_fit_are_refused(
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}', "has no <pad>"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}', "expected the ids 0 to 2"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": true}', "expected the ids 0 to 2"),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a b": 2, "<pad>": 3}', "without white space"),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a\\nb": 2, "<pad>": 3}', "a piece of text"),
         ("source.spm", b"no model", "no SentencePiece model"),
         ("target.spm", None, "the file is missing"),
         ("model.safetensors", None, "it is incomplete"),
