@@ -97,8 +97,8 @@ def _turned(name: str, tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 
 
-def usual(options: dict[str, Any]) -> dict[str, Any]:
-    """All options: those left out, and those that mean the same, have their default values."""
+def complete(options: dict[str, Any]) -> dict[str, Any]:
+    """Add the options that a file leaves out; values that mean the same become the default."""
     values = FIXED | IGNORED | options
     return values | {n: v for n, v in FIXED.items() if _plain(n, values) == _plain(n, FIXED)}
 
@@ -119,11 +119,11 @@ def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
     """Our keys under `model`; UserError (65) for an unknown option, or one not computed here."""
     known = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
     output, source, every = (bool(options.get(name)) for name in TIES)
-    for name, value in (options := usual(options)).items():
+    for name, value in (options := complete(options)).items():
         if name not in known or value != FIXED.get(name, value):
             why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
             raise UserError(f"{where}: {name}={value}: {why}", Exit.DATA)
-    shape = _fitted(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
+    shape = _fit_all(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
     for name, is_wrong, why in (
         ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
         ("transformer-ffn-activation", shape["activation"] == "gelu", GELU),
@@ -135,7 +135,7 @@ def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def _fitted(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+def _fit_all(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
     """Values of options by the keys of ours that they become; UserError (65) for wrong ones."""
     kinds = keys_of(schema)
     try:
@@ -148,7 +148,7 @@ def search_of(where: Path, values: Mapping[str, Any]) -> list[str]:
     """Overrides that search as decoder.yml says; what has no counterpart here is logged."""
     transformers_config.warn_of_others(where, values, LEFT_OUT)
     normalize = values.get("normalize", 0.0)  # true or false in early versions
-    search = _fitted(where, Decode, {
+    search = _fit_all(where, Decode, {
         "beam-size": ("beam_size", values.get("beam-size", 12)),
         "normalize": ("alpha", float(normalize) if normalize in (True, False) else normalize),
         "max-length-factor": ("max_length_ratio", values.get("max-length-factor", 3.0)),

@@ -92,7 +92,7 @@ class MarianNpzScorer(CTranslate2Scorer):
             tensors = dict(file)
             dim = tensors["encoder_l1_self_Wq"].shape[0]
             options = marian_npz.parse(tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0"), str(npz))
-            options = marian_npz.usual(options)
+            options = marian_npz.complete(options)
             for names, side in zip(naming, both, strict=True):
                 files.append(f"{work}/{len(files)}.yml")
                 lines = (f"{n}: {i}\n" for n, i in zip(names[2:], side.order, strict=True))

@@ -61,7 +61,7 @@ def as_read(side: Side, lines: Sequence[str], files: str) -> list[str]:
 
 
 def models(root: Path) -> Iterator[tuple[Trained, str, str]]:
-    """Models, their files, and the options by which Marian reads them: from there, then there."""
+    """Models, their files, and Marian's options: two that Marian trained, then two exports."""
     (root / "lines").write_text("\n".join(LINES[:9]), encoding="utf-8")
     given = ["--samples", str(root / "lines")]
     for kind, tie in (("separate", ""), ("firefox", "-all")):
