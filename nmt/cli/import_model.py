@@ -26,8 +26,8 @@ directory of one of these kinds, or a file:
 
 - a Marian model as Hugging Face stores it (OPUS-MT; extra hf), with its two .spm;
 - a Marian model as Marian stores it (.npz), with its vocabulary and decoder.yml;
-- an M2M100 or NLLB model as Hugging Face stores it (extra hf); what it translates is --languages, as
-  deu_Latn,eng_Latn, until decode.source_language=L or decode.target_language=L say otherwise;
+- an M2M100 or NLLB model as Hugging Face stores it (extra hf); what it translates is --languages,
+  as deu_Latn,eng_Latn, until decode.source_language=L or decode.target_language=L say otherwise;
 - a CTranslate2 model with sinusoids or Shaw's relative positions, as the converters of OpenNMT-py,
   OpenNMT-tf, Eole, fairseq and Marian write it, and its segmenters: source.spm and target.spm of
   SentencePiece, or source.json and target.json of nmt-export; what nmt-export wrote keeps its

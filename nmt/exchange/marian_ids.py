@@ -1,14 +1,15 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
-import re
+import json
 from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
+import yaml
 from sentencepiece import SentencePieceProcessor
 from torch import Tensor
-from yaml.scanner import Scanner
 
 from nmt.errors import Exit, UserError
 from nmt.exchange.files import in_order, vocabulary
@@ -17,8 +18,6 @@ from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
 SPECIAL = {EOS_PIECE, UNK_PIECE, PAD_PIECE}
-_ESCAPED = re.compile(r"\\(?:x(..)|u(.{4})|U(.{8})|(.))")
-_SPECIAL = re.compile(r'["\\\x00-\x1f\x7f-\xa0]')
 
 
 class MarianIds(NamedTuple):
@@ -114,29 +113,31 @@ def of_sentencepiece(model: bytes) -> dict[str, int]:
     return {special.get(i, p.id_to_piece(i)): i for i in range(len(p))}
 
 
-def parse_lines(data: bytes, where: Path) -> dict[str, int]:
-    """The ids of Marian's own lines, `piece: id`, or `? piece` and `: id`.
+def parse(data: bytes, where: Path) -> dict[str, Any]:
+    """The ids of a file; UserError (65) where it is no vocabulary of Marian.
 
-    No library of YAML reads all of them: some pieces are characters that YAML does not allow.
-    UserError (65) for what is none.
+    .spm, .json, .yml (lines `piece: id`, or `? piece` and `: id`), or else a piece in each line.
     """
     try:
-        lines = data.decode().replace("\n: ", ": ").split("\n")
+        if where.suffix == ".spm":
+            return of_sentencepiece(data)
+        if where.suffix == ".json":
+            return {str(piece): number for piece, number in json.loads(data).items()}
+        lines = data.decode().replace("\r\n", "\n").removesuffix("\n").split("\n")
+        if where.suffix not in (".yml", ".yaml"):
+            return {line: number for number, line in enumerate(lines)}
+        # no library of YAML reads all of them: it does not allow the characters of some pieces
+        lines = "\n".join(lines).replace("\n: ", ": ").split("\n")
         halves = [line.removeprefix("? ").rsplit(":", 1) for line in lines if line.strip()]
         return {_plain(key.rstrip(" ")): int(number) for key, number in halves}
-    except (ValueError, OverflowError):
+    except (ValueError, OverflowError, AttributeError, RecursionError, yaml.YAMLError):
         raise UserError(f"{where}: expected a piece and its id in each line", Exit.DATA) from None
 
 
 def dump_lines(ids: Mapping[str, int]) -> bytes:
-    """Those lines."""
-    lines = (f'"{_SPECIAL.sub(_escaped, piece)}": {number}\n' for piece, number in ids.items())
+    """The lines of a .yml."""
+    lines = (f"{json.dumps(piece, ensure_ascii=False)}: {i}\n" for piece, i in ids.items())
     return "".join(lines).encode()
-
-
-def _escaped(match: re.Match[str]) -> str:
-    character = match[0]
-    return f"\\{character}" if character in '"\\' else f"\\x{ord(character):02x}"
 
 
 def _plain(key: str) -> str:
@@ -144,11 +145,7 @@ def _plain(key: str) -> str:
     if len(key) > 1 and key[0] == key[-1] == "'":
         return key[1:-1].replace("''", "'")
     if len(key) > 1 and key[0] == key[-1] == '"':
-        return _ESCAPED.sub(_character, key[1:-1])
+        with suppress(ValueError):  # YAML has more escapes, and takes some characters for others
+            return str(json.loads(key))
+        return str(yaml.safe_load(key))
     return key
-
-
-def _character(match: re.Match[str]) -> str:
-    digits = match[1] or match[2] or match[3]
-    named: Mapping[str, str] = Scanner.ESCAPE_REPLACEMENTS  # what YAML calls n, t, _ and so on
-    return chr(int(digits, 16)) if digits else named.get(match[4], match[4])

@@ -1,19 +1,19 @@
-"""Marian's own files: model.npz, the YAML in it and beside it; and the names of its tensors."""
+"""Marian's own files: model.npz, the options in it, and decoder.yml beside it."""
 
 import io
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 import torch
 import yaml
 from torch import Tensor
 
-from nmt.config.check import Between, key
+from nmt.config.check import fit, keys_of
 from nmt.config.settings import Decode, Model
-from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
+from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
 from nmt.exchange import marian_weights, transformers_config
 from nmt.system import manifest
@@ -22,32 +22,20 @@ CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
 MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
 SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "tensor2tensor", 0)  # and their start
-SHAPE = {  # option -> keys of config.json of Hugging Face
-    "dim-emb": ("d_model",),
-    "enc-depth": ("encoder_layers",),
-    "dec-depth": ("decoder_layers",),
-    "transformer-heads": ("encoder_attention_heads", "decoder_attention_heads"),
-    "transformer-dim-ffn": ("encoder_ffn_dim", "decoder_ffn_dim"),
-    "transformer-ffn-activation": ("activation_function",),
+SHAPE = {  # option -> our key under `model`
+    "dim-emb": "dim",
+    "enc-depth": "encoder_layers",
+    "dec-depth": "decoder_layers",
+    "transformer-heads": "heads",
+    "transformer-dim-ffn": "feedforward_dim",
+    "transformer-ffn-activation": "activation",
 }
+SIZES = "dim-vocabs"
+TIES = ("tied-embeddings", "tied-embeddings-src", "tied-embeddings-all")
 GELU = "that of Marian is x sigmoid(1.702 x), and no other toolkit's"
-_NORMS = "only norms after the sublayers can be read"
-FIXED: dict[str, tuple[Any, str]] = {  # option -> what it must be, and is where it is absent; why
-    "type": ("transformer", "another family of models"),
-    "transformer-decoder-autoreg": (
-        "self-attention",
-        "SSRU and averages cannot be read, as Firefox's small models have them; the teachers of "
-        "such models mostly have attention",
-    ),
-    "transformer-train-position-embeddings": (False, "only sinusoids can be read"),
-    "transformer-preprocess": ("", _NORMS),
-    "transformer-postprocess": ("dan", _NORMS),
-    "transformer-postprocess-top": ("", _NORMS),
-    "transformer-tied-layers": ([], "layers that share weights cannot be read"),
-    "lemma-dim-emb": (0, "factors cannot be read"),
-    "right-left": (False, "only outputs from left to right can be read"),
-}
-LEFT_OUT = {"word-penalty": 0, "max-length-factor": 0, "shortlist": [], "n-best": False}
+# options that must have one value, and those that change no translation, two with their defaults
+FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_bytes()).values()
+LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "output-sampling": []}
 
 
 def parse(data: bytes, where: str) -> dict[str, Any]:
@@ -75,7 +63,7 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
         with np.load(io.BytesIO(data), allow_pickle=False) as file:
             if sum(member.file_size for member in file.zip.infolist()) > MOST_UNPACKED * len(data):
                 raise ValueError
-            arrays = {name: file[name] for name in file.files}
+            arrays = dict(file)
     except Exception:  # of a damaged file numpy raises whatever it comes upon
         raise UserError(f"{where}: damaged, or holds more than tensors", Exit.DATA) from None
     if (config := arrays.pop(CONFIG, None)) is None:
@@ -87,7 +75,7 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
                 "fewer bits cannot be read: take the one that they were made of",
                 Exit.DATA,
             )
-    options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")
+    options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     checked = marian_weights.checked(where, tensors)
     return {name: _turned(name, tensor).squeeze() for name, tensor in checked.items()}, options
@@ -95,13 +83,12 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
     """The bytes of a model.npz, always the same for the same model."""
-    text = dump(options) + b"\0"
     arrays: dict[str, Any] = {
         name: _turned(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
         for name, t in tensors.items()
     }
     stream = io.BytesIO()
-    np.savez(stream, **arrays | {CONFIG: np.frombuffer(text, np.int8)})
+    np.savez(stream, **arrays | {CONFIG: np.frombuffer(dump(options) + b"\0", np.int8)})
     return stream.getvalue()
 
 
@@ -110,68 +97,86 @@ def _turned(name: str, tensor: Tensor) -> Tensor:
     return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 
 
-def positions(count: int, dim: int) -> Tensor:
-    """The sinusoids that Marian adds [count, dim].
-
-    The converters of transformers and CTranslate2 take those of the paper instead, whose
-    frequencies are others.
-    """
-    return sinusoids(torch.arange(count), dim, *SINUSOIDS[:2])
+def complete(options: dict[str, Any]) -> dict[str, Any]:
+    """Add the options that a file leaves out; values that mean the same become the default."""
+    values = FIXED | IGNORED | options
+    return values | {n: v for n, v in FIXED.items() if _plain(n, values) == _plain(n, FIXED)}
 
 
-@dataclass
-class Search:
-    """How a model is to be decoded, with the defaults of marian-decoder."""
+def _plain(name: str, options: Mapping[str, Any]) -> Any:
+    """The value of an option, in one form for all values that compute the same."""
+    value, encoders = options[name], name.replace("-decoder-", "-")
+    if "process" in name:
+        return str(value).replace("d", "")  # dropout
+    if isinstance(value, list):  # each layer tied with itself, or what each stream holds
+        names = ("sequence", "alignment", "weight")
+        itself = value == [*range(1, len(value) + 1)]
+        return [] if itself else [v for v in value if v not in names]
+    return 0 if encoders != name and value == options.get(encoders) else value
 
-    beam_size: Annotated[int, Between(1, 1000)] = key(12, "hypotheses kept")
-    normalize: Annotated[float, Between(0, 10)] = key(0.0, "exponent of the length")
-    allow_unk: bool = key(False, "<unk> in translations")
 
-
-def read_options(where: Path, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The keys under `model` of our settings, by the options of a model.
-
-    UserError (65) for one that would make the model compute something else.
-    """
-    for name, (value, why) in FIXED.items():
-        if options.get(name, value) != value:
+def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
+    """Our keys under `model`; UserError (65) for an unknown option, or one not computed here."""
+    known = {SIZES, *TIES, *SHAPE, *FIXED, *IGNORED, *OLDER}
+    output, source, every = (bool(options.get(name)) for name in TIES)
+    for name, value in (options := complete(options)).items():
+        if name not in known or value != FIXED.get(name, value):
+            why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
+            raise UserError(f"{where}: {name}={value}: {why}", Exit.DATA)
+    shape = _fit_all(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
+    for name, is_wrong, why in (
+        ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
+        ("transformer-ffn-activation", shape["activation"] == "gelu", GELU),
+        ("transformer-heads", shape["dim"] % shape["heads"] > 0, "must divide dim-emb"),
+    ):
+        if is_wrong:
             raise UserError(f"{where}: {name}={options[name]}: {why}", Exit.DATA)
-    if options.get(key := "transformer-ffn-activation") == "gelu":
-        raise UserError(f"{where}: {key}=gelu: {GELU}", Exit.DATA)
-    ties = {key: bool(options.get(f"tied-embeddings{key}")) for key in ("", "-src", "-all")}
-    values = {
-        **{key: options.get(option) for option, keys in SHAPE.items() for key in keys},
-        "scale_embedding": True,
-        "share_encoder_decoder_embeddings": ties["-src"] or ties["-all"],
-        "tie_word_embeddings": ties[""] or ties["-all"],
-    }
-    return transformers_config.to_shape(where, values)
+    tie = "all" if every or source else "target" if output else "none"
+    return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def read_search(where: Path, values: Mapping[str, Any]) -> Search:
-    """How a model is decoded; what has no counterpart here is logged."""
+def _fit_all(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Values of options by the keys of ours that they become; UserError (65) for wrong ones."""
+    kinds = keys_of(schema)
+    try:
+        return {ours: fit(kinds[ours].kind, v, option) for option, (ours, v) in given.items()}
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+
+
+def search_of(where: Path, values: Mapping[str, Any]) -> list[str]:
+    """Overrides that search as decoder.yml says; what has no counterpart here is logged."""
     transformers_config.warn_of_others(where, values, LEFT_OUT)
-    named = {key.replace("-", "_"): value for key, value in values.items()}
-    return transformers_config.checked(Search, where, named)
+    normalize = values.get("normalize", 0.0)  # true or false in early versions
+    search = _fit_all(where, Decode, {
+        "beam-size": ("beam_size", values.get("beam-size", 12)),
+        "normalize": ("alpha", float(normalize) if normalize in (True, False) else normalize),
+        "max-length-factor": ("max_length_ratio", values.get("max-length-factor", 3.0)),
+    })  # fmt: skip
+    search["max_length_offset"] = _offset(search["max_length_ratio"])
+    search["unknown"] = "allow" if values.get("allow-unk") else "forbid"
+    return ["decode.stop=shrinking", *(f"decode.{key}={value}" for key, value in search.items())]
 
 
 def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
     """The options of a model of ours, whose vocabularies have these sizes."""
-    file, ours = Path(__file__).with_name("marian_npz.yml"), transformers_config.SHAPE
-    return parse(file.read_bytes(), file.name) | {
-        **{option: getattr(shape, ours[keys[0]]) for option, keys in SHAPE.items()},
-        "dim-vocabs": [*sizes],
-        "tied-embeddings": shape.tie == "target",
-        "tied-embeddings-all": shape.tie == "all",
-    }
+    ties = {name: shape.tie == tie for name, tie in zip(TIES, ("target", "", "all"), strict=True)}
+    ours = {option: getattr(shape, key) for option, key in SHAPE.items()}
+    return FIXED | IGNORED | ours | ties | {SIZES: [*sizes]}
 
 
 def to_search(decode: Decode) -> dict[str, Any]:
     """The options of marian-decoder, as far as it has ours."""
-    decode = decode.by_beam()
+    decode, factor = decode.by_beam(), decode.max_length_ratio
     transformers_config.warn_of_length_penalty(decode, "Marian")
     return {
         "beam-size": decode.beam_size,
         "normalize": decode.alpha if decode.beam_size > 1 else 0.0,
         "allow-unk": decode.unknown == "allow",
+        **({"max-length-factor": factor} if decode.max_length_offset == _offset(factor) else {}),
     }
+
+
+def _offset(factor: float) -> int:
+    """What a source is longer by in Marian, which counts its eos, as pieces of the output."""
+    return max(1, math.ceil(factor))

@@ -1,6 +1,7 @@
 """Pieces to ids and back."""
 
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 from itertools import repeat
 from typing import Any
 
@@ -10,6 +11,7 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = 4
 UNKNOWN = "<unk>"
 END = "</s>"  # the end of a sentence among pieces
+_ANY = re.compile("[^\0\n\ud800-\udfff]+")  # also what is normalised away: others' models have it
 
 
 class Vocabulary:
@@ -48,7 +50,7 @@ class Vocabulary:
     @classmethod
     def from_json(cls, value: Any) -> "Vocabulary":
         """Build the vocabulary again; UserError (65) if the value is not from `to_json`."""
-        return cls(check_pieces(value, "vocabulary"))
+        return cls(check_pieces(value, "vocabulary", _ANY.fullmatch))
 
 
 def is_piece(text: str) -> bool:
@@ -56,13 +58,13 @@ def is_piece(text: str) -> bool:
     return text.split() == [text] and visible(text) == text
 
 
-def check_pieces(value: Any, where: str) -> list[str]:
+def check_pieces(value: Any, where: str, accepts: Callable[[str], Any] = is_piece) -> list[str]:
     """Return a list of different pieces; UserError (65) for anything else."""
     if not isinstance(value, list):
         raise damaged(where, "expected a list")
     for number, piece in enumerate(value):
-        if not isinstance(piece, str) or not is_piece(piece):
-            problem = f"expected visible text without white space, not {visible(piece, 20)!r}"
+        if not isinstance(piece, str) or not accepts(piece):
+            problem = f"expected a piece of text, not {visible(piece, 20)!r}"
             raise damaged(f"{where}[{number}]", problem)
     if len(set(value)) != len(value):
         raise damaged(where, "an entry stands twice")

@@ -2,10 +2,12 @@
 
 import json
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -17,16 +19,10 @@ from nmt import modeldir
 from nmt.cli import export_model, import_model
 from nmt.cli.train import main as train
 from nmt.decode.translator import Translator
-from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import (
-    exporting,
-    importing,
-    marian_ids,
-    marian_npz,
-    proof,
-)
+from nmt.exchange import exporting, importing, marian_ids, proof
 from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
+from nmt.text.side import Side
 from nmt.text.vocab import EOS
 from tests.encodings.agreement import theirs
 from tests.exchange.npz_models import KINDS, TEXT, load, make, save
@@ -50,19 +46,23 @@ def copied(models: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(models / "opus", tmp_path / "copied"))
 
 
-@pytest.mark.parametrize(("kind", "says"), [("opus", True), ("separate", False)])
-def test_the_card_says_where_the_code_of_a_language_goes(
-    kind: str, says: bool, models: Path
+@pytest.mark.parametrize("kind", ["opus", "separate", "firefox"])
+def test_the_lines_on_the_card_give_pymarian_what_it_reads(
+    kind: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    usage = MarianNpzAdapter(importing.read(models / kind).trained).usage("out")
-    command = "spm_encode --model out/source.spm | marian-decoder -c out/decoder.yml | spm_decode "
-    assert usage.startswith(f"```sh\n{command}--model out/target.spm\n```")
-    assert ("`>>de<<`, `>>fr<<`. This is one piece: write it before" in usage) is says
-
-
-def test_marian_reads_text_where_the_vocabulary_is_a_sentencepiece_model(models: Path) -> None:
-    usage = MarianNpzAdapter(importing.read(models / "firefox").trained).usage("out")
-    assert usage == "```sh\nmarian-decoder -c out/decoder.yml\n```"
+    trained = importing.read(models / kind).trained
+    usage = MarianNpzAdapter(trained).usage(str(models / kind))
+    code, text = usage.removeprefix("```python\n").split("```\n")
+    translator = Mock()
+    translator.return_value.translate.side_effect = lambda lines: lines
+    monkeypatch.setitem(sys.modules, "pymarian", Mock(Translator=translator))
+    exec(code, {})
+    translator.assert_called_once_with(f"-c {models / kind}/decoder.yml --cpu-threads 4")
+    example = ">>de<< a line" if kind == "opus" else "a line"
+    pieces = " ".join(trained.source.segmenter.encode(example))
+    read = "a line" if kind == "firefox" else pieces
+    translator.return_value.translate.assert_called_once_with([read])
+    assert (">>fr<<" in text and "one piece" in text) is (kind == "opus")
 
 
 def test_a_vocabulary_that_is_a_sentencepiece_model_cuts_codes_as_marian_does(
@@ -76,8 +76,7 @@ def test_a_vocabulary_that_is_a_sentencepiece_model_cuts_codes_as_marian_does(
     assert pieces[:3] == ["\u2581", ">>fr<<", "\u2581"]
     assert trained.source.ids(line)[:-1] == trained.source.vocabulary.ids(pieces)[:-1]
     assert trained.target.text(trained.target.ids(LINES[0])) == LINES[0]
-    usage = MarianNpzAdapter(trained).usage("out")
-    assert usage.endswith("begins with the language of its translation, `>>fr<<`.")
+    assert '[">>fr<< a line"]' in MarianNpzAdapter(trained).usage("out")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -119,21 +118,6 @@ def test_what_comes_in_computes_as_in_ctranslate2_and_goes_back_to_the_byte(
         assert (tmp_path / "out" / name).read_bytes() == data, name
 
 
-def test_positions_are_those_of_marian_and_not_those_of_the_converters() -> None:
-    """addPositionalEmbeddings of its transformer.h, in two loops."""
-    ours, dim = marian_npz.positions(60, 16), 16
-    increment = np.log(10000.0) / (dim / 2 - 1)
-    for p in range(60):
-        for i in range(dim // 2):
-            v = p * np.exp(i * -increment)
-            assert float(ours[p, i]) == pytest.approx(np.sin(v), abs=1e-6)
-            assert float(ours[p, dim // 2 + i]) == pytest.approx(np.cos(v), abs=1e-6)
-    converter = theirs("ctranslate2.converters.marian")
-    usual = torch.tensor(converter._make_sinusoidal_position_encodings(dim, 60))
-    assert (usual - sinusoids(torch.arange(60), dim, "halves", "paper")).abs().max() < 1e-6
-    assert (usual - ours).abs().max() > 0.1
-
-
 def with_bos(model: Any) -> None:
     """The decoder starts from an embedding."""
     model.target_bos = True
@@ -146,6 +130,7 @@ def with_bos(model: Any) -> None:
         lambda m: m.output.bias[7:9].add_(0.001),
         lambda m: m.target_embedding.weight[5].mul_(1.1),
         with_bos,
+        lambda m: next(iter(m.sites["encoder"])).__setattr__("denominator", "paper"),
         lambda m: m.decoder.layers[0].around_cross.norm.bias.add_(0.01),
     ],
 )
@@ -163,45 +148,42 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
     tmp_path: Path,
 ) -> None:
     odd = ["</s>", "<unk>", '▁"', "'", "''", '"', "\\", "▁:", ":", "a:", "#", "-", "?", "~", "null"]
-    odd += ["yes", "<<", "1", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", "\x85", "😀"]
-    odd += ["\u2028", "\ufeff", "\ufffe", "x" * 2000]
-    data = marian_ids.dump_lines({piece: number for number, piece in enumerate(odd)})
+    odd += ["<<", "0x1F", "*", "{", ",", "é", "\u200b", "a#", "\x7f", '"\x9f', "\x85", "\u2028"]
     where = tmp_path / "vocab.yml"
-    where.write_bytes(data)
-    assert [*marian_ids.parse_lines(data, where)] == odd
+    where.write_bytes(data := marian_ids.dump_lines({p: n for n, p in enumerate(odd)}))
+    assert [*marian_ids.parse(data, where)] == odd
     assert theirs("ctranslate2.converters.marian").load_vocab(where) == odd
-    plain = {piece: number for number, piece in enumerate(odd[:25])}  # that YAML allows
-    assert yaml.safe_load(marian_ids.dump_lines(plain)) == plain
+    ids = {piece: number for number, piece in enumerate([*odd[:-3], "y" * 300, "\x07", "\ufffe"])}
     for width in (80, 10_000):  # the first writes long keys in two lines
-        text = yaml.safe_dump(plain | {"y" * 300: 25}, allow_unicode=width > 80, width=width)
-        assert marian_ids.parse_lines(text.encode(), where) == plain | {"y" * 300: 25}
-    named = {"\xa0x": 0, "\u2028": 1, "\x85": 2, "\x07": 3}  # by letters behind a backslash
-    assert marian_ids.parse_lines(yaml.safe_dump(named).encode(), where) == named
+        text = yaml.safe_dump(ids, allow_unicode=width > 80, width=width)
+        assert marian_ids.parse(text.encode(), where) == ids
 
 
-def option(**changed: Any) -> Callable[[Path], None]:
-    """A model.yml in which some options are others."""
+def npz(change: Callable[[Any, Any], Any]) -> Callable[[Path], None]:
+    """An npz whose tensors and options are changed."""
 
     def spoil(place: Path) -> None:
         tensors, options = load(place / "opus.npz")
-        save(
-            place / "opus.npz",
-            tensors,
-            options | {k.replace("_", "-"): changed[k] for k in changed},
-        )
+        change(tensors, options)
+        save(place / "opus.npz", tensors, options)
 
     return spoil
 
 
-def tensor(name: str, change: Callable[[Any], Any] | None) -> Callable[[Path], None]:
-    """An npz in which one tensor is another, or (None) absent."""
+def option(text: str) -> Callable[[Path], None]:
+    """A model.yml in which options have other values, in YAML."""
+    values = {name: yaml.safe_load(v or "''") for name, v in (x.split("=") for x in text.split())}
+    return npz(lambda _, options: options.update(values))
 
-    def spoil(place: Path) -> None:
-        tensors, options = load(place / "opus.npz")
-        old = tensors.pop(name, None)
-        save(place / "opus.npz", tensors | ({name: change(old)} if change else {}), options)
 
-    return spoil
+def tensor(name: str, change: Callable[[Any], Any]) -> Callable[[Path], None]:
+    """An npz in which one tensor is another."""
+    return npz(lambda tensors, _: tensors.update({name: change(tensors.get(name))}))
+
+
+def bias(first: int, last: int, more: float) -> Callable[[Path], None]:
+    """A model that prefers some ids."""
+    return npz(lambda tensors, _: tensors["decoder_ff_logit_out_b"][0, first:last].__iadd__(more))
 
 
 def file(name: str, data: bytes | None) -> Callable[[Path], None]:
@@ -226,45 +208,31 @@ def decoder(**values: Any) -> Callable[[Path], None]:
 
 
 REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "SSRU": (option(transformer_decoder_autoreg="rnn"), "autoreg=rnn: SSRU and averages cannot"),
-    "recurrent": (option(type="s2s"), "type=s2s: another family"),
-    "factors": (option(lemma_dim_emb=-1), "lemma-dim-emb=-1: factors cannot be read"),
-    "factored vocabulary": (decoder(vocabs=["v.fsv"]), "v.fsv: .*factors, .fsv, cannot"),
-    "learned positions": (option(transformer_train_position_embeddings=True), "only sinusoids"),
-    "pre-norm": (option(transformer_preprocess="n"), "preprocess=n: only norms after the sub"),
-    "RMS norm": (option(transformer_postprocess="dar"), "postprocess=dar: only norms after"),
-    "gelu": (option(transformer_ffn_activation="gelu"), "activation=gelu: that of Marian is x sig"),
-    "another activation": (option(transformer_ffn_activation="prelu"), "=prelu: choose one of"),
-    "tied layers": (option(transformer_tied_layers=[1, 1]), "layers that share weights"),
-    "right to left": (option(right_left=True), "right-left=True: only outputs from left"),
-    "half tied": (option(tied_embeddings_src=True, tied_embeddings_all=False), "=false: where bot"),
-    "heads": (option(transformer_heads=3), "encoder_attention_heads: must divide d_model"),
+    "factored vocabulary": (decoder(vocabs=["v.fsv"]), "v.fsv: .*factored"),
+    "gelu": (option("transformer-ffn-activation=gelu"), "activation=gelu: that of Ma"),
+    "half tied": (option("tied-embeddings-src=true tied-embeddings-all=false"), "src=True: only"),
+    "an option to come": (option("transformer-twist=1"), "transformer-twist=1: an unknown option"),
     "8 bits": (tensor("Wemb", lambda t: t.astype(np.int8)), "Wemb is int8, not float32"),
     "not finite": (tensor("Wemb", lambda t: t * np.nan), "Wemb holds numbers that are not finite"),
     "one too many": (tensor("encoder_l1_self_Wo_ln_scale_pre", lambda _: np.ones((1, 16), "f4")),
                      r"encoder_l1_self_Wo_ln_scale_pre, \[16\], has no place"),
-    "one too few": (tensor("decoder_l1_ffn_b2", None), "has no decoder_l1_ffn_b2"),
+    "one too few": (npz(lambda t, _: t.pop("decoder_l1_ffn_b2")), "has no decoder_l1_ffn_b2; it"),
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "a bias of one": (tensor("decoder_ff_logit_out_b", lambda t: t[:, :1]), "pieces, but decoder_"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
-    "a torn npz": (file("opus.npz", b"PK\x03\x04 torn"), "opus.npz: damaged, or holds more"),
     "no npz of Marian": (lambda place: np.savez(place / "opus.npz", a=np.ones(2)), "no model of"),
-    "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one of .npz"),
-    "no vocabulary": (decoder(vocabs=[]), r"no \*vocab\*.yml: expected one or two of .spm or .yml"),
+    "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one file"),
+    "no vocabulary": (decoder(vocabs=[]), r"no \*vocab\*.yml: expected one or two"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
     "ids that are none": (file("opus.yml", b"</s>: 0\n<unk>: [1]\n"), "opus.yml: expected a piece"),
-    "no character": (file("opus.yml", b'"\\UFFFFFFFF": 1'), "opus.yml: expected a piece"),
-    "no text": (file("opus.yml", b'</s>: 0\n<unk>: 1\n"\\ud800": 2'), "opus.yml: "),
-    "a number": (tensor("Wemb", lambda t: t[0, 0]), "opus.npz: expected names of tensors"),
     "no </s>": (file("opus.yml", b"a: 0\n<unk>: 1\n"), "has no </s>"),
     "no YAML": (file("opus.yml", b"\xff: 1"), "opus.yml: expected a piece"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),
     "YAML that swells": (file("decoder.yml", b"a: &a [x, x]\nword-penalty: [*a, *a]"), "aliases"),
     "an npz that swells": (lambda place: np.savez_compressed(place / "opus.npz", a=np.zeros(10**5)),
                            "opus.npz: damaged, or holds more"),
-    "no keys": (file("decoder.yml", b"- a\n"), "decoder.yml: expected keys and values"),
     "no SentencePiece": (file("source.spm", None), "source.spm: the file is missing"),
-    "a beam of none": (decoder(**{"beam-size": 0}), "decoder.yml: beam_size=0"),
+    "a beam of none": (decoder(**{"beam-size": 0}), "decoder.yml: beam-size=0"),
 }  # fmt: skip
 
 
@@ -277,6 +245,38 @@ def test_a_wrong_directory_is_refused_by_name(kind: str, copied: Path) -> None:
         importing.read(copied)
     assert error.value.code == Exit.DATA and str(copied) in str(error.value)
     assert "\n" not in str(error.value)
+
+
+CHANGED = (
+    "type=s2s lemma-dim-emb=-1 right-left=true dim-emb=null input-types=[class] ulr=true "
+    "transformer-decoder-autoreg=rnn transformer-attention-mask=alibi transformer-pool=true "
+    "transformer-disable-position-embeddings=true transformer-no-projection=true "
+    "output-omit-bias=true transformer-decoder-ffn-depth=3 transformer-decoder-dim-ffn=32 "
+    "transformer-postprocess-emb=nd transformer-preprocess=n transformer-postprocess=dar "
+    "transformer-ffn-activation=prelu transformer-tied-layers=[1,1] transformer-heads=3"
+)
+SAME = (
+    "dim-rnn=7 skip=true char-stride=5 input-types=[sequence,weight] transformer-preprocess=d "
+    "transformer-postprocess=an transformer-postprocess-emb= transformer-tied-layers=[1,2] "
+    "transformer-train-position-embeddings=true transformer-decoder-ffn-depth=2 "
+    "transformer-decoder-dim-ffn=24"
+)
+
+
+@pytest.mark.parametrize("text", CHANGED.split())
+def test_an_option_that_changes_translations_is_refused_by_name(text: str, copied: Path) -> None:
+    option(text)(copied)
+    with pytest.raises(UserError, match=text.partition("=")[0]) as error:
+        importing.read(copied)
+    assert error.value.code == Exit.DATA
+
+
+def test_options_without_effect_on_translations_change_nothing(copied: Path) -> None:
+    expected = importing.read(copied).trained.settings
+    option(SAME)(copied)
+    imported = importing.read(copied)
+    assert imported.trained.settings == expected
+    assert importing.certify(imported, LINES[:1])["log_probs"] < 1e-4
 
 
 def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:
@@ -326,12 +326,46 @@ def test_two_vocabularies_are_not_guessed_by_their_names(models: Path, tmp_path:
 def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
     copied: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    decoder(**{"beam-size": 3, "normalize": 0.6, "allow-unk": True, "word-penalty": 0.2,
-               "max-length-factor": 3})(copied)  # fmt: skip
-    settings = importing.read(copied).trained.settings.decode
+    values = {"beam-size": 3, "normalize": 0.6, "allow-unk": True, "max-length-factor": 2.5}
+    decoder(**values, **{"word-penalty": 0.2})(copied)
+    trained = importing.read(copied).trained
+    settings = trained.settings.decode
     assert (settings.beam_size, settings.alpha, settings.unknown) == (3, 0.6, "allow")
     assert (settings.length_penalty, settings.stop) == ("power", "shrinking")
-    assert "not taken over: word-penalty=0.2, max-length-factor=3;" in caplog.text
+    assert (settings.max_length_ratio, settings.max_length_offset) == (2.5, 3)
+    assert "word-penalty=0.2" in caplog.text and "beam-size" not in caplog.text
+    written = yaml.safe_load(dict(MarianNpzAdapter(trained).files())["decoder.yml"])
+    assert values.items() <= written.items()
+    for early, alpha in ((True, 1.0), (False, 0.0)):
+        decoder(normalize=early)(copied)
+        assert importing.read(copied).trained.settings.decode.alpha == alpha
+
+
+def test_vocabularies_of_each_form_have_pieces_that_no_normalised_text_has(copied: Path) -> None:
+    ids = yaml.safe_load((copied / "opus.yml").read_bytes())
+    pieces = sorted(ids, key=ids.__getitem__)
+    pieces[10:18] = ["\x85", "\x9b", "\u200e", "\u2028", "\u3000", "a  b", "\xa0", "\x1f"]
+    bias(10, 18, 5.0)(copied)
+    ids = {piece: number for number, piece in enumerate(pieces)}
+    lines = "".join(f"{piece}\r\n" for piece in pieces).encode()
+    forms = {"a.yml": marian_ids.dump_lines(ids), "a.json": json.dumps(ids).encode(), "a": lines}
+    for name, data in forms.items():
+        (copied / name).write_bytes(data)
+        decoder(vocabs=[name])(copied)
+        trained = importing.read(copied).trained
+        assert Side.from_json(trained.target.to_json()).vocabulary.to_json() == pieces[2:]
+    (text,) = Translator.of(trained, trained.settings.decode).texts(LINES[:1])
+    assert text.splitlines() == [text]
+
+
+def test_the_search_ends_where_marian_ends(tmp_path: Path) -> None:
+    """Marian 1.12.42 gave these lengths of one letter; without stop=shrinking, most are others."""
+    bias(0, 1, 3.0)(make(tmp_path / "made", **KINDS["firefox"]))
+    trained = importing.read(tmp_path / "made").trained
+    for beam_size, lengths in ((1, (75, 14, 14, 66)), (6, (13, 14, 14, 8))):
+        decode = replace(trained.settings.decode, beam_size=beam_size, alpha=1.0)
+        found = Translator.of(trained, decode).texts([TEXT[i][0] for i in (0, 1, 3, 8)])
+        assert found == ["H" * length for length in lengths]
 
 
 @pytest.mark.parametrize(
@@ -350,24 +384,6 @@ def test_models_of_our_own_that_marian_cannot_compute_are_refused(
     with pytest.raises(UserError, match=message) as error:
         exporting.export(made(*given, *words), tmp_path / "made", LINES, to="marian-npz")
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
-
-
-def test_models_of_marian_do_not_go_to_hugging_face(models: Path, tmp_path: Path) -> None:
-    trained = importing.read(models / "opus").trained
-    with pytest.raises(UserError, match=r"target_bos=false: .* export --to marian-npz, or exp"):
-        exporting.export(trained, tmp_path / "made", LINES, to="marian")
-
-
-def test_another_length_penalty_is_warned_of(
-    models: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trained = importing.read(models / "opus").trained
-    dict(MarianNpzAdapter(trained).files())
-    assert not caplog.text
-    decode = replace(trained.settings.decode, length_penalty="wu")
-    settings = replace(trained.settings, decode=decode)
-    dict(MarianNpzAdapter(trained._replace(settings=settings)).files())
-    assert "decode.length_penalty=wu: Marian divides by length ** 1 instead" in caplog.text
 
 
 @pytest.mark.parametrize("layout", ["halves", pytest.param("interleaved", marks=pytest.mark.slow)])

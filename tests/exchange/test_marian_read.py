@@ -408,7 +408,7 @@ def test_tensors_that_do_not_fit_are_refused(
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": true}'),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a b": 2, "<pad>": 3}'),
+        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a\\nb": 2, "<pad>": 3}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2, "<pad>": 3}'),
         ("source.spm", b"no model"),
         ("target.spm", None),

@@ -56,7 +56,7 @@ def test_hostile_side_is_refused(value: Any) -> None:
     assert caught.value.code == Exit.DATA
 
 
-@pytest.mark.parametrize("value", [None, {}, [1], ["a", "a"], [" "], [""], [["a"]]])
+@pytest.mark.parametrize("value", [None, {}, [1], ["a", "a"], ["\n"], [""], [["a"]]])
 def test_hostile_vocabulary_is_refused(value: Any) -> None:
     with pytest.raises(UserError):
         Vocabulary.from_json(value)
