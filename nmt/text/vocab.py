@@ -11,7 +11,8 @@ PAD, BOS, EOS, UNK = 0, 1, 2, 3
 SPECIALS = 4
 UNKNOWN = "<unk>"
 END = "</s>"  # the end of a sentence among pieces
-_ANY = re.compile("[^\0\n\ud800-\udfff]+")  # also what is normalised away: others' models have it
+# also what is normalised away, which other toolkits' models have, but nothing that moves a cursor
+_ANY = re.compile("[^\0\b\n\r\x1b\x7f\ud800-\udfff]+")
 
 
 class Vocabulary:

@@ -81,7 +81,7 @@ def test_exactly_the_documented_keys_may_differ(metric: str) -> None:
         *("trainer.keep_checkpoints", "trainer.tensorboard", "trainer.gradient_checkpointing"),
         *("trainer.deterministic", "data.workers", "decode"),
         *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
-        *("trainer.compile", "trainer.device", "trainer.nonfinite_patience"),
+        *("trainer.compile", "trainer.device", "trainer.nonfinite_patience", "trainer.target"),
     }
 
 
