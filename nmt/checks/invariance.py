@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from nmt.checks import example
-from nmt.checks.example import Sentences
+from nmt.checks.example import Sentences, full_pass
+from nmt.checks.trial import CheckError, require
 from nmt.encodings.base import HOOKS, Encoding
 from nmt.encodings.positions import Scaled
 from nmt.model.transformer import PAD, Transformer
@@ -29,8 +30,6 @@ Products of other shapes sum in another order: of all encodings, fire differed m
 
 PADDING = 2  # tokens that are added
 SHIFT = 5  # positions
-
-
 LATER = "lets earlier tokens see later ones"
 PADDED = "lets padding change the tokens before it"
 ADVICE = {
@@ -72,27 +71,24 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
 def _pad(text: Sentences, source: int, target: int) -> Sentences:
     """A batch of these lengths, padded on the right; shorter ones stay as they are."""
 
-    def to_length(rows: Tensor, length: int) -> Tensor:
+    def pad(rows: Tensor, length: int) -> Tensor:
         return F.pad(rows, (0, max(0, length - rows.shape[1])), value=PAD)
 
-    words = text.source.shape[1]
-    columns = {
-        name: to_length(c, source) if c.shape[1] == words > 1 else c
-        for name, c in text.columns.items()
-    }
-    return Sentences(to_length(text.source, source), to_length(text.target, target), columns)
+    words = text.source.shape[1]  # a column may have one number for each sentence
+    columns = {n: pad(c, source) if c.shape[1] == words > 1 else c for n, c in text.columns.items()}
+    return Sentences(pad(text.source, source), pad(text.target, target), columns)
 
 
-def fault(model: Transformer, text: Sentences) -> str | None:
-    """The invariance that a model breaks, with the entry and the hook at fault; None: it has all.
+def check(model: Transformer, text: Sentences) -> None:
+    """Raise CheckError, with the entry and the hook at fault, unless a model has all invariances.
 
     `text` has no padding in its target. Sets torch's global generator, and the model's mode.
     """
     for change in changes(model, text):
         again = change._replace(before=change.after)  # differs if random numbers are not torch's
         if difference(model, change) > CLOSE and difference(model, again) <= CLOSE:
-            return _first_at_fault(model, change)
-    return _shift_fault(model, text)
+            raise CheckError(_first_at_fault(model, change))
+    _check_shift(model, text)
 
 
 def difference(model: Transformer, change: Change) -> float:
@@ -107,10 +103,7 @@ def difference(model: Transformer, change: Change) -> float:
 def _logits(model: Transformer, text: Sentences, training: bool = False) -> Tensor:
     """Logits [rows, target, vocab] of a pass that draws the same random numbers each time."""
     torch.default_generator.manual_seed(0)
-    model.train(training)
-    with torch.no_grad():
-        logits: Tensor = model(*text)
-    return logits
+    return full_pass(model.train(training), text)
 
 
 def relative_difference(a: Tensor, b: Tensor) -> float:
@@ -136,33 +129,26 @@ def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
             e.positions = positions
 
 
-def _shift_fault(model: Transformer, text: Sentences) -> str | None:
-    """Which entry says `relative`, though a common shift of its positions changes the logits."""
+def _check_shift(model: Transformer, text: Sentences) -> None:
+    """Refuse an entry that says `relative`, though a common shift of its positions matters."""
     before = _logits(model, text)
-
-    def changes_logits(entries: Iterable[Encoding]) -> bool:
-        with shifted(entries):
-            return relative_difference(before, _logits(model, text)) > CLOSE
 
     def reads_positions(e: Encoding) -> bool:
         return not e.relative and not {"project", "scores"}.isdisjoint(e.hooks)
 
-    relative = [
-        e
-        for site in model.sites.values()
-        if site.breaks_shift_invariance is None
-        for e in site
-        if e.relative and e.num_positions is None and not e.positions.distances_only
-        # others read absolute positions, as shaw_absolute, of queries that these rotate
-        if "project" not in e.hooks or not any(map(reads_positions, site))
-    ]
-    if not relative or not changes_logits(relative):
-        return None
-    name = next((e.name for e in relative if changes_logits([e])), relative[0].name)
-    return (
-        f"encoding.{name}: says `relative`, but a common shift of all positions changes what it "
-        "does; read distances alone (context.delta), or leave `relative` false"
-    )
+    for site in model.sites.values():
+        for e in site if site.breaks_shift_invariance is None else ():
+            fixed = not e.relative or e.num_positions is not None or e.positions.distances_only
+            # others read absolute positions, as shaw_absolute, of queries that these rotate
+            if fixed or ("project" in e.hooks and any(map(reads_positions, site))):
+                continue
+            with shifted([e]):
+                require(
+                    relative_difference(before, _logits(model, text)) <= CLOSE,
+                    f"encoding.{e.name}: says `relative`, but a common shift of all positions "
+                    "changes what it does; read distances alone (context.delta), or leave "
+                    "`relative` false",
+                )
 
 
 def _first_at_fault(model: Transformer, change: Change) -> str:

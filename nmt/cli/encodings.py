@@ -7,7 +7,8 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.config.settings import GROUPS
+from nmt.config.catalog import Folders, config_dir_override, families, folders_in, path_of, summary
+from nmt.config.settings import GROUPS, Settings
 from nmt.errors import UserError
 
 USAGE = """nmt-encodings                                      all encodings, one line each
@@ -27,6 +28,7 @@ together; without one, all are checked. Exit codes of --check: 0 all passed, 70 
   nmt-encodings relative model=base tau=8
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
+TOKENS = 64  # of the sentences in which an export looks at positions
 READ = ("model", "encoding", "seed")  # the parts of a config that change something here
 
 
@@ -35,25 +37,46 @@ def command(argv: list[str]) -> None:
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
     if options.check:
-        from nmt.inspect import prove
+        from nmt.checks import run as checks
         from nmt.system.device import pick, set_up
 
         device = pick(options.device or "cpu")
         set_up(device)
         if options.run:
-            prove.check_run(options.run, _print, device)
+            checks.check_run(options.run, _print, device)
         else:
-            prove.check_encodings(options.names, overrides, folders, _print, device)
+            checks.check_encodings(options.names, overrides, folders, _print, device)
     elif name is None:
-        from nmt.inspect.listing import encoding_list
-
-        sys.stdout.write(encoding_list(folders))
+        _list_encodings(folders)
     else:
+        from nmt.checks.card import card
         from nmt.config.compose import experiment_of
-        from nmt.inspect import card
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
-        sys.stdout.write(card.card(name, settings, folders))
+        sys.stdout.write(card(name, settings, folders, {"CTranslate2": exportable(settings)}))
+
+
+def _list_encodings(folders: Folders) -> None:
+    """Print names and first comments of all options by family; imports no torch."""
+    groups = families(folders)
+    width = max(len(option) for options in groups.values() for option in options)
+    for number, (family, options) in enumerate(groups.items()):
+        lines = [f"  {o:<{width}}  {summary('encoding', o, folders)}" for o in options]
+        sys.stdout.write("\n" * (number > 0) + "\n".join([family, *lines]) + "\n")
+
+
+def exportable(settings: Settings) -> str:
+    """Whether nmt-export can write a model for CTranslate2; if not, why."""
+    from nmt.build import shrunken
+    from nmt.checks.example import perturbed
+    from nmt.exchange import ctranslate2_spec
+
+    small = shrunken(settings)
+    try:
+        ctranslate2_spec.positions(small, perturbed(small), TOKENS)
+    except UserError as error:
+        return f"no: {error}"
+    return "nmt-export --to ctranslate2 writes it, and compares"
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -66,7 +89,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.config.catalog import config_dir_override, folders_in, path_of
     from nmt.config.hydra_conf import parse
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]

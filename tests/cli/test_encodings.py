@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from nmt import modeldir
-from nmt.cli.encodings import main
+from nmt.checks import parity, run
+from nmt.checks.parity import BOUNDS, CONDITIONS, Deviation
+from nmt.checks.properties import CHECKS
+from nmt.checks.run import OF_TRAINED
+from nmt.cli.encodings import exportable, main
 from nmt.config.catalog import FAMILIES, options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
-from nmt.inspect import parity, prove
-from nmt.inspect.conformance import CHECKS, OF_TRAINED
-from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.model.transformer import Transformer
+from tests.composing import settings_of
 
 Make = Callable[..., Transformer]
 
@@ -34,6 +36,19 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
 def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["relative", "model=base"]) == 0
     assert "50,688 in a model of 512 x 6+6 layers" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("relative", "nmt-export --to ctranslate2 writes it"),
+        ("rotary", "nmt-export --to ctranslate2 writes it"),
+        ("relative_absolute", "no: encoding."),
+        ("lstm", "no: encoding.lstm: cannot be exported"),
+    ],
+)
+def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
+    assert exportable(settings_of(f"encoding={option}")).startswith(said)
 
 
 @pytest.mark.parametrize(
@@ -125,7 +140,7 @@ def test_failures_are_named_and_leave_with_70(
 def test_all_are_checked_but_those_that_the_overrides_do_not_fit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prove, "options_of", lambda *group: ["absolute", "relative"])
+    monkeypatch.setattr(run, "options_of", lambda *group: ["absolute", "relative"])
     assert main(["--check", "tau=3"]) == 0
     relative, absolute = capsys.readouterr().out.rstrip().split("\n")
     refused = "refused: tau: no such key with this encoding; these have it: "

@@ -124,13 +124,11 @@ def _check_step(settings: Settings) -> None:
             text = example.text(model, per_sentence=per_sentence)
             trial.step(model, text)
             example.perturb(model, small.model.dim)
-            if (why := invariance.fault(model, text)) is not None:
-                raise UserError(why)
+            invariance.check(model, text)
         except Exception as e:  # any error of an encoding's hooks
             if isinstance(e, UserError) or is_out_of_memory(e):
                 raise
-            told = isinstance(e, ValueError) and str(e).startswith("encoding.")
-            if told or isinstance(e, trial.CheckError):
+            if trial.names_fault(e):
                 raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e

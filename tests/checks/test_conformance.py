@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmt.checks.example import small_settings
+from nmt.checks.parity import CONDITIONS
+from nmt.checks.properties import CHECKS, NOISE
 from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.errors import UserError
-from nmt.inspect.conformance import CHECKS, small_settings
-from nmt.inspect.parity import CONDITIONS
-from nmt.inspect.properties import NOISE
 from nmt.testing import check_encoding
 from tests.fast import fast_first
 

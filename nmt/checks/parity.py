@@ -15,9 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt import build
-from nmt.checks.example import VOCAB, Sentences, perturb, random_ids, sentences
-from nmt.config.settings import Settings
+from nmt.checks.example import Sentences, full_pass, random_ids, sentences
 from nmt.encodings.base import at_least_float32
 from nmt.errors import where_raised
 from nmt.model.transformer import PAD, Transformer
@@ -40,24 +38,6 @@ ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angle
 
 Pairs = list[tuple[Tensor, Tensor]]
 """Logits [n, vocab] that were computed, and what they must be."""
-
-
-def perturbed(settings: Settings) -> Transformer:
-    """A model in eval mode with every parameter away from where it starts.
-
-    Raises UserError as `build.transformer` does.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = build.transformer(settings, VOCAB, VOCAB)
-        perturb(model, settings.model.dim)
-    return model.eval()
-
-
-@torch.no_grad()
-def full_pass(model: Transformer, text: Sentences) -> Tensor:
-    """The logits [rows, target, vocab] of one causal pass."""
-    return at_least_float32(model(text.source, text.target, text.columns))
 
 
 class Decoding:

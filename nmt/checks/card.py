@@ -1,0 +1,128 @@
+"""The card of one encoding: all that its code says, and all that running it shows."""
+
+import copy
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping
+
+from nmt import build
+from nmt.checks import example, parity, properties
+from nmt.checks.example import full_pass, perturbed
+from nmt.checks.properties import ROUNDING
+from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
+from nmt.config.settings import Settings
+from nmt.encodings.registry import SITES, find
+from nmt.model.transformer import Transformer
+
+NAME, WIDTH = 20, 100
+DECODED = 20  # tokens of a target
+
+Rows = Iterator[tuple[str, str]]  # the name of a fact, and the fact
+
+
+def card(
+    option: str, settings: Settings, folders: Folders = (), more: Mapping[str, str] | None = None
+) -> str:
+    """The card at the settings' size, with `more` facts by their names."""
+    model = perturbed(build.shrunken(settings))
+    rows = {"family": family_of(option, folders), **dict(_structure(model, settings))}
+    rows |= {**dict(_measurements(model)), **(more or {})}
+    lines = [option, f"  {summary('encoding', option, folders)}", "", *_docstrings(settings)]
+    for name, text in rows.items():
+        indents = f"  {name:<{NAME}}", " " * (NAME + 2)
+        lines += textwrap.wrap(
+            text, WIDTH, initial_indent=indents[0], subsequent_indent=indents[1],
+            break_on_hyphens=False,
+        )  # fmt: skip
+    lines += ["", "  keys"]
+    lines += [f"    {key:<36} {meaning}" for key, meaning in _keys(option, folders).items()]
+    return "\n".join(lines) + "\n"
+
+
+def _docstrings(settings: Settings) -> Iterator[str]:
+    """Source and formula: the docstrings of each entry's module and class, each module once."""
+    classes = [find(str(options.get("use", name))) for name, options in settings.encoding.items()]
+    for cls in dict.fromkeys(classes):
+        for text in (sys.modules[cls.__module__].__doc__ or "", cls.__doc__ or ""):
+            yield from (f"  {line.strip()}".rstrip() for line in text.strip().split("\n"))
+            yield ""
+
+
+def _structure(model: Transformer, settings: Settings) -> Rows:
+    """Hooks by site, and whether the fused kernel serves them; parameters, limits and columns."""
+    for name, site in model.sites.items():
+        if site.entries:
+            hooks = dict.fromkeys(h for e in site for h in e.hooks)
+            stack = model.encoder if name == "encoder" else model.decoder
+            slow = [str(n) for n in range(stack.count) if not site.fusible(n)]
+            some = f" in layers {', '.join(slow)}" if len(slow) < stack.count else ""
+            fused = f"no fused attention{some}" if slow else "fused attention"
+            yield f"hooks, {name}", f"{', '.join(hooks) or 'none'} ({fused})"
+    yield "parameters", _count_parameters(settings)
+    source, target = (
+        "any" if limit is None else f"{limit:,}"
+        for limit in (model.source_limit, model.target_limit)
+    )
+    yield "longest source", source
+    if target != source:
+        yield "longest target", target
+    if model.needs_lengths:
+        yield "needs", "the desired length of each output"
+    if model.columns:
+        yield "reads columns", ", ".join(sorted(model.columns))
+
+
+def _count_parameters(settings: Settings) -> str:
+    """12,345 or 12,345 + 1,024 V, V being the size of the vocabulary; all, and of each site."""
+    few, more = dict.fromkeys(SITES, 0), dict.fromkeys(SITES, 0)
+    for counts, vocab in ((few, 8), (more, 9)):
+        for e in build.meta_model(settings, vocab, vocab).entries:
+            counts[e.dims.site] += sum(p.numel() for p in e.parameters())
+
+    def count(*sites: str) -> str:
+        per_word = sum(more[site] - few[site] for site in sites)
+        fixed = sum(few[site] for site in sites) - 8 * per_word
+        parts = [f"{fixed:,}"] if fixed or not per_word else []
+        return " + ".join([*parts, f"{per_word:,} V"] if per_word else parts)
+
+    size, by_site = settings.model, ", ".join(f"{site} {count(site)}" for site in SITES)
+    layers = f"{size.encoder_layers}+{size.decoder_layers} layers"
+    return f"{count(*SITES)} in a model of {size.dim} x {layers} ({by_site})"
+
+
+def _measurements(model: Transformer) -> Rows:
+    """Figures of a model of a few dimensions."""
+    yield "interpolation", interpolation(copy.deepcopy(model))
+    moved = properties.shift(model)
+    only = "not asked: it has distances only"
+    yield "shift invariant", only if moved is None else _difference(moved, moved < ROUNDING)
+    moved = properties.reordering(model)
+    yield "order in encoder", _difference(moved, moved >= ROUNDING)
+    for site, encodings in model.sites.items():
+        if (why := encodings.breaks_shift_invariance) is not None:
+            yield f"composed, {site}", why
+    (decoded,) = parity.measure(model, DECODED, ["float32"], conditions=parity.CONDITIONS[:1])
+    yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"
+
+
+def _difference(moved: float, holds: bool) -> str:
+    return f"{'yes' if holds else 'no'}: largest difference {moved:.2g}"
+
+
+def interpolation(model: Transformer) -> str:
+    """Whether positions may be scaled; changes the model."""
+    try:
+        model.scale_positions(0.5)
+    except ValueError as e:
+        return f"no: {str(e).split(', because ')[-1]}"
+    finite = full_pass(model, example.text(model)).isfinite().all()
+    return "yes: positions may be any real numbers" if finite else "no: not finite"
+
+
+def _keys(option: str, folders: Folders) -> dict[str, str]:
+    """The keys of an option's file, then those of the files that it builds on, each once."""
+    keys: dict[str, str] = {}
+    for name in reversed(chain_of("encoding", option, folders)):
+        for key, default, meaning in commented("encoding", name, folders):
+            keys.setdefault(key, f"{meaning} [{default}]")
+    return keys
