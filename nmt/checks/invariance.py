@@ -22,12 +22,9 @@ from nmt.encodings.base import HOOKS, Encoding
 from nmt.encodings.positions import Scaled
 from nmt.model.transformer import PAD, Transformer
 
+# Largest difference, as a share of the largest number, that is a matter of rounding. Products of
+# other shapes sum in another order: of all encodings, fire differed most, by 6e-7.
 CLOSE = 2**-16
-"""Largest difference, as a share of the largest number, that is a matter of rounding.
-
-Products of other shapes sum in another order: of all encodings, fire differed most, by 6e-7.
-"""
-
 PADDING = 2  # tokens that are added
 SHIFT = 5  # positions
 LATER = "lets earlier tokens see later ones"
@@ -55,7 +52,7 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
     The last token of each target is another one; or it is missing, unless some encoding is to know
     the length. Padding is added on both sides, as far as the encodings allow.
     """
-    n, result = text.target.shape[1], list[Change]()
+    words, n, result = text.source.shape[1], text.target.shape[1], list[Change]()
     if n > 1:
         last = text.target.clone()
         last[:, -1] = torch.where(last[:, -1] > 4, last[:, -1] - 1, last[:, -1] + 1)
@@ -64,19 +61,15 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
         if not model.needs_lengths:
             other = text._replace(target=text.target[:, :-1])
         result.append(Change(LATER, other, text, n - 1))
-    source, target = example.within(model, text.source.shape[1] + PADDING, n + PADDING)
-    return [*result, Change(PADDED, text, _pad(text, source, target), n)]
-
-
-def _pad(text: Sentences, source: int, target: int) -> Sentences:
-    """A batch of these lengths, padded on the right; shorter ones stay as they are."""
+    source, target = example.within(model, words + PADDING, n + PADDING)
 
     def pad(rows: Tensor, length: int) -> Tensor:
         return F.pad(rows, (0, max(0, length - rows.shape[1])), value=PAD)
 
-    words = text.source.shape[1]  # a column may have one number for each sentence
-    columns = {n: pad(c, source) if c.shape[1] == words > 1 else c for n, c in text.columns.items()}
-    return Sentences(pad(text.source, source), pad(text.target, target), columns)
+    # a column may have one number for each sentence
+    longer = {k: pad(c, source) if c.shape[1] == words > 1 else c for k, c in text.columns.items()}
+    padded = Sentences(pad(text.source, source), pad(text.target, target), longer)
+    return [*result, Change(PADDED, text, padded, n)]
 
 
 def check(model: Transformer, text: Sentences) -> None:
@@ -93,11 +86,10 @@ def check(model: Transformer, text: Sentences) -> None:
 
 def difference(model: Transformer, change: Change) -> float:
     """The largest difference of two logits that must be equal, as a share of the largest one."""
-    before, after = (
-        _logits(model, text, change.training)[:, : change.target]
-        for text in (change.before, change.after)
+    texts = change.before, change.after
+    return relative_difference(
+        *(_logits(model, text, change.training)[:, : change.target] for text in texts)
     )
-    return relative_difference(before, after)
 
 
 def _logits(model: Transformer, text: Sentences, training: bool = False) -> Tensor:

@@ -1,10 +1,8 @@
 """Does decoding with a cache give the logits of one causal pass over the whole target?
 
 It must, whatever the encoding, or translations would not be those of the trained model. Each
-condition below decodes in another way that has gone wrong somewhere: buffers kept from an earlier
-pass, several tokens at once, beams that change rows, padding, room that a cache holds beyond its
-length. The reference is always the full pass of a fresh copy of the module, so that nothing which
-decoding leaves behind can spoil both alike.
+condition below decodes in another way that has gone wrong somewhere. The reference is always the
+full pass of a fresh copy of the module, so that nothing that decoding leaves behind spoils both.
 """
 
 import copy
@@ -26,10 +24,9 @@ SOURCE = 12  # tokens of the source
 BOUNDS = {
     # 32 units in the last place. Processors sum in other orders: differences were up to 8 of them.
     "float32": 2**-18,
-    # A number in bfloat16 has 8 significant bits, so each rounding moves it by up to 1/512 of
-    # itself. Decoding multiplies matrices of other shapes and so rounds other sums; layer norm
-    # keeps the states as large as they were, so the differences add up over some ten rounded
-    # results per layer.
+    # Each rounding to the 8 significant bits of bfloat16 moves a number by up to 1/512 of itself.
+    # Matrices of other shapes round other sums; as layer norm keeps the states as large as they
+    # were, differences add up over some ten rounded results per layer.
     "bfloat16": 1 / 16,
 }
 """Largest difference of two logits in each precision, in units of the largest logit."""
@@ -78,8 +75,7 @@ class Subject:
     """A module for one condition, and the texts for it."""
 
     def __init__(self, pristine: Transformer, tokens: int) -> None:
-        self._pristine = pristine
-        self.model = self.fresh()
+        self._pristine, self.model = pristine, copy.deepcopy(pristine)
         self.tokens = min(tokens, self.model.target_limit or tokens)
         self.source = min(SOURCE, self.model.source_limit or SOURCE)
 
@@ -101,28 +97,22 @@ class Subject:
         return [(decoding.logits[real], full_pass(self.fresh(), decoding.text)[real])]
 
 
-Decode = Callable[[Subject], Pairs]
-
-
 class Condition(NamedTuple):
     """One way to decode."""
 
     name: str
     look: str  # where the mistake is if this condition is the first that fails
-    decode: Decode
+    decode: Callable[[Subject], Pairs]
 
 
 CONDITIONS: list[Condition] = []
 
 
-def _condition(look: str) -> Callable[[Decode], Decode]:
-    """Enter a function into CONDITIONS; `look` names what goes wrong where it alone fails."""
-
-    def enter(decode: Decode) -> Decode:
-        CONDITIONS.append(Condition(decode.__name__.replace("_", " "), look, decode))
-        return decode
-
-    return enter
+def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], None]:
+    """Enter a function into CONDITIONS."""
+    return lambda decode: CONDITIONS.append(
+        Condition(decode.__name__.replace("_", " "), look, decode)
+    )
 
 
 @_condition(
@@ -229,7 +219,6 @@ class Deviation(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The largest difference that is let pass."""
         return BOUNDS[self.precision] * self.largest
 
     @property
@@ -238,8 +227,7 @@ class Deviation(NamedTuple):
 
     @property
     def finding(self) -> str:
-        figures = f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}"
-        return self.error or figures
+        return self.error or (f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}")
 
 
 def measure(
@@ -253,8 +241,9 @@ def measure(
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
     its condition, not an end: the others tell where to look.
     """
+    kind = model.output.weight.device.type
     for precision in precisions:
-        reduced, kind = precision == "bfloat16", model.output.weight.device.type
+        reduced = precision == "bfloat16"
         for condition in conditions:
             figures, error = (math.nan, math.nan), None
             try:

@@ -3,7 +3,7 @@
 import copy
 import logging
 import textwrap
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,6 @@ from nmt.model.transformer import Transformer
 STEP, ORDER = "training step", "order in the encoder"
 OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
 NAME, WIDTH = 38, 110  # columns
-Show = Callable[[str], None]
 
 
 class Result(NamedTuple):
@@ -84,13 +83,9 @@ def failures(results: Iterable[Result]) -> list[str]:
 
 
 def check_encodings(
-    names: Sequence[str],
-    overrides: Sequence[str],
-    folders: Folders,
-    show: Show,
-    device: torch.device,
-) -> None:
-    """Check encodings, all if no name is given, and show what was tried of each.
+    names: Sequence[str], overrides: Sequence[str], folders: Folders, device: torch.device
+) -> Iterator[str]:
+    """Check encodings, all if no name is given; yields the lines of a report as they come.
 
     Of several, those that are right get a line. Raises UserError (70) if a check failed, or a model
     of those that are named cannot be built, and (2) if none can be built.
@@ -105,36 +100,37 @@ def check_encodings(
         except UserError as error:
             refused[name] = error
         else:
-            results = run_checks(model, None, device=device)
-            failed += _show_results(name, results, show, whole=len(every) == 1)
+            report = _report_all if len(every) == 1 else _report_failures
+            failed += yield from report(name, run_checks(model, None, device=device))
     if len(refused) == len(every):
         raise refused[every[0]]
-    for name, why in refused.items():
-        show(f"{name:<{NAME}}refused: {why}")
+    yield from (f"{name:<{NAME}}refused: {why}" for name, why in refused.items())
     _conclude(failed + (len(refused) if names else 0))
 
 
-def check_run(path: Path, show: Show, device: torch.device) -> None:
+def check_run(path: Path, device: torch.device) -> Iterator[str]:
     """Check the model of a run, or another model directory; raises UserError (70) as above."""
     results = run_checks(modeldir.load(path).model, device=device, only=OF_TRAINED)
-    _conclude(_show_results(str(path), results, show, whole=True))
+    _conclude((yield from _report_all(str(path), results)))
 
 
-def _show_results(name: str, results: Iterable[Result], show: Show, whole: bool) -> int:
-    """Show all results as they come, or how many there are and those that failed; count these."""
-    collected: list[Result] = []
-    if whole:
-        show(name)
+def _report_all(name: str, results: Iterable[Result]) -> Generator[str, None, int]:
+    """Yield a line for each result; returns how many failed."""
+    failed = 0
+    yield name
     for result in results:
-        collected.append(result)
-        if whole:
-            state = "ok" if result.passed else "FAILED"
-            show(_wrap(f"  {result.check:<{NAME}}  {state}  {result.finding}", NAME + 4))
+        state = "ok" if result.passed else "FAILED"
+        yield _wrap(f"  {result.check:<{NAME}}  {state}  {result.finding}", NAME + 4)
+        failed += not result.passed
+    return failed
+
+
+def _report_failures(name: str, results: Iterable[Result]) -> Generator[str, None, int]:
+    """Yield how many passed, and a line for each failure; returns how many failed."""
+    collected = list(results)
     failed = sum(not result.passed for result in collected)
-    if not whole:
-        show(f"{name:<{NAME}}{len(collected) - failed} checks passed, {failed} failed")
-        for line in failures(collected):
-            show(_wrap(f"  {line}", 4))
+    yield f"{name:<{NAME}}{len(collected) - failed} checks passed, {failed} failed"
+    yield from (_wrap(f"  {line}", 4) for line in failures(collected))
     return failed
 
 

@@ -19,14 +19,13 @@ from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.model.transformer import PAD, Transformer
 
-WEIGHTS = "batch, heads, query, key"
 AXES = {
     "embed": ["batch, query, dim"],
     "layer": ["batch, query, dim"],
     "project": [f"batch, heads, {n}" for n in ("query, width", "key, width", "key, head_dim")],
-    "scores": [WEIGHTS],
+    "scores": ["batch, heads, query, key"],
     "bias": ["batch | 1, heads | 1, query | 1, key | 1"],
-    "normalise": [WEIGHTS],
+    "normalise": ["batch, heads, query, key"],
     "outputs": ["batch, heads, query, head_dim"],
     "readout": ["batch, query, dim"],
 }

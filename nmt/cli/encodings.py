@@ -42,10 +42,11 @@ def command(argv: list[str]) -> None:
 
         device = pick(options.device or "cpu")
         set_up(device)
-        if options.run:
-            checks.check_run(options.run, _print, device)
-        else:
-            checks.check_encodings(options.names, overrides, folders, _print, device)
+        names = options.names
+        lines = checks.check_encodings(names, overrides, folders, device)
+        for line in checks.check_run(options.run, device) if options.run else lines:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
     elif name is None:
         _list_encodings(folders)
     else:
@@ -101,11 +102,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         for part in name.strip("[]").split(",") if options.check else [name]:
             path_of("encoding", part.strip(), options.folders)
     return options
-
-
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
 
 
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
