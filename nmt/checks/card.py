@@ -93,20 +93,18 @@ def _count_parameters(settings: Settings) -> str:
 def _measurements(model: Transformer) -> Rows:
     """Figures of a model of a few dimensions."""
     yield "interpolation", interpolation(copy.deepcopy(model))
-    moved = properties.shift(model)
-    only = "not asked: it has distances only"
-    yield "shift invariant", only if moved is None else _difference(moved, moved < ROUNDING)
+    yes = {True: "yes", False: "no"}
+    if (moved := properties.shift(model)) is None:
+        yield "shift invariant", "not asked: it has distances only"
+    else:
+        yield "shift invariant", f"{yes[moved < ROUNDING]}: largest difference {moved:.2g}"
     moved = properties.reordering(model)
-    yield "order in encoder", _difference(moved, moved >= ROUNDING)
+    yield "order in encoder", f"{yes[moved >= ROUNDING]}: largest difference {moved:.2g}"
     for site, encodings in model.sites.items():
         if (why := encodings.breaks_shift_invariance) is not None:
             yield f"composed, {site}", why
     (decoded,) = parity.measure(model, DECODED, ["float32"], conditions=parity.CONDITIONS[:1])
     yield "cached decoding", f"{'exact' if decoded.passed else 'WRONG'}: {decoded.finding}"
-
-
-def _difference(moved: float, holds: bool) -> str:
-    return f"{'yes' if holds else 'no'}: largest difference {moved:.2g}"
 
 
 def interpolation(model: Transformer) -> str:

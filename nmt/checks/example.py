@@ -54,10 +54,9 @@ def perturbed(settings: Settings) -> Transformer:
 
 
 def perturb(model: nn.Module, dim: int) -> None:
-    """Move every parameter of a model of width `dim` away from where it starts.
+    """Move parameters of a model of width `dim`: zeros hide mistakes in how tables are read.
 
-    Tables that start at zero would hide every mistake in how they are read. Draws from torch's
-    global generator.
+    Draws from torch's global generator.
     """
     noise = NOISE * min(1.0, 32 / dim) ** 0.5  # wide sums must not grow by it
     with torch.no_grad():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt.checks.example import Sentences, full_pass, random_ids, sentences
+from nmt.checks.example import Sentences, full_pass, random_ids, sentences, within
 from nmt.encodings.base import at_least_float32
 from nmt.errors import where_raised
 from nmt.model.transformer import PAD, Transformer
@@ -76,8 +76,7 @@ class Subject:
 
     def __init__(self, pristine: Transformer, tokens: int) -> None:
         self._pristine, self.model = pristine, copy.deepcopy(pristine)
-        self.tokens = min(tokens, self.model.target_limit or tokens)
-        self.source = min(SOURCE, self.model.source_limit or SOURCE)
+        self.source, self.tokens = within(self.model, SOURCE, tokens)
 
     def fresh(self) -> Transformer:
         """A copy that has computed nothing yet."""
@@ -243,20 +242,15 @@ def measure(
     """
     kind = model.output.weight.device.type
     for precision in precisions:
-        reduced = precision == "bfloat16"
         for condition in conditions:
-            figures, error = (math.nan, math.nan), None
+            difference, largest, error = math.nan, math.nan, None
+            low = torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
             try:
-                with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
-                    figures = _largest_difference(condition.decode(Subject(model, tokens)))
+                with torch.inference_mode(), low:
+                    pairs = condition.decode(Subject(model, tokens))
+                    a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
+                    if a.isfinite().all() and b.isfinite().all():
+                        difference, largest = float((a - b).abs().max()), float(b.abs().max())
             except Exception as e:  # any mistake of an encoding, in any of its hooks
                 error = where_raised(e)
-            yield Deviation(condition, precision, *figures, error)
-
-
-def _largest_difference(pairs: Pairs) -> tuple[float, float]:
-    """The largest difference, NaN if anything is not finite, and the largest logit."""
-    a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
-    if not (a.isfinite().all() and b.isfinite().all()):
-        return math.nan, math.nan
-    return float((a - b).abs().max()), float(b.abs().max())
+            yield Deviation(condition, precision, difference, largest, error)

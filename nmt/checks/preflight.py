@@ -5,7 +5,7 @@ import logging
 import torch
 
 from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
-from nmt.checks import example, invariance, trial
+from nmt.checks import example, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import refusal
@@ -124,11 +124,11 @@ def _check_step(settings: Settings) -> None:
             text = example.text(model, per_sentence=per_sentence)
             trial.step(model, text)
             example.perturb(model, small.model.dim)
-            invariance.check(model, text)
+            trial.check_invariances(model, text)
+        except trial.CheckError as e:
+            raise UserError(str(e)) from None
         except Exception as e:  # any error of an encoding's hooks
             if isinstance(e, UserError) or is_out_of_memory(e):
                 raise
-            if trial.names_fault(e):
-                raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import example, invariance, trial
+from nmt.checks import example, trial
 from nmt.checks.example import Sentences, full_pass
-from nmt.checks.invariance import relative_difference, shifted
 from nmt.checks.parity import BOUNDS, ONLY_REDUCED
-from nmt.checks.trial import require
+from nmt.checks.trial import relative_difference, require, shifted
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import whole, with_positions
@@ -62,7 +61,7 @@ def check_training_step(model: Transformer) -> str:
 
 def check_later_tokens_and_padding(model: Transformer) -> str:
     """They change nothing, nor does a common shift of positions where an entry is `relative`."""
-    invariance.check(model, example.text(model))
+    trial.check_invariances(model, example.text(model))
     return "change nothing"
 
 
@@ -289,20 +288,8 @@ def _place(entries: Iterable[Encoding], positions: Positions) -> None:
         e.positions = positions
 
 
-CHECKS: dict[str, Callable[[Transformer], float | str]] = {  # in this order
-    check.__name__.removeprefix("check_").replace("_", " "): check
-    for check in (
-        check_training_step,
-        check_later_tokens_and_padding,
-        check_common_shift_of_positions,
-        check_order_in_the_encoder,
-        check_order_in_the_decoder,
-        check_kind_of_positions,
-        check_positions_as_declared,
-        check_rows_with_positions_of_their_own,
-        check_far_positions,
-        check_long_and_empty_sequences,
-        check_zero_initialised,
-        check_recomputation,
-    )
+CHECKS: dict[str, Callable[[Transformer], float | str]] = {  # all of this file, in this order
+    name.removeprefix("check_").replace("_", " "): check
+    for name, check in [*vars().items()]
+    if name.startswith("check_")
 }

@@ -15,7 +15,7 @@ from nmt.checks import parity
 from nmt.checks.example import perturbed, small_settings
 from nmt.checks.parity import BOUNDS, TOKENS
 from nmt.checks.properties import CHECKS, check_order_in_the_encoder
-from nmt.checks.trial import names_fault
+from nmt.checks.trial import CheckError
 from nmt.config.catalog import Folders, options_of
 from nmt.errors import Exit, UserError, where_raised
 from nmt.model.transformer import Transformer
@@ -68,7 +68,7 @@ def _result(name: str, check: Callable[[Transformer], float | str], model: Trans
     try:
         measured = check(model)
     except Exception as e:  # whatever an encoding raises, in any of its hooks
-        return Result(name, False, str(e) if names_fault(e) else where_raised(e))
+        return Result(name, False, str(e) if isinstance(e, CheckError) else where_raised(e))
     told = measured if isinstance(measured, str) else f"largest difference {measured:.2g}"
     return Result(name, True, told)
 
@@ -100,8 +100,8 @@ def check_encodings(
         except UserError as error:
             refused[name] = error
         else:
-            report = _report_all if len(every) == 1 else _report_failures
-            failed += yield from report(name, run_checks(model, None, device=device))
+            results = run_checks(model, None, device=device)
+            failed += yield from _report(name, results, whole=len(every) == 1)
     if len(refused) == len(every):
         raise refused[every[0]]
     yield from (f"{name:<{NAME}}refused: {why}" for name, why in refused.items())
@@ -111,27 +111,24 @@ def check_encodings(
 def check_run(path: Path, device: torch.device) -> Iterator[str]:
     """Check the model of a run, or another model directory; raises UserError (70) as above."""
     results = run_checks(modeldir.load(path).model, device=device, only=OF_TRAINED)
-    _conclude((yield from _report_all(str(path), results)))
+    _conclude((yield from _report(str(path), results, whole=True)))
 
 
-def _report_all(name: str, results: Iterable[Result]) -> Generator[str, None, int]:
-    """Yield a line for each result; returns how many failed."""
-    failed = 0
-    yield name
+def _report(name: str, results: Iterable[Result], whole: bool) -> Generator[str, None, int]:
+    """Yield all results as they come, or how many passed and what failed; returns how many did."""
+    failed, passed = list[Result](), 0
+    if whole:
+        yield name
     for result in results:
-        state = "ok" if result.passed else "FAILED"
-        yield _wrap(f"  {result.check:<{NAME}}  {state}  {result.finding}", NAME + 4)
-        failed += not result.passed
-    return failed
-
-
-def _report_failures(name: str, results: Iterable[Result]) -> Generator[str, None, int]:
-    """Yield how many passed, and a line for each failure; returns how many failed."""
-    collected = list(results)
-    failed = sum(not result.passed for result in collected)
-    yield f"{name:<{NAME}}{len(collected) - failed} checks passed, {failed} failed"
-    yield from (_wrap(f"  {line}", 4) for line in failures(collected))
-    return failed
+        passed += result.passed
+        failed += [] if result.passed else [result]
+        if whole:
+            state = "ok" if result.passed else "FAILED"
+            yield _wrap(f"  {result.check:<{NAME}}  {state}  {result.finding}", NAME + 4)
+    if not whole:
+        yield f"{name:<{NAME}}{passed} checks passed, {len(failed)} failed"
+        yield from (_wrap(f"  {line}", 4) for line in failures(failed))
+    return len(failed)
 
 
 def _wrap(text: str, indent: int) -> str:
