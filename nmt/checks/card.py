@@ -34,9 +34,11 @@ def card(
             text, WIDTH, initial_indent=indents[0], subsequent_indent=indents[1],
             break_on_hyphens=False,
         )  # fmt: skip
-    lines += ["", "  keys"]
-    lines += [f"    {key:<36} {meaning}" for key, meaning in _keys(option, folders).items()]
-    return "\n".join(lines) + "\n"
+    keys: dict[str, str] = {}  # of the option's file, then of those that it builds on
+    for part in reversed(chain_of("encoding", option, folders)):
+        for key, default, meaning in commented("encoding", part, folders):
+            keys.setdefault(key, f"    {key:<36} {meaning} [{default}]")
+    return "\n".join([*lines, "", "  keys", *keys.values()]) + "\n"
 
 
 def _docstrings(settings: Settings) -> Iterator[str]:
@@ -82,8 +84,8 @@ def _count_parameters(settings: Settings) -> str:
     def count(*sites: str) -> str:
         per_word = sum(more[site] - few[site] for site in sites)
         fixed = sum(few[site] for site in sites) - 8 * per_word
-        parts = [f"{fixed:,}"] if fixed or not per_word else []
-        return " + ".join([*parts, f"{per_word:,} V"] if per_word else parts)
+        parts = [f"{fixed:,}"] * (fixed > 0 or not per_word) + [f"{per_word:,} V"] * (per_word > 0)
+        return " + ".join(parts)
 
     size, by_site = settings.model, ", ".join(f"{site} {count(site)}" for site in SITES)
     layers = f"{size.encoder_layers}+{size.decoder_layers} layers"
@@ -115,12 +117,3 @@ def interpolation(model: Transformer) -> str:
         return f"no: {str(e).split(', because ')[-1]}"
     finite = full_pass(model, example.text(model)).isfinite().all()
     return "yes: positions may be any real numbers" if finite else "no: not finite"
-
-
-def _keys(option: str, folders: Folders) -> dict[str, str]:
-    """The keys of an option's file, then those of the files that it builds on, each once."""
-    keys: dict[str, str] = {}
-    for name in reversed(chain_of("encoding", option, folders)):
-        for key, default, meaning in commented("encoding", name, folders):
-            keys.setdefault(key, f"{meaning} [{default}]")
-    return keys

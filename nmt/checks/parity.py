@@ -104,20 +104,15 @@ class Condition(NamedTuple):
     decode: Callable[[Subject], Pairs]
 
 
-CONDITIONS: list[Condition] = []
-
-
-def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], None]:
-    """Enter a function into CONDITIONS."""
-    return lambda decode: CONDITIONS.append(
-        Condition(decode.__name__.replace("_", " "), look, decode)
-    )
+def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], Condition]:
+    """Make a condition of a function, whose name it gets."""
+    return lambda decode: Condition(decode.__name__.replace("_", " "), look, decode)
 
 
 @_condition(
-    "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
-    "and what is handed on to the next token: for each key by context.remember, for each row of "
-    "hypotheses in context.state (cross-attention shares the decoder's: name the site in its keys)",
+    "positions while one token is decoded (one query, all keys), and what is handed on to the "
+    "next: for each key by context.remember, for each row of hypotheses in context.state "
+    "(cross-attention shares the decoder's: name the site in its keys)",
 )
 def token_by_token(subject: Subject) -> Pairs:
     """One token at a time, by a module that has computed nothing before."""
@@ -127,8 +122,7 @@ def token_by_token(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "what the module keeps from one pass to the next: buffers that grow, memos that are not "
-    "context.once, names in context.once that two objects share",
+    "what the module keeps between passes, and names in context.once that two objects share"
 )
 def after_other_passes(subject: Subject) -> Pairs:
     """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
@@ -143,8 +137,8 @@ def after_other_passes(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "several new tokens behind cached ones: context.new_keys, rows of delta, and how what "
-    "context.remember or context.state keeps goes on over more than one token",
+    "several new tokens behind cached ones: context.new_keys, rows of delta, and what "
+    "context.remember or context.state keeps"
 )
 def several_at_once(subject: Subject) -> Pairs:
     """Several tokens in one go, at the start and in the middle."""
@@ -205,6 +199,9 @@ def unused_room(subject: Subject) -> Pairs:
                 tensor[:, :, cache.length :] = math.nan
         decoding.grow(end + 1)
     return subject.against_full(decoding)
+
+
+CONDITIONS = [token_by_token, after_other_passes, several_at_once, beams, padding, unused_room]
 
 
 class Deviation(NamedTuple):

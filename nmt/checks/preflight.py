@@ -105,11 +105,7 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
 
 
 def _check_step(settings: Settings) -> None:
-    """Refuse encodings with which a first step of training fails, or that see the future.
-
-    Tried in a model that is as small as can be; its parameters are moved for the second. Torch's
-    generator stays as it was.
-    """
+    """Refuse encodings with which a small model's first step fails, or that see the future."""
     small = shrunken(settings)
     meta = meta_model(small, 8, 8)
     size = sum(t.numel() for t in {*meta.parameters(), *meta.buffers()})

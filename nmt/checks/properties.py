@@ -251,8 +251,7 @@ def check_zero_initialised(model: Transformer) -> str:
         site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
     moved = relative_difference(before.detach(), full_pass(model, text))
     names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
-    fault = f"{names}: zero-initialised, but it changes logits by {moved:.2g}"
-    require(moved <= ROUNDING, fault)
+    require(moved <= ROUNDING, f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
     return "changes nothing, and gets gradients"
 
 

@@ -3,7 +3,7 @@
 import copy
 import logging
 import textwrap
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -22,7 +22,8 @@ from nmt.model.transformer import Transformer
 
 STEP, ORDER = "training step", "order in the encoder"
 OF_TRAINED = ("later tokens and padding", "long and empty sequences")  # whatever was learned
-NAME, WIDTH = 38, 110  # columns
+NAME = 38  # columns of a line
+_wrap = partial(textwrap.fill, width=110, replace_whitespace=False)
 
 
 class Result(NamedTuple):
@@ -49,10 +50,16 @@ def run_checks(
     """
     order = partial(check_order_in_the_encoder, matters=order_matters)
     for name in only:
+        check = order if name == ORDER else CHECKS[name]
         with torch.random.fork_rng(devices=[]):
             torch.default_generator.manual_seed(0)
-            check = order if name == ORDER else CHECKS[name]
-            result = _result(name, check, copy.deepcopy(model))
+            try:
+                told = check(copy.deepcopy(model))
+                told = told if isinstance(told, str) else f"largest difference {told:.2g}"
+                result = Result(name, True, told)
+            except Exception as e:  # whatever an encoding raises, in any of its hooks
+                told = str(e) if isinstance(e, CheckError) else where_raised(e)
+                result = Result(name, False, told)
         yield result
         if name == STEP and not result.passed:
             return  # a hook that raises would fail all others, too
@@ -62,15 +69,6 @@ def run_checks(
         look = "" if d.passed or d.error or failed else f"; look at: {hint}"
         failed = failed or not d.passed  # of several, the simplest condition tells most
         yield Result(f"decoding: {d.condition.name}, {d.precision}", d.passed, d.finding + look)
-
-
-def _result(name: str, check: Callable[[Transformer], float | str], model: Transformer) -> Result:
-    try:
-        measured = check(model)
-    except Exception as e:  # whatever an encoding raises, in any of its hooks
-        return Result(name, False, str(e) if isinstance(e, CheckError) else where_raised(e))
-    told = measured if isinstance(measured, str) else f"largest difference {measured:.2g}"
-    return Result(name, True, told)
 
 
 def failures(results: Iterable[Result]) -> list[str]:
@@ -124,15 +122,12 @@ def _report(name: str, results: Iterable[Result], whole: bool) -> Generator[str,
         failed += [] if result.passed else [result]
         if whole:
             state = "ok" if result.passed else "FAILED"
-            yield _wrap(f"  {result.check:<{NAME}}  {state}  {result.finding}", NAME + 4)
+            line = f"  {result.check:<{NAME}}  {state}  {result.finding}"
+            yield _wrap(line, subsequent_indent=" " * (NAME + 4))
     if not whole:
         yield f"{name:<{NAME}}{passed} checks passed, {len(failed)} failed"
-        yield from (_wrap(f"  {line}", 4) for line in failures(failed))
+        yield from (_wrap(f"  {line}", subsequent_indent=" " * 4) for line in failures(failed))
     return len(failed)
-
-
-def _wrap(text: str, indent: int) -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent=" " * indent, replace_whitespace=False)
 
 
 def _conclude(failed: int) -> None:

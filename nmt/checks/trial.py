@@ -155,10 +155,10 @@ def _misfit(
     e: Encoding, hook: str, results: Sequence[Tensor | None], plain: list[Tensor], context: Context
 ) -> str | None:
     """How results differ from AXES, or from the dtypes of plain projections; None: they do not."""
-    streams = e.streams if hook == "readout" and e.dims.site == "decoder" else 1
     sizes = {name: getattr(e.dims, name) for name in ("heads", "dim", "head_dim")}
     sizes |= {"query": context.queries.shape[1], "key": context.keys.shape[1]}
-    sizes["batch"] = context.rows // streams
+    merges = hook == "readout" and e.dims.site == "decoder"  # the streams of a sentence
+    sizes["batch"] = context.rows // (e.streams if merges else 1)
     for part, axes in zip(results, AXES[hook], strict=True):
         returned = None if part is None else [*part.shape]
         sizes.setdefault("width", returned[-1] if returned else 0)  # `changes_width` lets it be any
@@ -248,28 +248,23 @@ def relative_difference(a: Tensor, b: Tensor) -> float:
 @contextmanager
 def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
     """All positions of these encodings are a few tokens later inside."""
-    kept = [(e, e.positions) for e in encodings]
-    for e, positions in kept:
+    before = [(e, e.positions) for e in encodings]
+    for e, positions in before:
         e.positions = Scaled(positions, 1, SHIFT)
-    try:
-        yield
-    finally:
-        for e, positions in kept:
-            e.positions = positions
+    yield
+    for e, positions in before:
+        e.positions = positions
 
 
 def _check_shift(model: Transformer, text: Sentences) -> None:
     """Refuse an entry that says `relative`, though a common shift of its positions matters."""
     before = _logits(model, text)
-
-    def reads_positions(e: Encoding) -> bool:
-        return not e.relative and not {"project", "scores"}.isdisjoint(e.hooks)
-
     for site in model.sites.values():
+        # absolute positions, as shaw_absolute has, which may meet queries that others rotate
+        absolute = any({"project", "scores"} & {*e.hooks} for e in site if not e.relative)
         for e in site if site.breaks_shift_invariance is None else ():
             fixed = not e.relative or e.num_positions is not None or e.positions.distances_only
-            # others read absolute positions, as shaw_absolute, of queries that these rotate
-            if fixed or ("project" in e.hooks and any(map(reads_positions, site))):
+            if fixed or (absolute and "project" in e.hooks):
                 continue
             with shifted([e]):
                 require(

@@ -8,13 +8,13 @@ from pathlib import Path
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.config.catalog import Folders, config_dir_override, families, folders_in, path_of, summary
-from nmt.config.settings import GROUPS, Settings
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
-       nmt-encodings --check --run DIR                     check a trained model"""
+       nmt-encodings --run DIR                             check a trained model"""
 EPILOG = """
 A card shows facts from the code (formula, hooks, parameters) and measurements on small models
 (shifts, order, cached decoding).
@@ -29,14 +29,13 @@ together; without one, all are checked. Exit codes of --check: 0 all passed, 70 
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
 TOKENS = 64  # of the sentences in which an export looks at positions
-READ = ("model", "encoding", "seed")  # the parts of a config that change something here
 
 
 def command(argv: list[str]) -> None:
     """List the encodings; describe or check some."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    if options.check:
+    if options.check or options.run:
         from nmt.checks import run as checks
         from nmt.system.device import pick, set_up
 
@@ -105,32 +104,16 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Raise UserError for what has no meaning, alone or together."""
-    named, others = options.name is not None, " ".join(options.names[1:])
-    for wrong, message in (
-        (options.device and not options.check, "--device: only --check decodes"),
-        (
-            options.run and not options.check,
-            "--run: a trained model can be checked; give --check, too",
-        ),
-        (
-            options.check and options.run and named,
-            f"{options.name}: --check --run tries all that the model has; leave it out",
-        ),
-        (others and not options.check, f"{others}: expected KEY=VALUE after {options.name}"),
-    ):
-        if wrong:
-            raise UserError(message)
+    """Raise UserError for what would not be shown or checked as it is typed."""
+    if options.run and (idle := [*options.names, *overrides]):
+        raise UserError(f"{idle[0]}: --run checks all of a trained model, as it is; leave it out")
+    if options.names[1:] and not options.check:
+        others = " ".join(options.names[1:])
+        raise UserError(f"{others}: expected KEY=VALUE after {options.name}")
     for override in overrides:
-        key = override.lstrip("+~").partition("=")[0]
-        if key == "encoding":
+        if override.lstrip("+~").partition("=")[0] == "encoding":
             raise UserError(f"{override}: name it without encoding=: nmt-encodings NAME")
-        idle = {*GROUPS, "experiment", "runs", "name", "hydra"} - set(READ)
-        if key.split(".")[0] in idle:
-            raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
-        if options.run:
-            raise UserError(f"{override}: a trained model is fixed; leave it out")
-        if not (named or options.check):
+        if not (options.names or options.check):
             raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 

@@ -57,26 +57,16 @@ def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
         (["relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
-        (["relative", "--device", "cpu"], "--device: only --check decodes"),
-        (
-            ["--run", "x"],
-            "--run: a trained model can be checked; give --check, too",
+        *(
+            (
+                ["--run", "x", word],
+                f"{word}: --run checks all of a trained model, as it is; leave it out",
+            )
+            for word in ("relative", "tau=2")
         ),
-        (
-            ["relative", "--check", "--run", "x"],
-            "relative: --check --run tries all that the model has; leave it out",
-        ),
-        (["--check", "--run", "x", "tau=2"], "tau=2: a trained model is fixed; leave it out"),
         (
             ["[relative,absolut]", "--check"],
             "encoding=absolut: no such option; did you mean absolute?",
-        ),
-        *(
-            (
-                ["none", word, "--check"],
-                f"{word}: changes nothing here; give model, encoding or seed",
-            )
-            for word in ("trainer.device=cpu", "data=toy", "decode.alpha=1", "name=x")
         ),
         *(
             (
@@ -162,7 +152,7 @@ def test_a_trained_model_is_checked(
     none, model = cast(Any, None), tiny("encoding=absolute", vocab=20)
     trained = modeldir.Trained(none, model, none, none, {})
     monkeypatch.setattr(modeldir, "load", lambda path: trained)
-    assert main(["--check", "--run", "runs/x"]) == 0
+    assert main(["--run", "runs/x"]) == 0
     heading, *lines = capsys.readouterr().out.rstrip().split("\n")
     assert heading == "runs/x" and len(lines) == len(OF_TRAINED) + len(CONDITIONS)
     monkeypatch.setattr(Index, "assign", off_by_one)
