@@ -4,6 +4,7 @@ import copy
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
+from functools import partial
 
 from nmt import build
 from nmt.checks import example, parity, properties
@@ -14,8 +15,10 @@ from nmt.config.settings import Settings
 from nmt.encodings.registry import SITES, find
 from nmt.model.transformer import Transformer
 
-NAME, WIDTH = 20, 100
+NAME = 20  # columns of a line
 DECODED = 20  # tokens of a target
+INDENT = " " * (NAME + 2)
+_wrap = partial(textwrap.fill, width=100, subsequent_indent=INDENT, break_on_hyphens=False)
 
 Rows = Iterator[tuple[str, str]]  # the name of a fact, and the fact
 
@@ -28,12 +31,7 @@ def card(
     rows = {"family": family_of(option, folders), **dict(_structure(model, settings))}
     rows |= {**dict(_measurements(model)), **(more or {})}
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_docstrings(settings)]
-    for name, text in rows.items():
-        indents = f"  {name:<{NAME}}", " " * (NAME + 2)
-        lines += textwrap.wrap(
-            text, WIDTH, initial_indent=indents[0], subsequent_indent=indents[1],
-            break_on_hyphens=False,
-        )  # fmt: skip
+    lines += [_wrap(text, initial_indent=f"  {name:<{NAME}}") for name, text in rows.items()]
     keys: dict[str, str] = {}  # of the option's file, then of those that it builds on
     for part in reversed(chain_of("encoding", option, folders)):
         for key, default, meaning in commented("encoding", part, folders):
@@ -61,13 +59,10 @@ def _structure(model: Transformer, settings: Settings) -> Rows:
             fused = f"no fused attention{some}" if slow else "fused attention"
             yield f"hooks, {name}", f"{', '.join(hooks) or 'none'} ({fused})"
     yield "parameters", _count_parameters(settings)
-    source, target = (
-        "any" if limit is None else f"{limit:,}"
-        for limit in (model.source_limit, model.target_limit)
-    )
-    yield "longest source", source
-    if target != source:
-        yield "longest target", target
+    limits = ["any" if n is None else f"{n:,}" for n in (model.source_limit, model.target_limit)]
+    yield "longest source", limits[0]
+    if limits[1] != limits[0]:
+        yield "longest target", limits[1]
     if model.needs_lengths:
         yield "needs", "the desired length of each output"
     if model.columns:

@@ -139,8 +139,8 @@ def sentences(
         drawn = columns(model.entries, sides[0].cpu(), draw, per_sentence)
         if len(source) == 1 or all((c != c[:1]).any() for c in drawn.values()):
             break
-    source_ids, target_ids = sides
-    return Sentences(source_ids, target_ids, {n: c.to(source_ids.device) for n, c in drawn.items()})
+    drawn = {name: c.to(sides[0].device) for name, c in drawn.items()}
+    return Sentences(sides[0], sides[1], drawn)
 
 
 def within(model: Transformer, source: int, target: int) -> tuple[int, int]:

@@ -33,8 +33,7 @@ BOUNDS = {
 
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 
-Pairs = list[tuple[Tensor, Tensor]]
-"""Logits [n, vocab] that were computed, and what they must be."""
+Pairs = list[tuple[Tensor, Tensor]]  # logits [n, vocab] that were computed, and as they must be
 
 
 class Decoding:
@@ -44,19 +43,14 @@ class Decoding:
         self.model, self.text, self.done = model, text, 0
         lengths = (text.target != PAD).sum(1) if model.needs_lengths else None
         self.state = model.start(text.source, text.columns, lengths)
-        self._logits: list[Tensor] = []  # [rows, n, vocab] each
-
-    @property
-    def logits(self) -> Tensor:
-        """Those of all tokens so far [rows, done, vocab]."""
-        return torch.cat(self._logits, 1)
+        self.logits = text.source.new_empty(0)  # [rows, done, vocab]
 
     def grow(self, end: int, together: bool = False) -> None:
         """Read the target up to `end`, token by token or in one go."""
         while self.done < end:
             tokens = self.text.target[:, self.done : end if together else self.done + 1]
             states = self.model.advance(tokens, self.state)
-            self._logits.append(at_least_float32(self.model.logits(states)))
+            self.logits = torch.cat([self.logits, at_least_float32(self.model.logits(states))], 1)
             self.done += tokens.shape[1]
 
     def reorder(self, rows: list[list[int]]) -> None:
@@ -64,8 +58,7 @@ class Decoding:
         groups = torch.tensor(rows, device=self.text.target.device)
         self.state.reorder(groups)
         chosen = groups.flatten()
-        self._logits = [self.logits[chosen]]
-        self.text = self.text.take(chosen)
+        self.logits, self.text = self.logits[chosen], self.text.take(chosen)
         rest = self.text.target[:, self.done :]
         other = random_ids(self.model, len(chosen), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))

@@ -251,9 +251,11 @@ def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
     before = [(e, e.positions) for e in encodings]
     for e, positions in before:
         e.positions = Scaled(positions, 1, SHIFT)
-    yield
-    for e, positions in before:
-        e.positions = positions
+    try:
+        yield
+    finally:
+        for e, positions in before:
+            e.positions = positions
 
 
 def _check_shift(model: Transformer, text: Sentences) -> None:
