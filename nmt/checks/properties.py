@@ -23,6 +23,7 @@ from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
 FAR = 2**15 + 4  # float16 and bfloat16 round this and the next eleven numbers to 2**15
+REDUCED = BOUNDS["bfloat16"]  # how far logits may be from those of float32
 ROUNDING = 1e-5  # of float32, as a share of the largest number
 VISIBLE = 1e-4  # what matters changes more than this
 BLURRED = 0.01  # rounded distances change more than this; those of FIRE far away, 0.003
@@ -209,7 +210,7 @@ def check_far_positions(model: Transformer) -> float:
         logits.append(full_pass(model, text))
         moved.append(_loss_by_rounding(model, text))
     fault = f"bfloat16 differs from float32 by {max(moved):.2g}; look at: {ONLY_REDUCED}"
-    require(max(moved) <= BOUNDS["bfloat16"], fault)
+    require(max(moved) <= REDUCED, fault)
     near, far = relative_difference(*logits[:2]), relative_difference(*logits[2:])
     changed = relative_difference(logits[0], logits[2])
     fault = f"{FAR} and {FAR + 1} differ by {far:.2g}, but 0 and 1 by {near:.2g}"

@@ -13,7 +13,7 @@ def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(f"encoding={option}"))
     assert shown.startswith(option) and "parameters" in shown
     assert "cached decoding     exact" in shown
-    rows = ("family", "hooks, encoder", "longest source", "interpolation", "order in encoder")
+    rows = ("family", "parameters", "longest source", "interpolation", "order in encoder")
     assert all(f"\n  {row} " in shown for row in rows)
     assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
 
