@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from nmt.build import count_layers, meta_model, transformer
-from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding, at_least_float32
 from nmt.encodings.limits import column_ranges, common_ranges
@@ -28,6 +27,8 @@ def small_settings(
 
     It has more layers where the encodings list more. `entries` replace the option's.
     """
+    from nmt.config.compose import experiment_of  # takes 0.2 s, which an import would wait for
+
     settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
     if entries is not None:
         settings = replace(settings, encoding=entries)
