@@ -41,8 +41,7 @@ def command(argv: list[str]) -> None:
 
         device = pick(options.device or "cpu")
         set_up(device)
-        names = options.names
-        lines = checks.check_encodings(names, overrides, folders, device)
+        lines = checks.check_encodings(options.names, overrides, folders, device)
         for line in checks.check_run(options.run, device) if options.run else lines:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
