@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from hydra.core.override_parser.types import Override
 
-from nmt import lengthen, preflight
+from nmt import lengthen
+from nmt.checks import preflight
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError, lines_of
 from nmt.config.settings import Settings

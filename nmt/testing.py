@@ -13,12 +13,13 @@ from typing import Any
 import torch
 
 from nmt.api import arguments
+from nmt.checks.example import perturbed, small_settings
+from nmt.checks.parity import BOUNDS, TOKENS
+from nmt.checks.run import Result, failures, run_checks
 from nmt.config.catalog import config_dir_override
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.errors import UserError
-from nmt.inspect.conformance import Result, failures, run_checks, small_settings, subject
-from nmt.inspect.parity import BOUNDS, TOKENS
 from nmt.system.device import pick, set_up
 
 __all__ = ["Result", "check_encoding"]
@@ -42,7 +43,7 @@ def check_encoding(
     those of a command line, as `"model.norm=post"`; `options` are arguments of the class, and
     `where` and `at`. Parameters are random and none stands at its initial value.
 
-    Tried are the functions of `nmt.inspect.properties`; then `nmt.inspect.parity` compares decoding
+    Tried are the functions of `nmt.checks.properties`; then `nmt.checks.parity` compares decoding
     of `tokens` tokens with a cache with one pass, in these `precisions` (float32, bfloat16) and on
     this `device`. `order_matters`: whether an encoder must tell the order of its tokens.
 
@@ -63,7 +64,7 @@ def check_encoding(
         settings = small_settings("none", [*folder, *overrides], entry)
     there, precisions = pick(device), arguments.lines("precisions", precisions)
     set_up(there)  # in exact float32
-    model = subject(settings)
+    model = perturbed(settings)
     results = list(run_checks(model, order_matters, tokens, precisions, there))
     if lines := failures(results):
         names, count = ",".join(settings.encoding), sum(not result.passed for result in results)

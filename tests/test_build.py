@@ -6,7 +6,8 @@ from collections.abc import Callable
 import pytest
 import torch
 
-from nmt import build, preflight
+from nmt import build
+from nmt.checks import preflight
 from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
 

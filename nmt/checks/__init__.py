@@ -1,1 +1,1 @@
-"""Checks that a small model must pass with any encoding, before it is trained."""
+"""What every encoding must do, tried on small models: properties, cached decoding, cards."""

@@ -1,18 +1,68 @@
-"""Synthetic inputs for models with any encoding: for tests, checks and timings."""
+"""Small models with any encoding, and synthetic sentences for them."""
 
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Encoding
+from nmt.build import count_layers, meta_model, transformer
+from nmt.config.settings import Settings
+from nmt.encodings.base import Encoding, at_least_float32
 from nmt.encodings.limits import column_ranges, common_ranges
 from nmt.model.transformer import PAD, Transformer
 
 NOISE = 0.1  # on every parameter of a perturbed model
 LABELS = 7  # of edges
 VOCAB = 40  # word types of the synthetic text, at most
+SMALL = {"heads": 2, "dim": 32, "feedforward_dim": 48}
+MOST = 32  # layers of a small model
+
+
+def small_settings(
+    encoding: str, overrides: Sequence[str] = (), entries: dict[str, dict[str, Any]] | None = None
+) -> Settings:
+    """Settings of an option of encoding=, in a model as small as can be unless model= is chosen.
+
+    It has more layers where the encodings list more. `entries` replace the option's.
+    """
+    from nmt.config.compose import experiment_of  # takes 0.2 s, which an import would wait for
+
+    settings = experiment_of([*overrides, f"encoding={encoding}"]).settings
+    if entries is not None:
+        settings = replace(settings, encoding=entries)
+    keys = {override.partition("=")[0] for override in overrides}
+    if "model" in keys:
+        return settings
+    layers = min(MOST, max(2, count_layers(settings.encoding)))
+    small = SMALL | {"encoder_layers": layers, "decoder_layers": layers}
+    chosen: dict[str, Any] = {k: n for k, n in small.items() if f"model.{k}" not in keys}
+    return replace(settings, model=replace(settings.model, **chosen))
+
+
+def perturbed(settings: Settings) -> Transformer:
+    """A model in eval mode with every parameter away from where it starts.
+
+    Raises UserError if it cannot be built, with numbers or without, as cards have it.
+    """
+    meta_model(settings, VOCAB, VOCAB)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        model = transformer(settings, VOCAB, VOCAB)
+        perturb(model, settings.model.dim)
+    return model.eval()
+
+
+def perturb(model: nn.Module, dim: int) -> None:
+    """Move parameters of a model of width `dim`: zeros hide mistakes in how tables are read.
+
+    Draws from torch's global generator.
+    """
+    noise = NOISE * min(1.0, 32 / dim) ** 0.5  # wide sums must not grow by it
+    with torch.no_grad():
+        for p in model.parameters():
+            p.add_(torch.randn_like(p) * noise)
 
 
 class Sentences(NamedTuple):
@@ -30,21 +80,15 @@ class Sentences(NamedTuple):
     def single(self, row: int) -> "Sentences":
         """One row without its padding."""
         source, target, columns = self.take(torch.tensor([row]))
-        source, target = (ids[:, : int((ids != 0).sum())] for ids in (source, target))
+        source, target = (ids[:, : int((ids != PAD).sum())] for ids in (source, target))
         cut = {name: c[:, : source.shape[1]] for name, c in columns.items()}
         return Sentences(source, target, cut)
 
 
-def perturb(model: nn.Module, dim: int) -> None:
-    """Move every parameter of a model of width `dim` away from where it starts.
-
-    Tables that start at zero would hide every mistake in how they are read. Draws from torch's
-    global generator.
-    """
-    noise = NOISE * min(1.0, 32 / dim) ** 0.5  # wide sums must not grow by it
-    with torch.no_grad():
-        for p in model.parameters():
-            p.add_(torch.randn_like(p) * noise)
+@torch.no_grad()
+def full_pass(model: Transformer, text: Sentences) -> Tensor:
+    """The logits [rows, target, vocab] of one causal pass."""
+    return at_least_float32(model(*text))
 
 
 def ids(rows: int, length: int, vocab: int, seed: int = 0) -> Tensor:
@@ -87,19 +131,17 @@ def sentences(
 
     Not all rows of a column are alike, or mixing them up would not show.
     """
-    source_ids, target_ids = (
-        random_ids(model, len(lengths), max(lengths), seed + offset)
-        for offset, lengths in enumerate((source, target))
-    )
-    for numbers, lengths in ((source_ids, source), (target_ids, target)):
-        for row, length in zip(numbers, lengths, strict=True):
+    sides = []
+    for offset, lengths in enumerate((source, target)):
+        sides.append(random_ids(model, len(lengths), max(lengths), seed + offset))
+        for row, length in zip(sides[-1], lengths, strict=True):
             row[length:] = PAD
     for draw in range(seed, seed + 100):
-        made = columns(model.entries, source_ids.cpu(), draw, per_sentence)
-        if len(source) == 1 or all((c != c[:1]).any() for c in made.values()):
+        drawn = columns(model.entries, sides[0].cpu(), draw, per_sentence)
+        if len(source) == 1 or all((c != c[:1]).any() for c in drawn.values()):
             break
-    made = {name: c.to(source_ids.device) for name, c in made.items()}
-    return Sentences(source_ids, target_ids, made)
+    drawn = {name: c.to(sides[0].device) for name, c in drawn.items()}
+    return Sentences(sides[0], sides[1], drawn)
 
 
 def within(model: Transformer, source: int, target: int) -> tuple[int, int]:
@@ -118,13 +160,11 @@ def columns(
 ) -> dict[str, Tensor]:
     """The columns that encodings read, parallel to source ids [rows, length] that may be padded.
 
-    `heads` holds a random tree, `labels` a few small numbers, `words` counts tokens, those named in
-    `per_sentence` (None: those of which the encodings say so) have one number for each sentence, 0
-    and 1 in turns [rows, 1], and any other is a permutation of the tokens. What the encodings
-    cannot represent is replaced by the nearest number that they can.
+    Those named in `per_sentence` (None: those of which the encodings say so) have one number for
+    each sentence, 0 and 1 in turns [rows, 1]. What the encodings cannot represent is replaced by
+    the nearest number that they can.
     """
     draw = torch.Generator().manual_seed(seed)
-    real = source != 0
     encodings = list(encodings)
     if per_sentence is None:
         per_sentence = {name for e in encodings for name in e.sentence_columns}
@@ -133,18 +173,23 @@ def columns(
         if name in per_sentence:
             first = torch.randint(0, 2, (1,), generator=draw)
             result[name] = ((torch.arange(len(source)) + first) % 2)[:, None]
-            continue
-        rows = torch.zeros_like(source)
-        for row, n in enumerate(real.sum(1).tolist()):
-            order = torch.randperm(n, generator=draw)
-            if name == "heads":  # the head of each token comes before it in a random order
-                for place in range(1, n):
-                    above = order[torch.randint(0, place, (), generator=draw)]
-                    rows[row, order[place]] = above + 1
-            else:
-                order = order % LABELS if name == "labels" else order
-                rows[row, :n] = torch.arange(n) if name == "words" else order
-        result[name] = rows
+        else:
+            result[name] = torch.zeros_like(source)
+            for row, n in zip(result[name], (source != PAD).sum(1).tolist(), strict=True):
+                row[:n] = _column(name, n, draw)
     for name, held in common_ranges(map(column_ranges, encodings)).items():
         result[name] = result[name].clamp(held.start, held.stop - 1)
     return result
+
+
+def _column(name: str, n: int, draw: torch.Generator) -> Tensor:
+    """`heads`: a random tree; `labels`: small numbers; `words`: a count; else a permutation."""
+    order = torch.randperm(n, generator=draw)
+    if name == "heads":  # the head of each token comes before it in a random order
+        heads = torch.zeros_like(order)
+        for place in range(1, n):
+            heads[order[place]] = order[torch.randint(0, place, (), generator=draw)] + 1
+        return heads
+    if name == "words":
+        return torch.arange(n)
+    return order % LABELS if name == "labels" else order

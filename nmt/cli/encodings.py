@@ -7,13 +7,14 @@ from pathlib import Path
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.config.settings import GROUPS
+from nmt.config.catalog import Folders, config_dir_override, families, folders_in, path_of, summary
+from nmt.config.settings import Settings
 from nmt.errors import UserError
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
-       nmt-encodings --check --run DIR                     check a trained model"""
+       nmt-encodings --run DIR                             check a trained model"""
 EPILOG = """
 A card shows facts from the code (formula, hooks, parameters) and measurements on small models
 (shifts, order, cached decoding).
@@ -27,33 +28,54 @@ together; without one, all are checked. Exit codes of --check: 0 all passed, 70 
   nmt-encodings relative model=base tau=8
   nmt-encodings mine "[mine,relative]" --check --config-dir mine/conf
 """
-READ = ("model", "encoding", "seed")  # the parts of a config that change something here
+TOKENS = 64  # of the sentences in which an export looks at positions
 
 
 def command(argv: list[str]) -> None:
     """List the encodings; describe or check some."""
     options = parse_arguments(argv)
     overrides, name, folders = options.overrides, options.name, options.folders
-    if options.check:
-        from nmt.inspect import prove
+    if options.check or options.run:
+        from nmt.checks import run as checks
         from nmt.system.device import pick, set_up
 
         device = pick(options.device or "cpu")
         set_up(device)
-        if options.run:
-            prove.check_run(options.run, _print, device)
-        else:
-            prove.check_encodings(options.names, overrides, folders, _print, device)
+        lines = checks.check_encodings(options.names, overrides, folders, device)
+        for line in checks.check_run(options.run, device) if options.run else lines:
+            sys.stdout.write(f"{line}\n")
+            sys.stdout.flush()
     elif name is None:
-        from nmt.inspect.listing import encoding_list
-
-        sys.stdout.write(encoding_list(folders))
+        _list_encodings(folders)
     else:
+        from nmt.checks.card import card
         from nmt.config.compose import experiment_of
-        from nmt.inspect import card
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
-        sys.stdout.write(card.card(name, settings, folders))
+        sys.stdout.write(card(name, settings, folders, {"CTranslate2": exportable(settings)}))
+
+
+def _list_encodings(folders: Folders) -> None:
+    """Print names and first comments of all options by family; imports no torch."""
+    groups = families(folders)
+    width = max(len(option) for options in groups.values() for option in options)
+    for number, (family, options) in enumerate(groups.items()):
+        lines = [f"  {o:<{width}}  {summary('encoding', o, folders)}" for o in options]
+        sys.stdout.write("\n" * (number > 0) + "\n".join([family, *lines]) + "\n")
+
+
+def exportable(settings: Settings) -> str:
+    """Whether nmt-export can write a model for CTranslate2; if not, why."""
+    from nmt.build import shrunken
+    from nmt.checks.example import perturbed
+    from nmt.exchange import ctranslate2_spec
+
+    small = shrunken(settings)
+    try:
+        ctranslate2_spec.positions(small, perturbed(small), TOKENS)
+    except UserError as error:
+        return f"no: {error}"
+    return "nmt-export --to ctranslate2 writes it, and compares"
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -66,7 +88,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
-    from nmt.config.catalog import config_dir_override, folders_in, path_of
     from nmt.config.hydra_conf import parse
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]
@@ -81,38 +102,17 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     return options
 
 
-def _print(text: str) -> None:
-    sys.stdout.write(f"{text}\n")
-    sys.stdout.flush()
-
-
 def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Raise UserError for what has no meaning, alone or together."""
-    named, others = options.name is not None, " ".join(options.names[1:])
-    for wrong, message in (
-        (options.device and not options.check, "--device: only --check decodes"),
-        (
-            options.run and not options.check,
-            "--run: a trained model can be checked; give --check, too",
-        ),
-        (
-            options.check and options.run and named,
-            f"{options.name}: --check --run tries all that the model has; leave it out",
-        ),
-        (others and not options.check, f"{others}: expected KEY=VALUE after {options.name}"),
-    ):
-        if wrong:
-            raise UserError(message)
+    """Raise UserError for what would not be shown or checked as it is typed."""
+    if options.run and (idle := [*options.names, *overrides]):
+        raise UserError(f"{idle[0]}: --run checks all of a trained model, as it is; leave it out")
+    if options.names[1:] and not options.check:
+        others = " ".join(options.names[1:])
+        raise UserError(f"{others}: expected KEY=VALUE after {options.name}")
     for override in overrides:
-        key = override.lstrip("+~").partition("=")[0]
-        if key == "encoding":
+        if override.lstrip("+~").partition("=")[0] == "encoding":
             raise UserError(f"{override}: name it without encoding=: nmt-encodings NAME")
-        idle = {*GROUPS, "experiment", "runs", "name", "hydra"} - set(READ)
-        if key.split(".")[0] in idle:
-            raise UserError(f"{override}: changes nothing here; give model, encoding or seed")
-        if options.run:
-            raise UserError(f"{override}: a trained model is fixed; leave it out")
-        if not (named or options.check):
+        if not (options.names or options.check):
             raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from nmt import preflight
+from nmt.checks import preflight
 from nmt.config.settings import Settings
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained, in_file, model_of

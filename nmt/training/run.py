@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from nmt import modeldir, preflight
+from nmt import modeldir
+from nmt.checks import preflight
 from nmt.config.settings import Settings, freeze
 from nmt.corpus.prepare import Prepared, load
 from nmt.corpus.report import log_remarks

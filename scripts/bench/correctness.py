@@ -11,12 +11,12 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt import build
-from nmt.checks.example import Sentences, sentences
+from nmt.checks import parity
+from nmt.checks.example import Sentences, perturbed, sentences
 from nmt.config.catalog import folders_in, options_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings
 from nmt.errors import UserError, where_raised
-from nmt.inspect import parity
 from nmt.model.transformer import Transformer
 from nmt.system.device import set_up
 from nmt.text.vocab import PAD
@@ -120,9 +120,7 @@ def _checked(
 
 def _few(settings: dict[str, Settings], few: int) -> dict[str, Settings]:
     """The first encodings that read no columns, which made-up text does not have."""
-    plain = {
-        name: chosen for name, chosen in settings.items() if not parity.perturbed(chosen).columns
-    }
+    plain = {name: chosen for name, chosen in settings.items() if not perturbed(chosen).columns}
     return dict(list(plain.items())[:few])
 
 
@@ -130,7 +128,7 @@ def _cached(device: torch.device) -> Callable[[Settings], float]:
     """Cached decoding in float32, under all conditions of nmt-encodings --check."""
 
     def share(settings: Settings) -> float:
-        model = parity.perturbed(settings).to(device)
+        model = perturbed(settings).to(device)
         found = list(parity.measure(model, TOKENS, ["float32"]))
         if errors := [deviation.error for deviation in found if deviation.error]:
             raise RuntimeError(errors[0])
@@ -143,7 +141,7 @@ def _beside_cpu(device: torch.device) -> Callable[[Settings], float]:
     """The loss and all gradients of one model and text, there and here, in float32."""
 
     def share(settings: Settings) -> float:
-        here = parity.perturbed(settings)
+        here = perturbed(settings)
         there = copy.deepcopy(here).to(device)
         shares = []
         for one, other in zip(*(_gradients(model) for model in (here, there)), strict=True):
@@ -193,7 +191,7 @@ def _waits(settings: dict[str, Settings], device: torch.device, session: Session
 
 
 def _count_waits(settings: Settings, device: torch.device) -> int:
-    model = parity.perturbed(settings).to(device)
+    model = perturbed(settings).to(device)
     text = sentences(model, SOURCES, TARGETS)
     _loss(model, text).backward()  # kernels are loaded at first use
     with warnings.catch_warnings(record=True) as seen:

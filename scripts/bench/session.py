@@ -11,7 +11,7 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
 
-from nmt import preflight
+from nmt.checks import preflight
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError

@@ -12,7 +12,7 @@ from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from nmt.encodings.passes import with_positions
 from nmt.encodings.site import Encodings
-from nmt.inspect.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
+from scripts.pictures.single import apply_hooks, changes_by_part, first_layer, pass_over, scale_of
 
 Array = np.ndarray
 LENGTH = 60  # tokens; less than SIGNS

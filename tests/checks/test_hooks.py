@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checks.hooks import checking_hooks
+from nmt.checks.trial import checking_hooks
 from nmt.encodings.base import Encoding, Projection
 from nmt.encodings.context import Context
 from nmt.encodings.site import Encodings

@@ -10,13 +10,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build, preflight
-from nmt.checks import example, invariance
+from nmt import build
+from nmt.checks import example, preflight, trial
+from nmt.checks.example import perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.encodings.registry import find
 from nmt.errors import UserError
-from nmt.inspect.parity import perturbed
 
 FUTURE = "lets earlier tokens see later ones"
 PADDING = "lets padding change the tokens before it"
@@ -208,11 +208,11 @@ def test_what_is_right_differs_by_rounding_alone(
 ) -> None:
     model = perturbed(build.shrunken(settings_of(*words)))
     text = example.text(model)
-    changes = invariance.changes(model, text)
+    changes = trial.changes(model, text)
     assert [c.training for c in changes] == [True, False, False]
     with torch.random.fork_rng(devices=[]):
-        assert all(invariance.difference(model, c) < invariance.CLOSE / 8 for c in changes)
-        assert invariance.fault(model, text) is None
+        assert all(trial.difference(model, c) < trial.CLOSE / 8 for c in changes)
+        trial.check_invariances(model, text)
 
 
 def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
@@ -220,7 +220,7 @@ def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
     text = example.text(model)
     began = time.process_time()
     with torch.random.fork_rng(devices=[]):
-        invariance.fault(model, text)
+        trial.check_invariances(model, text)
     assert time.process_time() - began < 0.5
 
 
@@ -236,4 +236,4 @@ def test_it_takes_milliseconds(settings_of: Callable[..., Settings]) -> None:
     ],
 )
 def test_a_difference_is_a_share_of_the_largest_number(a: Tensor, b: Tensor, apart: float) -> None:
-    assert invariance.relative_difference(a, b) == apart
+    assert trial.relative_difference(a, b) == apart

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import preflight
+from nmt.checks import preflight
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings
 from nmt.encodings.biases.alibi import Alibi

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
+from nmt.checks import parity
 from nmt.cli import translate
 from nmt.config.settings import Settings
-from nmt.inspect import parity
 from nmt.modeldir import Trained
 from tests.decode.copying import ENDLESS, trained
 

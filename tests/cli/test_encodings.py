@@ -8,14 +8,16 @@ import torch
 from torch import Tensor
 
 from nmt import modeldir
-from nmt.cli.encodings import main
+from nmt.checks import parity, run
+from nmt.checks.parity import BOUNDS, CONDITIONS, Deviation
+from nmt.checks.properties import CHECKS
+from nmt.checks.run import OF_TRAINED
+from nmt.cli.encodings import exportable, main
 from nmt.config.catalog import FAMILIES, options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
-from nmt.inspect import parity, prove
-from nmt.inspect.conformance import CHECKS, OF_TRAINED
-from nmt.inspect.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.model.transformer import Transformer
+from tests.composing import settings_of
 
 Make = Callable[..., Transformer]
 
@@ -37,31 +39,34 @@ def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "said"),
+    [
+        ("relative", "nmt-export --to ctranslate2 writes it"),
+        ("rotary", "nmt-export --to ctranslate2 writes it"),
+        ("relative_absolute", "no: encoding."),
+        ("lstm", "no: encoding.lstm: cannot be exported"),
+    ],
+)
+def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
+    assert exportable(settings_of(f"encoding={option}")).startswith(said)
+
+
+@pytest.mark.parametrize(
     "arguments, message",
     [
         (["relativ"], "encoding=relativ: no such option; did you mean relative?"),
         (["tau=8"], "tau=8: of which encoding? nmt-encodings NAME KEY=VALUE"),
         (["relative", "rotary"], "rotary: expected KEY=VALUE after relative"),
-        (["relative", "--device", "cpu"], "--device: only --check decodes"),
-        (
-            ["--run", "x"],
-            "--run: a trained model can be checked; give --check, too",
+        *(
+            (
+                ["--run", "x", word],
+                f"{word}: --run checks all of a trained model, as it is; leave it out",
+            )
+            for word in ("relative", "tau=2")
         ),
-        (
-            ["relative", "--check", "--run", "x"],
-            "relative: --check --run tries all that the model has; leave it out",
-        ),
-        (["--check", "--run", "x", "tau=2"], "tau=2: a trained model is fixed; leave it out"),
         (
             ["[relative,absolut]", "--check"],
             "encoding=absolut: no such option; did you mean absolute?",
-        ),
-        *(
-            (
-                ["none", word, "--check"],
-                f"{word}: changes nothing here; give model, encoding or seed",
-            )
-            for word in ("trainer.device=cpu", "data=toy", "decode.alpha=1", "name=x")
         ),
         *(
             (
@@ -125,7 +130,7 @@ def test_failures_are_named_and_leave_with_70(
 def test_all_are_checked_but_those_that_the_overrides_do_not_fit(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(prove, "options_of", lambda *group: ["absolute", "relative"])
+    monkeypatch.setattr(run, "options_of", lambda *group: ["absolute", "relative"])
     assert main(["--check", "tau=3"]) == 0
     relative, absolute = capsys.readouterr().out.rstrip().split("\n")
     refused = "refused: tau: no such key with this encoding; these have it: "
@@ -147,7 +152,7 @@ def test_a_trained_model_is_checked(
     none, model = cast(Any, None), tiny("encoding=absolute", vocab=20)
     trained = modeldir.Trained(none, model, none, none, {})
     monkeypatch.setattr(modeldir, "load", lambda path: trained)
-    assert main(["--check", "--run", "runs/x"]) == 0
+    assert main(["--run", "runs/x"]) == 0
     heading, *lines = capsys.readouterr().out.rstrip().split("\n")
     assert heading == "runs/x" and len(lines) == len(OF_TRAINED) + len(CONDITIONS)
     monkeypatch.setattr(Index, "assign", off_by_one)

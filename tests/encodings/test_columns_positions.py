@@ -8,6 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import parity
+from nmt.checks.example import perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context, Positions
@@ -25,8 +27,6 @@ from nmt.encodings.trees.tpe import Tpe
 from nmt.encodings.trees.trees import depths, tree_distances
 from nmt.encodings.trees.xl_pe import XlPe
 from nmt.encodings.vectors.relative import Relative
-from nmt.inspect import parity
-from nmt.inspect.parity import perturbed
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, pe, qkv, shaken
 

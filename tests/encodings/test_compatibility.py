@@ -7,8 +7,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import build, preflight
-from nmt.checks import example
+from nmt import build
+from nmt.checks import example, preflight
+from nmt.checks.card import card
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
@@ -16,7 +17,6 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.encodings.site import Encodings
 from nmt.errors import UserError
-from nmt.inspect.card import card
 from nmt.model.layers import DecoderLayer, EncoderLayer
 from nmt.model.transformer import Transformer
 from tests.fast import fast_first

@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.checks.example import sentences
+from nmt.checks import parity
+from nmt.checks.example import perturbed, sentences
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
@@ -17,8 +18,6 @@ from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
-from nmt.inspect import parity
-from nmt.inspect.parity import perturbed
 from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks.example import small_settings
 from nmt.encodings import base
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.biases.fox import Fox
@@ -18,7 +19,6 @@ from nmt.encodings.site import Encodings
 from nmt.encodings.softmax.coverage import Coverage
 from nmt.encodings.softmax.gated_attention import GatedAttention
 from nmt.encodings.vectors.relative import Relative
-from nmt.inspect.conformance import small_settings
 from nmt.testing import check_encoding
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.pages import text_of

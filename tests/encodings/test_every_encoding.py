@@ -6,6 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import parity, run
+from nmt.checks.example import perturbed
+from nmt.checks.properties import CHECKS
 from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
@@ -14,8 +17,6 @@ from nmt.encodings.positions import Index
 from nmt.encodings.registry import SITES, create, find, names
 from nmt.encodings.registry import options_of as arguments_of
 from nmt.encodings.site import Encodings
-from nmt.inspect import conformance, parity
-from nmt.inspect.parity import perturbed
 from nmt.testing import check_encoding
 from tests.composing import few_representatives
 from tests.encodings.attending import dims
@@ -55,9 +56,9 @@ def test_an_encoding_does_all_that_it_must(option: str, settings_of: Make) -> No
 @pytest.mark.parametrize("option", [o for o in OPTIONS if o not in few_representatives()])
 def test_the_others_do_nearly_all_of_it(option: str, settings_of: Make) -> None:
     model = perturbed(settings_of(f"encoding={option}"))
-    checks = [name for name in conformance.CHECKS if name not in COSTLY]
-    results = conformance.run_checks(model, option not in ORDERLESS, precisions=(), only=checks)
-    assert not conformance.failures(results)
+    checks = [name for name in CHECKS if name not in COSTLY]
+    results = run.run_checks(model, option not in ORDERLESS, precisions=(), only=checks)
+    assert not run.failures(results)
     ways = [c for c in parity.CONDITIONS if c.name in ("beams", "padding")]
     measured = list(parity.measure(model, 18, ["float32"], conditions=ways))
     assert [d.finding for d in measured if not d.passed] == [] and len(measured) == len(ways)

@@ -11,12 +11,11 @@ from functools import reduce
 
 import pytest
 
-from nmt import preflight
+from nmt.checks import parity, preflight
+from nmt.checks.example import perturbed
 from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
-from nmt.inspect import parity
-from nmt.inspect.parity import perturbed
 from tests.composing import merged
 from tests.encodings.test_every_pair import TOKENS, decoded, justified, learned
 from tests.fast import fast_first

@@ -12,16 +12,14 @@ from itertools import combinations
 import pytest
 import torch
 
-from nmt import preflight
-from nmt.checks import example, trial
+from nmt.checks import example, parity, preflight, trial
+from nmt.checks.example import perturbed
+from nmt.checks.properties import shift
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
-from nmt.inspect import parity
-from nmt.inspect.parity import perturbed
-from nmt.inspect.properties import shift
 from nmt.model.transformer import Transformer
 from tests.composing import merged, representatives
 

@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from nmt.build import shrunken
+from nmt.checks import parity
+from nmt.checks.example import perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.passes import whole
@@ -16,8 +18,6 @@ from nmt.encodings.site import Encodings
 from nmt.encodings.vectors.relative import Relative
 from nmt.errors import UserError
 from nmt.exchange import site_positions
-from nmt.inspect import parity
-from nmt.inspect.parity import perturbed
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]

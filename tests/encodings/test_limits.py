@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import build, preflight
-from nmt.checks import example
+from nmt import build
+from nmt.checks import example, preflight
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context

@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks.example import perturbed
+from nmt.checks.parity import measure
 from nmt.config.settings import Settings
 from nmt.encodings.softmax.stick_breaking import StickBreaking
-from nmt.inspect.parity import measure, perturbed
 from tests.encodings.attending import attend, dims, pass_over, qkv
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt import preflight
+from nmt.checks import preflight
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.model.cache import Cache

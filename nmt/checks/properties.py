@@ -1,27 +1,24 @@
-"""Properties that every encoding must have: a function for each, tried on a small model.
+"""What every encoding must do: a function for each property, tried on a small model.
 
-Each gets a copy of the model in eval mode. It returns what it saw, or raises CheckError, which
-names the entry and the hook at fault where they can be told, and the figure.
+Each gets a copy of the model in eval mode. It returns what it measured, or raises CheckError with
+the figure, and with the entry and the hook at fault where they can be told.
 """
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import example, invariance, trial
-from nmt.checks.example import Sentences
-from nmt.checks.hooks import checking_hooks
-from nmt.checks.invariance import relative_difference, shifted
-from nmt.checks.trial import CheckError, require
+from nmt.checks import example, trial
+from nmt.checks.example import Sentences, full_pass
+from nmt.checks.parity import BOUNDS, ONLY_REDUCED
+from nmt.checks.trial import relative_difference, require, shifted
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
-from nmt.encodings.passes import with_positions
+from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions import Index
-from nmt.inspect.parity import BOUNDS, ONLY_REDUCED, full_pass
-from nmt.inspect.single import pass_over
 from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
@@ -48,39 +45,36 @@ class RowSteps(Positions):
         return range(3 * (length - 1) + 1)
 
 
-def training_step(model: Transformer) -> str:
+def check_training_step(model: Transformer) -> str:
     """Hooks do what is documented, and every parameter gets a gradient from every layer."""
     # the last bias of DAPE, which softmax ignores, gets a gradient by rounding, here not exactly 0
     trial.step(model, example.text(model, target=9))
     for e in model.entries:
         for name, p in e.named_parameters() if not e.may_lack_gradients else ():
-            if p.grad is None:
-                continue
-            # those of one layer's module have no dimension for layers
-            stacked = "." not in name and p.ndim and len(p) == e.dims.layers
-            for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
-                part = trial.name_of(e, f"{name}[{layer}]" if stacked else name)
-                require(gradient.any(), f"{part}: its gradient is zero")
+            if p.grad is not None:
+                # those of one layer's module have no dimension for layers
+                stacked = "." not in name and p.ndim and len(p) == e.dims.layers
+                for layer, gradient in enumerate(p.grad if stacked else [p.grad]):
+                    part = trial.name_of(e, f"{name}[{layer}]" if stacked else name)
+                    require(gradient.any(), f"{part}: its gradient is zero")
     return "every parameter gets a gradient"
 
 
-def later_tokens_and_padding(model: Transformer) -> str:
+def check_later_tokens_and_padding(model: Transformer) -> str:
     """They change nothing, nor does a common shift of positions where an entry is `relative`."""
-    why = invariance.fault(model, example.text(model))
-    require(why is None, str(why))
+    trial.check_invariances(model, example.text(model))
     return "change nothing"
 
 
-def common_shift_of_positions(model: Transformer) -> str:
+def check_common_shift_of_positions(model: Transformer) -> float | str:
     """It changes nothing if and only if all entries say `relative`."""
-    moved = shift(model)
-    if moved is None:
+    if (moved := shift(model)) is None:
         return "not tried: distances are those of a tree or graph"
     relative = all(site.relative for site in model.sites.values())
     claim = "true is claimed" if relative else "false is claimed (the default)"
-    fault = f"`relative`: {claim}, but a shift shows {_shown(moved)}"
+    fault = f"`relative`: {claim}, but a shift shows a difference of {moved:.2g}"
     require((moved < ROUNDING) == relative, fault)
-    return _shown(moved)
+    return moved
 
 
 def shift(model: Transformer) -> float | None:
@@ -93,7 +87,7 @@ def shift(model: Transformer) -> float | None:
     return relative_difference(full_pass(model, text), after)
 
 
-def order_in_the_encoder(model: Transformer, matters: bool | None = True) -> str:
+def check_order_in_the_encoder(model: Transformer, matters: bool | None = True) -> float:
     """Reordered tokens get other states, or merely reordered ones if order does not matter."""
     counted = [e for e in model.entries if e.positions.consecutive]
     for factor in (1, *FACTORS):
@@ -102,9 +96,9 @@ def order_in_the_encoder(model: Transformer, matters: bool | None = True) -> str
         if not matters or moved >= ROUNDING:
             break
     claim = "has no effect" if matters else "has one, though it was said not to matter"
-    fault = f"the order of tokens {claim}: {_shown(moved)}"
+    fault = f"the order of tokens {claim}: largest difference {moved:.2g}"
     require(matters is None or matters == (moved >= ROUNDING), fault)
-    return _shown(moved)
+    return moved
 
 
 @torch.no_grad()
@@ -117,18 +111,18 @@ def reordering(model: Transformer) -> float:
     return relative_difference(straight[:, order], turned)
 
 
-def order_in_the_decoder(model: Transformer) -> str:
+def check_order_in_the_decoder(model: Transformer) -> float:
     """The last token tells the order of the two before it, which any window has."""
     text = example.text(model)
-    order = [*range(text.target.shape[1])]
-    order[-3:-1] = order[-3:-1][::-1]
-    turned = text._replace(target=text.target[:, order])
+    target = text.target.clone()
+    target[:, -3:-1] = target[:, -3:-1].flip(1)
+    turned = text._replace(target=target)
     moved = relative_difference(*(full_pass(model, t)[:, -1] for t in (text, turned)))
     require(moved >= VISIBLE, f"two tokens that change places show {moved:.2g}")
-    return _shown(moved)
+    return moved
 
 
-def kind_of_positions(model: Transformer) -> str:
+def check_kind_of_positions(model: Transformer) -> float:
     """`position_type` says whether positions are read, and whether halves may stand among them."""
     kinds = {e.position_type for e in model.entries}
     real = kinds == {"real"}
@@ -148,50 +142,50 @@ def kind_of_positions(model: Transformer) -> str:
         if moved > ROUNDING and (between > ROUNDING or not real):
             break
     fault = f"position_type {' and '.join(sorted(kinds))}, but positions "
-    read = moved > ROUNDING
-    require(read == bool(kinds - {"none"}), f"{fault}times {factor} show {moved:.2g}")
+    read = bool(kinds - {"none"})
+    require((moved > ROUNDING) == read, f"{fault}times {factor} show {moved:.2g}")
     require(between > ROUNDING or not real, f"{fault}between integers are not read")
-    return _shown(moved)
+    return moved
 
 
-def positions_as_declared(model: Transformer) -> str:
+def check_positions_as_declared(model: Transformer) -> str:
     """They are whole, ascending, adjacent and in range where their class says so."""
     source, target, columns = example.text(model)
-    for e in model.entries:
+    for e in (e for e in model.entries if not e.positions.distances_only):
         p, ids = e.positions, target if e.dims.site == "decoder" else source
-        seen: list[Tensor] = []
-        for training in (True,) * DRAWS + (False,) * 2 if not p.distances_only else ():
-            context = replace(pass_over(e, ids, columns), training=training)
+        seen: list[Tensor] = []  # [rows | 1, length] each
+        for training in (True,) * DRAWS + (False,) * 2:
+            context = whole(
+                e.dims.site, ids.shape[1], rows=len(ids), lengths=(ids != PAD).sum(1), tokens=ids,
+                columns=columns, training=training,
+            )  # fmt: skip
             seen.append(with_positions(context, p).queries)
-            for rule in _broken_rules(e, seen, context):
+            for rule, kept in _rules(e, seen, context).items():
                 where, at = trial.name_of(e, type(p).__name__), seen[-1][0].tolist()
-                raise CheckError(f"{where} does not keep to its `{rule}`: {at}")
+                require(kept, f"{where} does not keep to its `{rule}`: {at}")
     return "whole, sorted and in range as declared"
 
 
-def _broken_rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> Iterator[str]:
-    """What an entry's positions say of themselves, though the last [rows | 1, length] are not."""
-    p, at, n = e.positions, seen[-1], seen[-1].shape[1]
+def _rules(e: Encoding, seen: Sequence[Tensor], context: Context) -> dict[str, bool]:
+    """What an entry's positions say of themselves, and whether the last ones are so."""
     assert context.tokens is not None
-    steps = at.diff(dim=1).expand(len(context.tokens), -1)[context.tokens[:, 1:] != PAD]
-    if p.integer:
-        if at.is_floating_point():
-            yield "integer"
-        training = context.training
-        held, apart = p.position_range(n, training), p.max_distance(n, training)
-        if held is not None and not (int(at.min()) in held and int(at.max()) in held):
-            yield "position_range"
-        if apart is not None and int((at.amax(1) - at.amin(1)).max()) > apart:
-            yield "max_distance"
-    if p.ascending and e.dims.site == "decoder" and (steps < 0).any():
-        yield "ascending"
-    if p.consecutive and (steps != 1).any():
-        yield "consecutive"
-    if len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2]):
-        yield "training"  # evaluation draws nothing
+    p, at, n, training = e.positions, seen[-1], seen[-1].shape[1], context.training
+    steps = at.diff(dim=1).expand(context.rows, -1)[context.tokens[:, 1:] != PAD]
+    held = p.position_range(n, training) if p.integer else None
+    apart = p.max_distance(n, training) if p.integer else None
+    drawn = len(seen) == DRAWS + 2 and not torch.equal(at, seen[-2])  # in evaluation
+    descends = p.ascending and e.dims.site == "decoder" and bool((steps < 0).any())
+    return {
+        "integer": not p.integer or not at.is_floating_point(),
+        "position_range": held is None or (int(at.min()) in held and int(at.max()) in held),
+        "max_distance": apart is None or int((at.amax(1) - at.amin(1)).max()) <= apart,
+        "ascending": not descends,
+        "consecutive": not p.consecutive or bool((steps == 1).all()),
+        "training": not drawn,
+    }
 
 
-def rows_with_positions_of_their_own(model: Transformer) -> str:
+def check_rows_with_positions_of_their_own(model: Transformer) -> float:
     """Each row equals a pass over it alone."""
     _place(model.entries, RowSteps())
     text = example.text(model)
@@ -201,10 +195,10 @@ def rows_with_positions_of_their_own(model: Transformer) -> str:
         alone = full_pass(model, text.single(row))[0]
         moved = max(moved, relative_difference(logits, alone))
     require(moved <= ROUNDING, f"rows differ from passes over one row by {moved:.2g}")
-    return _shown(moved)
+    return moved
 
 
-def far_positions(model: Transformer) -> str:
+def check_far_positions(model: Transformer) -> float:
     """They are told apart as near ones, and bfloat16 gives what float32 gives."""
     endless = [e for e in model.entries if e.num_positions is None]
     _place(model.entries, Index(step=FAR_APART))
@@ -223,17 +217,17 @@ def far_positions(model: Transformer) -> str:
     require(near <= VISIBLE or far > near / 10, fault)
     fault = f"distances from {FAR} on differ from those from 0 on by {changed:.2g}"
     require(near >= ROUNDING or changed <= BLURRED, fault)
-    return _shown(max(moved))
+    return max(moved)
 
 
 def _loss_by_rounding(model: Transformer, text: Sentences) -> float:
     """How far logits in bfloat16 are from those in float32."""
-    with torch.autocast("cpu", torch.bfloat16), checking_hooks(model.entries):
+    with torch.autocast("cpu", torch.bfloat16), trial.checking_hooks(model.entries):
         reduced = full_pass(model, text)
     return relative_difference(reduced, full_pass(model, text))
 
 
-def long_and_empty_sequences(model: Transformer) -> str:
+def check_long_and_empty_sequences(model: Transformer) -> str:
     """Nothing is infinite or NaN, also where no source token may be seen."""
     for longest, second in ((1, 1), (LONG, 1), (LONG, 0)):
         text = example.text(model, source=longest, target=longest, second=second)
@@ -243,7 +237,7 @@ def long_and_empty_sequences(model: Transformer) -> str:
     return f"finite for {text.source.shape[1]} tokens, and for none"
 
 
-def zero_initialised(model: Transformer) -> str:
+def check_zero_initialised(model: Transformer) -> str:
     """After `zero_initialise` an entry changes nothing, and can learn."""
     text = example.text(model)
     zeroed = [e for e in model.entries if e.zero_initialise()]
@@ -258,12 +252,11 @@ def zero_initialised(model: Transformer) -> str:
         site.entries = nn.ModuleList(e for e in site.entries if e not in zeroed)
     moved = relative_difference(before.detach(), full_pass(model, text))
     names = ", ".join(dict.fromkeys(f"encoding.{e.name}" for e in zeroed))
-    fault = f"{names}: zero-initialised, but it changes logits by {moved:.2g}"
-    require(moved <= ROUNDING, fault)
+    require(moved <= ROUNDING, f"{names}: zero-initialised, but it changes logits by {moved:.2g}")
     return "changes nothing, and gets gradients"
 
 
-def recomputation(model: Transformer) -> str:
+def check_recomputation(model: Transformer) -> str:
     """Layers that are computed twice give the same bits (trainer.gradient_checkpointing)."""
     for module in model.train().modules():
         if isinstance(module, nn.Dropout):
@@ -271,11 +264,9 @@ def recomputation(model: Transformer) -> str:
         elif isinstance(getattr(module, "dropout", None), float):
             setattr(module, "dropout", NOISE)  # noqa: B010  # no tensor, as nn.Module expects
     for kind in (torch.float32, torch.bfloat16):
-        stored, recomputed = (
-            _gradients(copy.deepcopy(model), twice, kind) for twice in (False, True)
-        )
+        stored, again = (_gradients(copy.deepcopy(model), twice, kind) for twice in (False, True))
         for name, gradient in stored.items():
-            same = name in recomputed and torch.equal(gradient, recomputed[name])
+            same = name in again and torch.equal(gradient, again[name])
             require(same, f"{name} differs in {kind} if computed twice")
     return "the same bits"
 
@@ -297,21 +288,8 @@ def _place(entries: Iterable[Encoding], positions: Positions) -> None:
         e.positions = positions
 
 
-def _shown(difference: float) -> str:
-    return f"largest difference {difference:.2g}"
-
-
-PROPERTIES = (
-    training_step,
-    later_tokens_and_padding,
-    common_shift_of_positions,
-    order_in_the_encoder,
-    order_in_the_decoder,
-    kind_of_positions,
-    positions_as_declared,
-    rows_with_positions_of_their_own,
-    far_positions,
-    long_and_empty_sequences,
-    zero_initialised,
-    recomputation,
-)
+CHECKS: dict[str, Callable[[Transformer], float | str]] = {  # all of this file, in this order
+    name.removeprefix("check_").replace("_", " "): check
+    for name, check in [*vars().items()]
+    if name.startswith("check_")
+}

@@ -3,9 +3,9 @@
 import pytest
 
 from nmt import build
+from nmt.checks.example import perturbed
+from nmt.checks.properties import reordering, shift
 from nmt.encodings.positions import Scaled
-from nmt.inspect.parity import perturbed
-from nmt.inspect.properties import reordering, shift
 from tests.composing import settings_of
 
 

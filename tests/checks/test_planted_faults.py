@@ -95,6 +95,11 @@ class CountsFromTheNewToken(Sound):
         return context.keys[:, None] - queries[..., None]
 
 
+class HardlySeesOthers(Sound):
+    def bias(self, layer: int, context: Context) -> Tensor:
+        return super().bias(layer, context) - 20.0 * (context.delta != 0)[:, None]
+
+
 class OneMemoForAllLayers(Sound):
     def slope(self, layer: int, context: Context) -> Tensor:
         slope: Tensor = context.once("slope", lambda: self.slopes[layer])
@@ -338,6 +343,7 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     (ReadsTheFirstRow, ROWS, ""),
     (SaysRelative, "common shift of positions", "`relative`"),
     (SaysAbsolute, "common shift of positions", "`relative`"),
+    (HardlySeesOthers, "order in the decoder", ""),
     (Reads, "kind of positions", "position_type"),
     (IsUndefinedForOneToken, "long and empty sequences", ""),
     (StartsWithAnEffect, "zero initialised", ""),

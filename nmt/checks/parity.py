@@ -1,10 +1,8 @@
 """Does decoding with a cache give the logits of one causal pass over the whole target?
 
 It must, whatever the encoding, or translations would not be those of the trained model. Each
-condition below decodes in another way that has gone wrong somewhere: buffers kept from an earlier
-pass, several tokens at once, beams that change rows, padding, room that a cache holds beyond its
-length. The reference is always the full pass of a fresh copy of the module, so that nothing which
-decoding leaves behind can spoil both alike.
+condition below decodes in another way that has gone wrong somewhere. The reference is always the
+full pass of a fresh copy of the module, so that nothing that decoding leaves behind spoils both.
 """
 
 import copy
@@ -15,9 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from nmt import build
-from nmt.checks.example import VOCAB, Sentences, perturb, random_ids, sentences
-from nmt.config.settings import Settings
+from nmt.checks.example import Sentences, full_pass, random_ids, sentences, within
 from nmt.encodings.base import at_least_float32
 from nmt.errors import where_raised
 from nmt.model.transformer import PAD, Transformer
@@ -28,36 +24,16 @@ SOURCE = 12  # tokens of the source
 BOUNDS = {
     # 32 units in the last place. Processors sum in other orders: differences were up to 8 of them.
     "float32": 2**-18,
-    # A number in bfloat16 has 8 significant bits, so each rounding moves it by up to 1/512 of
-    # itself. Decoding multiplies matrices of other shapes and so rounds other sums; layer norm
-    # keeps the states as large as they were, so the differences add up over some ten rounded
-    # results per layer.
+    # Each rounding to the 8 significant bits of bfloat16 moves a number by up to 1/512 of itself.
+    # Matrices of other shapes round other sums; as layer norm keeps the states as large as they
+    # were, differences add up over some ten rounded results per layer.
     "bfloat16": 1 / 16,
 }
 """Largest difference of two logits in each precision, in units of the largest logit."""
 
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 
-Pairs = list[tuple[Tensor, Tensor]]
-"""Logits [n, vocab] that were computed, and what they must be."""
-
-
-def perturbed(settings: Settings) -> Transformer:
-    """A model in eval mode with every parameter away from where it starts.
-
-    Raises UserError as `build.transformer` does.
-    """
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(settings.seed)
-        model = build.transformer(settings, VOCAB, VOCAB)
-        perturb(model, settings.model.dim)
-    return model.eval()
-
-
-@torch.no_grad()
-def full_pass(model: Transformer, text: Sentences) -> Tensor:
-    """The logits [rows, target, vocab] of one causal pass."""
-    return at_least_float32(model(text.source, text.target, text.columns))
+Pairs = list[tuple[Tensor, Tensor]]  # logits [n, vocab] that were computed, and as they must be
 
 
 class Decoding:
@@ -67,19 +43,14 @@ class Decoding:
         self.model, self.text, self.done = model, text, 0
         lengths = (text.target != PAD).sum(1) if model.needs_lengths else None
         self.state = model.start(text.source, text.columns, lengths)
-        self._logits: list[Tensor] = []  # [rows, n, vocab] each
-
-    @property
-    def logits(self) -> Tensor:
-        """Those of all tokens so far [rows, done, vocab]."""
-        return torch.cat(self._logits, 1)
+        self.logits = text.source.new_empty(0)  # [rows, done, vocab]
 
     def grow(self, end: int, together: bool = False) -> None:
         """Read the target up to `end`, token by token or in one go."""
         while self.done < end:
             tokens = self.text.target[:, self.done : end if together else self.done + 1]
             states = self.model.advance(tokens, self.state)
-            self._logits.append(at_least_float32(self.model.logits(states)))
+            self.logits = torch.cat([self.logits, at_least_float32(self.model.logits(states))], 1)
             self.done += tokens.shape[1]
 
     def reorder(self, rows: list[list[int]]) -> None:
@@ -87,8 +58,7 @@ class Decoding:
         groups = torch.tensor(rows, device=self.text.target.device)
         self.state.reorder(groups)
         chosen = groups.flatten()
-        self._logits = [self.logits[chosen]]
-        self.text = self.text.take(chosen)
+        self.logits, self.text = self.logits[chosen], self.text.take(chosen)
         rest = self.text.target[:, self.done :]
         other = random_ids(self.model, len(chosen), rest.shape[1], seed=self.done)
         rest.copy_(other.where(rest != PAD, rest))
@@ -98,10 +68,8 @@ class Subject:
     """A module for one condition, and the texts for it."""
 
     def __init__(self, pristine: Transformer, tokens: int) -> None:
-        self._pristine = pristine
-        self.model = self.fresh()
-        self.tokens = min(tokens, self.model.target_limit or tokens)
-        self.source = min(SOURCE, self.model.source_limit or SOURCE)
+        self._pristine, self.model = pristine, copy.deepcopy(pristine)
+        self.source, self.tokens = within(self.model, SOURCE, tokens)
 
     def fresh(self) -> Transformer:
         """A copy that has computed nothing yet."""
@@ -121,34 +89,23 @@ class Subject:
         return [(decoding.logits[real], full_pass(self.fresh(), decoding.text)[real])]
 
 
-Decode = Callable[[Subject], Pairs]
-
-
 class Condition(NamedTuple):
     """One way to decode."""
 
     name: str
     look: str  # where the mistake is if this condition is the first that fails
-    decode: Decode
+    decode: Callable[[Subject], Pairs]
 
 
-CONDITIONS: list[Condition] = []
-
-
-def _condition(look: str) -> Callable[[Decode], Decode]:
-    """Enter a function into CONDITIONS; `look` names what goes wrong where it alone fails."""
-
-    def enter(decode: Decode) -> Decode:
-        CONDITIONS.append(Condition(decode.__name__.replace("_", " "), look, decode))
-        return decode
-
-    return enter
+def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], Condition]:
+    """Make a condition of a function, whose name it gets."""
+    return lambda decode: Condition(decode.__name__.replace("_", " "), look, decode)
 
 
 @_condition(
-    "positions while one token is decoded (context.queries, keys, delta; one query, all keys), "
-    "and what is handed on to the next token: for each key by context.remember, for each row of "
-    "hypotheses in context.state (cross-attention shares the decoder's: name the site in its keys)",
+    "positions while one token is decoded (one query, all keys), and what is handed on to the "
+    "next: for each key by context.remember, for each row of hypotheses in context.state "
+    "(cross-attention shares the decoder's: name the site in its keys)",
 )
 def token_by_token(subject: Subject) -> Pairs:
     """One token at a time, by a module that has computed nothing before."""
@@ -158,8 +115,7 @@ def token_by_token(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "what the module keeps from one pass to the next: buffers that grow, memos that are not "
-    "context.once, names in context.once that two objects share",
+    "what the module keeps between passes, and names in context.once that two objects share"
 )
 def after_other_passes(subject: Subject) -> Pairs:
     """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
@@ -174,8 +130,8 @@ def after_other_passes(subject: Subject) -> Pairs:
 
 
 @_condition(
-    "several new tokens behind cached ones: context.new_keys, rows of delta, and how what "
-    "context.remember or context.state keeps goes on over more than one token",
+    "several new tokens behind cached ones: context.new_keys, rows of delta, and what "
+    "context.remember or context.state keeps"
 )
 def several_at_once(subject: Subject) -> Pairs:
     """Several tokens in one go, at the start and in the middle."""
@@ -238,6 +194,9 @@ def unused_room(subject: Subject) -> Pairs:
     return subject.against_full(decoding)
 
 
+CONDITIONS = [token_by_token, after_other_passes, several_at_once, beams, padding, unused_room]
+
+
 class Deviation(NamedTuple):
     """Decoding in one condition and precision, compared with the full pass."""
 
@@ -249,7 +208,6 @@ class Deviation(NamedTuple):
 
     @property
     def bound(self) -> float:
-        """The largest difference that is let pass."""
         return BOUNDS[self.precision] * self.largest
 
     @property
@@ -258,8 +216,7 @@ class Deviation(NamedTuple):
 
     @property
     def finding(self) -> str:
-        figures = f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}"
-        return self.error or figures
+        return self.error or (f"largest difference {self.difference:.2g}, allowed {self.bound:.2g}")
 
 
 def measure(
@@ -273,21 +230,17 @@ def measure(
     Targets have `tokens` tokens, or as many as the encodings can hold. An exception is a failure of
     its condition, not an end: the others tell where to look.
     """
+    kind = model.output.weight.device.type
     for precision in precisions:
-        reduced, kind = precision == "bfloat16", model.output.weight.device.type
         for condition in conditions:
-            figures, error = (math.nan, math.nan), None
+            difference, largest, error = math.nan, math.nan, None
+            low = torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
             try:
-                with torch.inference_mode(), torch.autocast(kind, torch.bfloat16, enabled=reduced):
-                    figures = _largest_difference(condition.decode(Subject(model, tokens)))
+                with torch.inference_mode(), low:
+                    pairs = condition.decode(Subject(model, tokens))
+                    a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
+                    if a.isfinite().all() and b.isfinite().all():
+                        difference, largest = float((a - b).abs().max()), float(b.abs().max())
             except Exception as e:  # any mistake of an encoding, in any of its hooks
                 error = where_raised(e)
-            yield Deviation(condition, precision, *figures, error)
-
-
-def _largest_difference(pairs: Pairs) -> tuple[float, float]:
-    """The largest difference, NaN if anything is not finite, and the largest logit."""
-    a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
-    if not (a.isfinite().all() and b.isfinite().all()):
-        return math.nan, math.nan
-    return float((a - b).abs().max()), float(b.abs().max())
+            yield Deviation(condition, precision, difference, largest, error)

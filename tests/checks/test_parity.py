@@ -9,13 +9,14 @@ import pytest
 import torch
 from torch import Tensor
 
+from nmt.checks import parity
+from nmt.checks.example import perturbed
+from nmt.checks.parity import BOUNDS, CONDITIONS, Decoding, Deviation
 from nmt.config.settings import Settings
 from nmt.encodings.context import Context, Extent
 from nmt.encodings.input.absolute import Absolute
 from nmt.encodings.positions import Index
 from nmt.encodings.vectors.relative import Relative
-from nmt.inspect import parity
-from nmt.inspect.parity import BOUNDS, CONDITIONS, Decoding, Deviation, perturbed
 from nmt.model import cache
 from nmt.model.cache import Cache, State
 from nmt.model.transformer import Transformer

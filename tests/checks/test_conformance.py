@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from nmt.checks.example import small_settings
+from nmt.checks.parity import CONDITIONS
+from nmt.checks.properties import CHECKS, NOISE
 from nmt.encodings.base import Context, Dims, Encoding, zeroed
 from nmt.errors import UserError
-from nmt.inspect.conformance import CHECKS, small_settings
-from nmt.inspect.parity import CONDITIONS
-from nmt.inspect.properties import NOISE
 from nmt.testing import check_encoding
 from tests.fast import fast_first
 
@@ -194,6 +194,7 @@ def test_dropout_may_be_a_module() -> None:
     fast_first(
         5,
         [
+            (Orderless, "order in the encoder", "the order of tokens has no effect"),
             (Misshapen, "training step", "encoding.misshapen: its `bias` returns ["),
             (Raising, "training step", "KeyError at test_conformance.py:"),
             (Short, "long and empty sequences", "NaN or infinity for 200 tokens"),
@@ -217,7 +218,6 @@ def test_dropout_may_be_a_module() -> None:
                 "common shift of positions",
                 "`relative`: false is claimed (the default), but",
             ),
-            (Orderless, "order in the encoder", "the order of tokens has no effect"),
             (Blind, "kind of positions", "position_type none, but positions times 2 show"),
             (Unsaved, "training step", "encoding.unsaved: per_layer (encoder) is neither a param"),
             (Rounded, "far positions", "differs from float32 by"),

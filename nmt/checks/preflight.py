@@ -5,7 +5,7 @@ import logging
 import torch
 
 from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
-from nmt.checks import example, invariance, trial
+from nmt.checks import example, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.sampling import refusal
@@ -105,11 +105,7 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
 
 
 def _check_step(settings: Settings) -> None:
-    """Refuse encodings with which a first step of training fails, or that see the future.
-
-    Tried in a model that is as small as can be; its parameters are moved for the second. Torch's
-    generator stays as it was.
-    """
+    """Refuse encodings with which a small model's first step fails, or that see the future."""
     small = shrunken(settings)
     meta = meta_model(small, 8, 8)
     size = sum(t.numel() for t in {*meta.parameters(), *meta.buffers()})
@@ -124,13 +120,11 @@ def _check_step(settings: Settings) -> None:
             text = example.text(model, per_sentence=per_sentence)
             trial.step(model, text)
             example.perturb(model, small.model.dim)
-            if (why := invariance.fault(model, text)) is not None:
-                raise UserError(why)
+            trial.check_invariances(model, text)
+        except trial.CheckError as e:
+            raise UserError(str(e)) from None
         except Exception as e:  # any error of an encoding's hooks
             if isinstance(e, UserError) or is_out_of_memory(e):
                 raise
-            told = isinstance(e, ValueError) and str(e).startswith("encoding.")
-            if told or isinstance(e, trial.CheckError):
-                raise UserError(str(e)) from None
             names = ",".join(settings.encoding)
             raise UserError(f"encoding=[{names}]: a first step fails: {where_raised(e)}") from e

@@ -3,8 +3,8 @@
 import pytest
 
 from nmt import build
-from nmt.inspect.card import card, exportable, interpolation
-from nmt.inspect.parity import perturbed
+from nmt.checks.card import card, interpolation
+from nmt.checks.example import perturbed
 from tests.composing import every_encoding, settings_of
 
 
@@ -13,14 +13,7 @@ def test_every_option_has_a_card(option: str) -> None:
     shown = card(option, settings_of(f"encoding={option}"))
     assert shown.startswith(option) and "parameters" in shown
     assert "cached decoding     exact" in shown
-    rows = (
-        "family",
-        "reference point",
-        "injection",
-        "learnable",
-        "recurring",
-        "interpolation",
-    )
+    rows = ("family", "parameters", "longest source", "interpolation", "order in encoder")
     assert all(f"\n  {row} " in shown for row in rows)
     assert max(len(line) for line in shown.split("\n  keys")[0].split("\n")) <= 140
 
@@ -39,20 +32,6 @@ def test_columns_are_made_as_the_encoding_reads_them(changed: str) -> None:
         "per_language", settings_of("encoding=per_language", f"encoding.per_language.{changed}")
     )
     assert "cached decoding     exact" in shown
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("relative", "nmt-export --to ctranslate2 writes it"),
-        ("rotary", "nmt-export --to ctranslate2 writes it"),
-        ("relative_absolute", "no: encoding."),
-        ("lstm", "no: encoding.lstm: cannot be exported"),
-    ],
-)
-def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
-    settings = settings_of(f"encoding={option}")
-    assert exportable(perturbed(build.shrunken(settings)), settings).startswith(said)
 
 
 def test_interpolation() -> None:

@@ -1,1 +1,0 @@
-"""Understanding encodings and trained models: card, table, picture, and checks of what they do."""
