@@ -4,12 +4,15 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
-from nmt.config.catalog import Folders, config_dir_override, families, folders_in, path_of, summary
-from nmt.config.settings import Settings
 from nmt.errors import UserError
+
+if TYPE_CHECKING:  # --help imports no Hydra
+    from nmt.config.catalog import Folders
+    from nmt.config.settings import Settings
 
 USAGE = """nmt-encodings                                      all encodings, one line each
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
@@ -55,8 +58,10 @@ def command(argv: list[str]) -> None:
         sys.stdout.write(card(name, settings, folders, {"CTranslate2": exportable(settings)}))
 
 
-def _list_encodings(folders: Folders) -> None:
+def _list_encodings(folders: "Folders") -> None:
     """Print names and first comments of all options by family; imports no torch."""
+    from nmt.config.catalog import families, summary
+
     groups = families(folders)
     width = max(len(option) for options in groups.values() for option in options)
     for number, (family, options) in enumerate(groups.items()):
@@ -64,7 +69,7 @@ def _list_encodings(folders: Folders) -> None:
         sys.stdout.write("\n" * (number > 0) + "\n".join([family, *lines]) + "\n")
 
 
-def exportable(settings: Settings) -> str:
+def exportable(settings: "Settings") -> str:
     """Whether nmt-export can write a model for CTranslate2; if not, why."""
     from nmt.build import shrunken
     from nmt.checks.example import perturbed
@@ -88,6 +93,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--device", metavar="DEVICE", help="where --check decodes: cpu (default), cuda, auto")
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     options = parser.parse_intermixed_args(argv)
+    from nmt.config.catalog import config_dir_override, folders_in, path_of
     from nmt.config.hydra_conf import parse
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]
