@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from nmt.errors import UserError
 from nmt.exchange import card_code, model_card, proof
 from nmt.exchange.adapter import CERTIFICATE, Adapter
@@ -25,8 +27,15 @@ ADAPTERS: Mapping[str, type[Adapter]] = {
 
 
 def refuse_target(trained: Trained) -> None:
-    """Raise UserError for a model that the engine of its trainer.target cannot hold."""
-    target = trained.settings.trainer.target
+    """Raise UserError for a model that the engine of its trainer.target cannot hold.
+
+    Its trainable parameters are moved, since training would move them: to freeze some may help.
+    """
+    target, draw = trained.settings.trainer.target, torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for p in trained.model.parameters():
+            if p.requires_grad:
+                p.add_(torch.randn(p.shape, generator=draw), alpha=0.01)
     try:
         ADAPTERS[str(target)](trained)
     except UserError as error:

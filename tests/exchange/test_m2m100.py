@@ -3,6 +3,8 @@
 import json
 import shutil
 from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.cli import evaluate, export_model, import_model, score, translate
 from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
@@ -321,6 +323,18 @@ def test_what_training_changed_and_m2m100_has_not_is_refused(
     with pytest.raises(UserError, match=message) as error:
         exporting.export(trained, tmp_path / "made", LINES, "m2m100")
     assert error.value.code == Exit.USAGE and not (tmp_path / "made").exists()
+
+
+def test_what_training_would_change_is_refused_before_it(models: Path) -> None:
+    trained = importing.read(models / "nllb", 12, KINDS["nllb"]).trained
+    trainer = replace(trained.settings.trainer, target="m2m100")
+    trained = trained._replace(settings=replace(trained.settings, trainer=trainer))
+    for frozen in (["encoder"], ["output.bias"]):
+        build.freeze(trained.model, frozen)
+        with pytest.raises(UserError, match=r"trainer\.target=m2m100: .*trainer\.freeze"):
+            exporting.refuse_target(trained._replace(model=deepcopy(trained.model)))
+    build.freeze(trained.model, ["embeddings"])
+    exporting.refuse_target(trained)
 
 
 @pytest.mark.parametrize(
