@@ -29,7 +29,7 @@ COMPARE = (
 IMPORT = "make a model directory of it first: nmt-import {path} MODEL"
 IMPORT_FILE = "make a model directory of it first: nmt-import FILE MODEL"
 CONVERT = (
-    "where that toolkit is installed, convert it by {} of ctranslate2; put source.spm and "
+    "where that toolkit is installed, convert it by CTranslate2's {}; put source.spm and "
     "target.spm of SentencePiece into the result, and import that"
 )
 CTRANSLATE2_WEIGHTS = "model.bin"

@@ -40,7 +40,7 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
     "OpenNMT-py": (
         holding("model_step_100.pt"),
         "holds a model of OpenNMT-py",
-        "give the file",
+        "name the file itself",
     ),
     "OpenNMT-tf": (
         holding("ckpt-100.index"),

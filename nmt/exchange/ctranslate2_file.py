@@ -125,7 +125,7 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
     """The variables, also under each name that stands for one."""
     reader = _Reader(where)
     if (version := reader.number("I")) != VERSION:
-        raise UserError(f"{where}: format {version}, {VERSION} can be read; {AGAIN}", Exit.DATA)
+        raise UserError(f"{where}: format {version}; nmt reads {VERSION}: {AGAIN}", Exit.DATA)
     specification = (reader.name(), reader.number("I"))
     if specification != SPECIFICATION:
         raise UserError(

@@ -40,7 +40,7 @@ def refuse_unreadable(path: Path) -> None:
     if kind is not None and kind.advice not in (IMPORT, IMPORT_FILE):
         raise UserError(f"{path}: {kind.name}; {kind.advice}", Exit.DATA)
     if kind is not None and kind.advice == IMPORT_FILE and path.is_dir():
-        raise UserError(f"{path}: holds {kind.name}; give the file", Exit.DATA)
+        raise UserError(f"{path}: holds {kind.name}; name the file itself", Exit.DATA)
     if not path.is_dir() and (kind is None or kind.advice == IMPORT):
         raise UserError(f"{path}: a file; give its directory, {path.parent}; {READABLE}", Exit.DATA)
     if kind is None and not (path / CONFIG).exists():

@@ -192,7 +192,7 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         (lambda p: (p / "shared_vocabulary.json").unlink(), "no source_vocabulary.json and no"),
         (content(lambda b: b[:-9]), "ends too early"),
         (content(lambda b: b + b"x"), "goes on where it should end"),
-        (content(lambda b: b"\x05" + b[1:]), "format 5, 6 can be read; convert"),
+        (content(lambda b: b"\x05" + b[1:]), "format 5; nmt reads 6: convert"),
         (content(lambda b: b.replace(b"TransformerSpec", b"TransformerSpek")), "TransformerSpek"),
         (content(lambda b: b.replace(b"/linear_1/bias", b"/linear_1/bars")), "linear_1/bars has"),
         (content(lambda b: b.replace(b"r_norm/gamma", b"r_norm/gemma")), "has no encoder/layer_n"),
