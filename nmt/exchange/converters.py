@@ -1,6 +1,5 @@
 """Checkpoints of OpenNMT-py and packages of Argos Translate, as directories of CTranslate2."""
 
-import json
 import shutil
 import zipfile
 from argparse import Namespace
@@ -12,7 +11,7 @@ from nmt.exchange.adapter import CTRANSLATE2
 from nmt.system import manifest
 
 METADATA = "metadata.json"  # of a package: its languages
-SAME_ATTENTION = {"self_attn_type": "scaled-dot"}  # as scaled-dot-flash, which is only faster
+MOST_UNPACKED = 20  # times the size of a package: weights hardly become smaller
 # in options that change what is computed, though CTranslate2's converter does not look at them
 UNTOLD = ("parallel_residual", "shared_layer_norm", "multiquery", "num_kv", "sliding")
 
@@ -25,10 +24,7 @@ def unpack(path: Path, directory: Path) -> Path:
     if path.is_dir():
         return path
     try:
-        if path.suffix == ".argosmodel":
-            _unzip(path, directory)
-        else:
-            _convert(path, directory)
+        (_unzip if path.suffix == ".argosmodel" else _convert)(path, directory)
     except (UserError, OSError):
         raise
     except Exception as error:  # a damaged file makes these libraries raise whatever they come upon
@@ -41,6 +37,8 @@ def _unzip(package: Path, directory: Path) -> None:
     """The model of a package, and its SentencePiece model for both sides."""
     directory.mkdir()
     with zipfile.ZipFile(package) as archive:
+        if sum(m.file_size for m in archive.infolist()) > MOST_UNPACKED * package.stat().st_size:
+            raise UserError(f"{package}: unpacks to more than a model", Exit.DATA)
         for name in archive.namelist():
             _, _, inside = name.partition("/")
             if (file := inside.removeprefix("model/")) and "/" not in file:
@@ -63,14 +61,15 @@ def _convert(checkpoint: Path, directory: Path) -> None:
         for key, value in options.items():
             if value and any(word in key for word in UNTOLD):
                 raise UserError(f"{checkpoint}: {key}={value} cannot be read", Exit.DATA)
-        held["opt"] = Namespace(**options | SAME_ATTENTION)
+        if options.get("self_attn_type") == "scaled-dot-flash":  # the same, only faster
+            held["opt"].self_attn_type = "scaled-dot"
         held.pop("optim", None)
         plain = directory.with_suffix(".pt")
         torch.save(held, plain)
         OpenNMTPyConverter(str(plain)).convert(str(directory), quantization="float32")
     config = manifest.read(directory / "config.json", None)
     config["layer_norm_epsilon"] = options.get("norm_eps", 1e-6)  # CTranslate2 takes 1e-5
-    (directory / "config.json").write_text(json.dumps(config))
+    (directory / "config.json").write_bytes(manifest.dump(config))
     for side in ("source", "target"):
         if (model := checkpoint.with_name(f"{side}.spm")).exists():
             shutil.copy(model, directory)

@@ -282,12 +282,20 @@ def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [("a_step_1.pt", "cannot be read"), ("a.argosmodel", "cannot be read"),
-     ("parallel_step_1.pt", "parallel_residual=True")],
+     ("parallel_step_1.pt", "parallel_residual=True"), ("average_step_1.pt", "average"),
+     ("bomb.argosmodel", "unpacks to more")],
 )  # fmt: skip
 def test_a_file_that_cannot_be_unpacked_is_refused(name: str, message: str, tmp_path: Path) -> None:
     where = tmp_path / name
-    if name.startswith("parallel"):
-        make_checkpoint(tmp_path / "made", True, parallel_residual=True).rename(where)
+    options: dict[str, Any] = {
+        "parallel_step_1.pt": {"parallel_residual": True},
+        "average_step_1.pt": {"self_attn_type": "average"},
+    }
+    if name in options:
+        make_checkpoint(tmp_path / "made", True, **options[name]).rename(where)
+    elif name == "bomb.argosmodel":
+        with zipfile.ZipFile(where, "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.writestr("x/model/model.bin", bytes(10**6))
     else:
         where.write_bytes(b"version https://git-lfs.github.com/spec/v1")
     with pytest.raises(UserError, match=message) as error:

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from nmt.errors import UserError
-from scripts.wmt19.__main__ import RECIPES, Corpus, read_recipe
+from scripts.wmt19.__main__ import RECIPES, ParallelText, read_recipe
 from scripts.wmt19.download import Archive
 
 READ = {name: read_recipe(path) for name, path in RECIPES.items()}
@@ -21,7 +21,7 @@ def test_the_recipes() -> None:
 
 
 @pytest.mark.parametrize(("corpus", "archive"), ARCHIVES, ids=[a.file for _, a in ARCHIVES])
-def test_each_archive_is_pinned(corpus: Corpus, archive: Archive) -> None:
+def test_each_archive_is_pinned(corpus: ParallelText, archive: Archive) -> None:
     assert archive.urls[0].startswith("https://")
     for url in archive.urls:
         assert urlsplit(url).path.endswith(f"/{archive.file}")
@@ -41,7 +41,7 @@ def test_no_hash_stands_there_twice() -> None:
 
 
 @pytest.mark.parametrize(("recipe", "corpus"), CORPORA, ids=[f"{n}-{c.id}" for n, c in CORPORA])
-def test_members_are_named_for_each_side(recipe: str, corpus: Corpus) -> None:
+def test_members_are_named_for_each_side(recipe: str, corpus: ParallelText) -> None:
     marks = {"de": r"\.de$", "en": r"\.en$|_en\.txt$", "zh": r"\.zh$|_(ch|cn)\.txt$"}
     assert bool(corpus.pairs) != bool(corpus.columns)
     for pair in corpus.pairs:
