@@ -1,0 +1,84 @@
+"""Transformers of any version: run by the Python of an environment that has it, not by that of nmt.
+
+`save FROM TO FORM` reads a directory and saves it in one of FORMS; `translate DIRECTORY` translates
+the lines of stdin, and writes {beam size: translations} as JSON.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import transformers
+
+LONGEST = 60  # pieces of an output
+BEAMS = (1, 4)
+FORMS: dict[str, dict[str, Any]] = {
+    "as it is": {},
+    "shards": {"max_shard_size": "20KB"},
+    "float16": {},
+    "padded": {},
+    "slow tokenizer": {},
+}
+
+
+def load(place: Path) -> tuple[Any, Any]:
+    """The model in float32, and its tokenizer."""
+    kind = json.loads((place / "config.json").read_bytes())["model_type"]
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(place, torch_dtype=torch.float32)
+    if kind == "marian":
+        return model.eval(), transformers.MarianTokenizer.from_pretrained(place)
+    values = json.loads((place / "tokenizer_config.json").read_bytes())
+    slow = not (place / "tokenizer.json").exists() or sys.argv[-1] == "slow tokenizer"
+    name = str(values["tokenizer_class"]).removesuffix("Fast")
+    fast = hasattr(transformers, f"{name}Fast") and not slow
+    return model.eval(), getattr(transformers, f"{name}Fast" if fast else name).from_pretrained(
+        place
+    )
+
+
+def save(source: Path, target: Path, form: str) -> None:
+    """Save a directory anew."""
+    model, tokenizer = load(source)
+    if form == "padded":
+        model.resize_token_embeddings(model.config.vocab_size, pad_to_multiple_of=64)
+        if hasattr(model, "final_logits_bias"):
+            bias = torch.zeros(1, model.config.vocab_size)
+            bias[:, : model.final_logits_bias.shape[1]] = model.final_logits_bias
+            model.final_logits_bias = bias
+    if form == "float16":
+        model = model.half()
+    model.save_pretrained(target, **FORMS[form])
+    tokenizer.save_pretrained(target)
+
+
+def translate(place: Path, lines: list[str]) -> dict[int, list[str]]:
+    """By greedy search and a beam of 4, without a length penalty, one line at a time."""
+    model, tokenizer = load(place)
+    more: dict[str, Any] = {"length_penalty": 0.0, "max_length": LONGEST}
+    if language := getattr(tokenizer, "tgt_lang", None):
+        more["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(
+            language if language in tokenizer.get_vocab() else f"__{language}__"
+        )
+    found: dict[int, list[str]] = {}
+    for beam in BEAMS:
+        found[beam] = []
+        for line in lines:
+            with torch.inference_mode():
+                ids = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=beam, **more)
+            found[beam] += tokenizer.batch_decode(ids, skip_special_tokens=True)
+    return found
+
+
+def main() -> None:
+    """Do what the arguments say."""
+    if sys.argv[1] == "save":
+        save(Path(sys.argv[2]), Path(sys.argv[3]), sys.argv[4])
+    else:
+        lines = sys.stdin.read().split("\n")
+        sys.stdout.write(json.dumps(translate(Path(sys.argv[2]), lines)))
+
+
+if __name__ == "__main__":
+    main()
