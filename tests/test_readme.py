@@ -93,12 +93,6 @@ def test_each_command_is_understood(
             bench.understood(shlex.split(passed_on.removeprefix("BENCH=")))
 
 
-def test_there_are_commands_to_check() -> None:
-    named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
-    ours = {*UNDERSTOOD, "nmt-train", "nmt-prepare", "nmt-encodings"}
-    assert {*ours, "make", "eval", "hf", "pip", "."} == named
-
-
 def test_the_readme_is_one_screen() -> None:
     assert text_of("README.md").count("\n") <= 80
 
