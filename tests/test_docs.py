@@ -1,4 +1,4 @@
-"""The examples of docs/python.md run in their order, and print what stands below them."""
+"""The Python of the pages runs in its order, and prints what stands below it."""
 
 import contextlib
 import doctest
@@ -19,8 +19,6 @@ from nmt.config.catalog import options_of
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
 from tests.toy.toy_parser import translate
 
-PAGE = "docs/python.md"
-BLOCKS = examples(PAGE)
 BRIEF = [  # a small model of short sentences, in a minute: those of the examples are easy
     *("data.train_longest=8", "data.test_longest=9", "optim=adam_inverse_sqrt", "optim.lr=2e-3"),
     *("optim.warmup=100", "trainer.max_epochs=null", "trainer.max_steps=300", "trainer.device=cpu"),
@@ -38,23 +36,21 @@ def run_examples(page: str) -> None:
         assert printed.getvalue() == shown
 
 
+@pytest.mark.parametrize("page", ["docs/python.md", "docs/reading-the-code.md"])
 def test_the_examples_run_and_print_what_they_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run_examples(PAGE)
+    run_examples(page)
 
 
 @pytest.mark.slow
 def test_a_trained_model_translates_the_examples_rightly(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Those of README and of the docstrings of nmt.api, after README's `nmt-train`, shortened."""
+    """Those of the docstrings of nmt.api, after a short `nmt-train encoding=relative`."""
     monkeypatch.chdir(tmp_path)
-    experiment = nmt.compose(["encoding=relative", *BRIEF])
-    nmt.train(experiment)
-    assert f'nmt.load("{experiment.run}")' in text_of("README.md")
-    run_examples("README.md")
+    nmt.train(nmt.compose(["encoding=relative", *BRIEF]))
     for function in (nmt.translate, nmt.score, nmt.align):
         for test in doctest.DocTestFinder().find(function, globs={"nmt": nmt}):
             assert doctest.DocTestRunner().run(test).failed == 0
@@ -85,7 +81,7 @@ def documented(module: ModuleType) -> list[doctest.Example]:
 
 
 def test_every_function_has_an_example() -> None:
-    code = "".join(code for code, _ in BLOCKS)
+    code = "".join(code for code, _ in examples("docs/python.md"))
     functions = [name for name in nmt.__all__ if name.islower()]
     assert [name for name in functions if f"nmt.{name}(" not in code] == []
 

@@ -93,21 +93,15 @@ def test_each_command_is_understood(
             bench.understood(shlex.split(passed_on.removeprefix("BENCH=")))
 
 
-def test_there_are_commands_to_check() -> None:
-    named = {command.removeprefix("python -m ").split()[0] for command in COMMANDS}
-    ours = {*UNDERSTOOD, "nmt-train", "nmt-prepare", "nmt-encodings"}
-    assert {*ours, "make", "eval", "hf", "pip", "."} == named
-
-
-def test_the_readme_is_read_in_five_minutes() -> None:
-    assert text_of("README.md").count("\n") <= 130
+def test_the_readme_is_one_screen() -> None:
+    assert text_of("README.md").count("\n") <= 80
 
 
 def test_the_survey_s_table_names_encodings_that_are_there() -> None:
-    """It may lack one of your own."""
+    """It lacks later ones and variants."""
     table = text_of("docs/encodings.md").partition("## The survey's Table 1\n")[2]
     rows = re.findall(r"^\| [^|]*\| `(\w+)[^|]*` \|", table, flags=re.M)
-    assert set(rows) <= set(options_of("encoding")) and len(set(rows)) > 90
+    assert set(rows) <= set(options_of("encoding")) and len(set(rows)) > 50
 
 
 def test_the_table_of_families_says_what_the_files_say() -> None:
