@@ -5,7 +5,6 @@ over the ranks, and the mean gradient of all their tokens. So one process and ma
 updates, up to rounding (and other dropout: see `World.seed`). Only rank 0 writes.
 """
 
-import ctypes
 import itertools
 import logging
 import os
@@ -20,6 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.config.settings import Training
 from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
+from nmt.system.resources import end_with_parent
 
 if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
     import torch
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
     from torch import Tensor, nn
 
 T = TypeVar("T")
-PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
@@ -232,8 +231,7 @@ def joined() -> Iterator[World]:
     Of several ranks that fail only the first reports its error; the others leave in silence.
     """
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        # SIGTERM when torchrun is killed: a rank would train on without it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)  # torchrun may be killed: a rank would train on without it
     numbers = [os.environ.get(name, "") for name in VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
