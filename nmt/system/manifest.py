@@ -32,10 +32,7 @@ _verified: dict[Path, Stamp] = {}  # directories that this process has verified,
 
 
 def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make a directory of files and their manifest, atomically; the path must not exist.
-
-    Files may come from a generator: one at a time is held in memory.
-    """
+    """Make a new directory of files, of which one at a time is held in memory, with a manifest."""
     with directory(path) as folder:
         for name, data in files:
             (folder / name).write_bytes(data)
@@ -43,10 +40,9 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 @contextmanager
 def directory(path: Path) -> Iterator[Path]:
-    """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
+    """Yield a directory to fill; it appears at `path`, with its manifest, or not at all.
 
-    Nothing may exist at the path. The manifest lists all files but README.md. Raises OSError that
-    names the path.
+    The manifest lists all files but README.md. Raises OSError that names the path.
     """
     with atomic.temporary_directory(path) as folder:
         yield folder

@@ -63,10 +63,7 @@ def unwritable(path: object, error: OSError) -> UserError:
 
 
 def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
-    """Write every file, whole or not at all, as its writer does; one that fails stops no other.
-
-    Raises UserError (74) that names those which failed.
-    """
+    """Write each file, whole or not at all; those that fail are a UserError (74) at the end."""
     failed, count = [], 0
     for path, writer in files:
         if path is None:

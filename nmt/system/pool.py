@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -53,9 +52,9 @@ class Executor(Protocol):
 
 
 class Call(Generic[Result]):
-    """A call of a function, and its result or error once it was made."""
+    """A call of a function."""
 
-    outcome: tuple[Any, Exception | None] | None = None
+    outcome: tuple[Any, Exception | None] | None = None  # its result or error, once it was made
 
     def __init__(self, receive: Callable[[float | None], None]) -> None:
         self._receive = receive
@@ -103,10 +102,17 @@ class WorkerPool:
         self._waiting: deque[tuple[Call[Any], memoryview]] = deque()
 
     def __enter__(self) -> "WorkerPool":
+        context: Any = multiprocessing.get_context("fork")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # workers inherit this
         try:
             for _ in range(self.count):
-                self._start_worker()
+                pipe, other_end = context.Pipe()
+                args = other_end, self._inherited, os.getpid()
+                process = context.Process(target=_work, args=args, daemon=True)
+                process.start()
+                other_end.close()  # so that a killed worker ends the pipe
+                self._processes.append(process)
+                self._calls[pipe] = deque()
         except OSError as error:
             self.__exit__()
             raise self._error(f"the system starts no further process ({error.strerror})") from None
@@ -124,19 +130,6 @@ class WorkerPool:
             pipe.close()
         self._processes, self._calls = [], {}
         self._waiting.clear()
-
-    def _start_worker(self) -> None:
-        context: Any = multiprocessing.get_context("fork")
-        pipe, other_end = context.Pipe()
-        args = other_end, self._inherited, os.getpid()
-        process = context.Process(target=_work, args=args, daemon=True)
-        with warnings.catch_warnings():
-            # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
-            warnings.simplefilter("ignore", DeprecationWarning)
-            process.start()
-        other_end.close()  # so that a killed worker ends the pipe
-        self._processes.append(process)
-        self._calls[pipe] = deque()
 
     def submit(self, function: Callable[..., Result], /, *args: Any) -> Call[Result]:
         """Have a worker call the function; an error that cannot be sent is put into words."""

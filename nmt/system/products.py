@@ -27,10 +27,7 @@ class Linear(nn.Linear):
 
 
 class Packed(nn.Module):
-    """A linear layer whose weight is laid out for oneDNN once, and not at each product.
-
-    For search in float32. A change of the linear layer's own weight does not reach it.
-    """
+    """A linear layer for search in float32: a copy of its weight is laid out for oneDNN once."""
 
     bias: Tensor  # [outputs]
 

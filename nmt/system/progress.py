@@ -19,10 +19,7 @@ log = logging.getLogger(__name__)
 def track(
     parts: Iterable[Part], title: str, sizes: Sequence[int], unit: str = "lines"
 ) -> Iterator[Part]:
-    """Yield the parts of a text, and show how many of its lines are done.
-
-    `sizes`: lines of each part; their number must be that of the parts.
-    """
+    """Yield the parts of a text, of as many lines as `sizes` says, and show how many are done."""
     last, done, lines = time.monotonic(), 0, sum(sizes)
     with ExitStack() as stack:
         bar = stack.enter_context(

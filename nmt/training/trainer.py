@@ -24,17 +24,18 @@ from nmt.system.manifest import VerifiedDirectory
 from nmt.system.resources import keep_memory, peak_memory, release_memory
 from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
-from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, RAW, STATE, optimizer_files, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
-from nmt.training.reports import Meter, metrics_log
+from nmt.training.reports import Meter, MetricsLog
 from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
-PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")  # in state.json, too
-STATEFUL = ("schedule", "meter", "stalls")  # likewise
+# what state.json has of a trainer, and of these parts of it all attributes
+PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")
+STATEFUL = ("schedule", "meter", "stalls")
 
 log = logging.getLogger(__name__)
 
@@ -107,7 +108,10 @@ class Trainer:
         self.stalls = Stalls()
 
     def start(self) -> None:
-        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
+        """Resume exactly where the newest checkpoint was written, or start a new run.
+
+        That one starts from trainer.init_from, if there is one.
+        """
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
             path = Path(parent)
@@ -116,12 +120,8 @@ class Trainer:
             self.origin = graft(self.model, self.settings, path).origin
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
-        if saved is not None:
-            self.resume(saved)
-
-    def resume(self, saved: Saved) -> None:
-        """Continue exactly where a checkpoint was written."""
-        state = saved.state
+        if saved is None:
+            return
         checkpoint = VerifiedDirectory(saved.path)
         raw = RAW if self.options.ema else modeldir.WEIGHTS
         for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
@@ -129,10 +129,10 @@ class Trainer:
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
-            getattr(self, name).load_state_dict(state[name])
-        vars(self).update({name: state[name] for name in PLAIN})
+            vars(getattr(self, name)).update(saved.state[name])
+        vars(self).update({name: saved.state[name] for name in PLAIN})
         self.place = saved.place
-        environment.warn_of_changes(state["environment"], self.environment)
+        environment.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def fit(self) -> int:
@@ -142,7 +142,7 @@ class Trainer:
         )
         self.batches.report()
         first, code = self.step, 0
-        reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
+        reports = MetricsLog(self.run.path, first, self.last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
             while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
@@ -257,29 +257,25 @@ class Trainer:
         total, nll, norm = update.numbers()
         now = time.monotonic()
         seconds, self.since = now - self.since, now
-        if all(map(math.isfinite, (total, nll, norm))):
+        if finite := all(map(math.isfinite, (total, nll, norm))):
             if self.options.ema:
                 move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
             self.meter.add(total, nll, update.counts, norm, seconds)
-        else:
-            self.skip(update)
+        where = {**self.where(update.step, update.place), "lr": update.rate}
+        if not finite:
+            self.nonfinite += 1
+            lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
+            self.progress.report("skipped", {**where, "lines": lines})
+            if self.nonfinite >= self.options.nonfinite_patience:
+                what = f"{self.nonfinite} updates in a row were not finite"
+                raise self.diverged(update.step, what)
         self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            where = self.where(update.step, update.place)
-            self.progress.report("train", {**where, "lr": update.rate, **means})
+            self.progress.report("train", {**where, **means})
             self.meter.reset()
-
-    def skip(self, update: _Update) -> None:
-        """Report an update that was not made; give up after nonfinite_patience of them in a row."""
-        self.nonfinite += 1
-        lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
-        where = {**self.where(update.step, update.place), "lr": update.rate}
-        self.progress.report("skipped", {**where, "lines": lines})
-        if self.nonfinite >= self.options.nonfinite_patience:
-            raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
@@ -347,7 +343,7 @@ class Trainer:
             "place": self.place,
             "updates": self.updates,
             **{name: getattr(self, name) for name in PLAIN},
-            **{name: getattr(self, name).state_dict() for name in STATEFUL},
+            **{name: vars(getattr(self, name)) for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": self.environment,
         }
@@ -361,9 +357,3 @@ class Trainer:
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
-
-    def largest_batch(self) -> tuple[int, int]:
-        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
-        batches = self.feed.host_batches(self.updated)
-        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
-        return max(shapes, key=math.prod)
