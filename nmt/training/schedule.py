@@ -1,4 +1,4 @@
-"""Learning rates, when training ends, and the updates and checkpoints of an epoch."""
+"""Learning rates, and when training ends."""
 
 import math
 from dataclasses import dataclass
@@ -79,33 +79,6 @@ class DataPlace(NamedTuple):
 
     epoch: int = 0
     batch: int = 0
-
-
-class Timetable(NamedTuple):
-    """The updates of an epoch; a batch that is made in several parts counts once."""
-
-    batches: int
-    accumulate: int  # batches of an update
-    checkpoints: int
-
-    @property
-    def updates(self) -> int:
-        """Updates of the epoch; the last may have fewer batches, none has those of two epochs."""
-        return math.ceil(self.batches / self.accumulate)
-
-    def share(self, place: DataPlace) -> range:
-        """Return the numbers of an update's batches."""
-        return range(place.batch, min(place.batch + self.accumulate, self.batches))
-
-    def after(self, place: DataPlace) -> DataPlace:
-        """Return the place of the next update."""
-        end = self.share(place).stop
-        return DataPlace(place.epoch + 1) if end == self.batches else DataPlace(place.epoch, end)
-
-    def is_due(self, place: DataPlace) -> bool:
-        """Whether a checkpoint follows an update: evenly spaced, always at an epoch's end."""
-        before, number = place.batch // self.accumulate, min(self.checkpoints, self.updates)
-        return (before + 1) * number // self.updates > before * number // self.updates
 
 
 def is_over(step: int, place: DataPlace, trainer: Training) -> bool:

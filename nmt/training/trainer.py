@@ -101,7 +101,7 @@ class Trainer:
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
         self.feed = Feed(self.batches, self.options, self.world, self.device)
-        self.updates = self.feed.timetable(0).updates  # of the first epoch
+        self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
         self.meter = Meter(prepared.train.corpora)
@@ -176,16 +176,15 @@ class Trainer:
         """
         if self.unfinished is None:
             self.since = time.monotonic()
-        place, table = self.place, self.feed.timetable(self.place.epoch)
+        place = self.place
         batches = self.ahead or self.feed.device_batches(place, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
         counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
         self.step += 1
-        self.updated, self.place = place, table.after(place)
-        every = self.options.checkpoint_every
-        self.is_due = self.step % every == 0 if every else table.is_due(place)
+        self.updated, self.place = place, self.feed.after(place)
+        self.is_due = self.feed.is_due(place, self.step)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
@@ -280,7 +279,7 @@ class Trainer:
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
 
-        Schedule and early stopping observe it only where the timetable has a checkpoint, not where
+        Schedule and early stopping observe it only where a checkpoint is due, not where
         the run merely ends: so one that is later continued equals one that had all steps at first.
         """
         self.finish_update()
