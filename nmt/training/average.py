@@ -59,13 +59,21 @@ def of_run(run: Path, count: int, which: str) -> Trained:
 
 
 def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
-    """The newest or the best by trainer.dev_metric (of equals the oldest), in their order."""
+    """The newest, or the best by trainer.dev_metric (of equals the oldest), in their order.
+
+    The newest are those between which the run wrote no other.
+    """
     chosen = [s for s in saved if s.cost is not None]
     if which == "best":
         ranked = sorted(chosen, key=lambda s: (s.cost, s.step))[:count]
         chosen = sorted(ranked, key=lambda s: s.step)
     else:
-        chosen = _consecutive(chosen)[-count:]
+        newest = chosen[-1:]
+        for earlier in reversed(chosen[:-1]):
+            if newest[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
+                break  # kept because it is the best; those after it are gone
+            newest.insert(0, earlier)
+        chosen = newest[-count:]
     if len(chosen) < count:
         raise UserError(
             f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
@@ -73,16 +81,6 @@ def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
             Exit.DATA,
         )
     return chosen
-
-
-def _consecutive(saved: list[Saved]) -> list[Saved]:
-    """The newest checkpoints, as far as the run wrote none between two of them."""
-    kept = saved[-1:]
-    for earlier in reversed(saved[:-1]):
-        if kept[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
-            break  # kept because it is the best; those after it are gone
-        kept.insert(0, earlier)
-    return kept
 
 
 def of_models(paths: Sequence[Path]) -> Trained:

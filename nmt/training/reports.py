@@ -7,6 +7,7 @@ is a warning, and training continues.
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -91,6 +92,9 @@ def cut_back(path: Path, step: int) -> None:
 class _LogFile(logging.FileHandler):
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
         """Warn once where the file cannot be written; the other handlers get the warning."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+            return
         with optional(Path(self.baseFilename)):
             raise
 

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from nmt import modeldir
-from nmt.config.settings import freeze, is_path, thaw
+from nmt.config.settings import freeze, is_path
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
@@ -35,21 +35,6 @@ def test_another_config_is_refused_with_a_list(data: Prepared, tmp_path: Path) -
         f"model.tie: all -> none, optim.lr: 0.01 -> 0.1; {ELSEWHERE}"
     )
     assert tiny.tree(tmp_path) == before
-
-
-def test_a_run_from_before_a_key_goes_on_with_what_it_was_made_with(
-    data: Prepared, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
-    tiny.train(run, data, trainer__max_steps=1)
-    where = run / "config.json"
-    plain = json.loads(where.read_bytes())
-    assert plain["model"].pop("activation") == "relu"
-    where.write_text(json.dumps(plain), encoding="utf-8")
-    assert thaw(plain).model.activation == "relu"
-    tiny.reopen(run)
-    with pytest.raises(UserError, match=r"model\.activation: relu -> gelu"):
-        tiny.reopen(run, model__activation="gelu")
 
 
 def test_the_order_of_encodings_is_a_difference() -> None:
