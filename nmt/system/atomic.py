@@ -104,15 +104,12 @@ def discard(path: Path) -> None:
     shutil.rmtree(doomed)
 
 
-def sweep(directory: Path, made_for: Path | None = None) -> None:
-    """Remove what killed writers left in a directory: all, or temporary names of one path.
+def sweep(directory: Path) -> None:
+    """Remove what killed writers left in a directory; no other process may be writing there.
 
-    No other process may be writing those. What cannot be removed, such as a file that is open on
-    NFS, is a warning.
+    What cannot be removed, such as a file that is open on NFS, is a warning.
     """
-    for stray in sorted(directory.iterdir()):
-        if (path := owner(stray)) is None or made_for not in (None, path):
-            continue
+    for stray in filter(owner, sorted(directory.iterdir())):
         try:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)

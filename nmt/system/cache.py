@@ -5,8 +5,12 @@ process compares all files with their manifest before it uses any.
 """
 
 import logging
+import shutil
 from collections.abc import Callable
+from contextlib import nullcontext, suppress
 from pathlib import Path
+
+from filelock import FileLock
 
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
@@ -36,9 +40,9 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     """
     if (problem := find_damage(final)) is None:
         return False
-    lock, waiting = final.with_name(f"{final.name}.lock"), "another run is preparing it; waiting"
+    waiting = f"{final}: another run is preparing it; waiting"
     try:
-        with atomic.hold_lock(lock, f"{final}: {waiting}"):
+        with atomic.hold_lock(_lock_of(final), waiting):
             if (problem := find_damage(final)) is not None:  # else another process has made it
                 _make_anew(final, problem, make)
     except OSError as error:
@@ -52,7 +56,11 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
 def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
     """Make a directory whose lock is held, and set a damaged one aside, if there is one."""
     try:
-        atomic.sweep(final.parent, made_for=final)  # other processes may make those beside it
+        for leftover in sorted(final.parent.iterdir()):
+            if path := atomic.owner(leftover):
+                lock = nullcontext() if path == final else FileLock(_lock_of(path), timeout=0)
+                with suppress(OSError), lock:  # Timeout: the process that makes it is alive
+                    shutil.rmtree(leftover)
         if any(final.glob("*")):
             aside = final.with_name(f"corrupt.{final.name}")
             log.warning("%s; kept as %s; the corpus is prepared anew", problem, aside.name)
@@ -67,3 +75,7 @@ def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
             "disk, then start again",
             Exit.IO,
         ) from None
+
+
+def _lock_of(final: Path) -> Path:
+    return final.with_name(f"{final.name}.lock")

@@ -22,23 +22,23 @@ def check_writable(files: Iterable[Path | None], directories: Iterable[Path | No
         for file in filter(None, files):
             if file.exists() and not file.is_file():  # the rename would replace a device
                 raise OSError(errno.EINVAL, "not a file", str(file))
-            _try_to_write(file, file.parent)
+            _try_to_write(file, file)
         for folder in filter(None, directories):
-            _try_to_write(folder, folder)
+            _try_to_write(folder, folder / "file")
     except OSError as error:
         raise unwritable(error.filename, error) from None
 
 
-def _try_to_write(output: Path, folder: Path) -> None:
-    """Write a block in the folder of an output, force it to the disk, and remove it again.
+def _try_to_write(output: Path, file: Path) -> None:
+    """Write a block next to a file of an output, force it to the disk, and remove it again.
 
     Missing directories are made and removed, too. Raises OSError with the name of the output, or of
     the file that stands in its way.
     """
-    missing = [path for path in (folder, *folder.parents) if not path.exists()]
-    temporary = atomic.temporary_of(folder / "output")
+    missing = [path for path in file.parents if not path.exists()]
+    temporary = atomic.temporary_of(file)
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True)
         with atomic.name_errors(output):
             temporary.write_bytes(BLOCK)
             atomic.sync(temporary)

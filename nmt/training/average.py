@@ -84,10 +84,7 @@ def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
 
 
 def of_models(paths: Sequence[Path]) -> Trained:
-    """Return the mean of models of one config, text and vocabulary; a run means its best.
-
-    Raises UserError: 65 where they are not of one kind, and what `modeldir.load` raises.
-    """
+    """Return the mean of models of one config, text and vocabulary; a run means its best."""
     seen: dict[str, Path] = {}
     for path in paths:
         same = seen.setdefault(modeldir.weights_sha256(path), path)

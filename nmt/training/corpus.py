@@ -47,7 +47,7 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
 
 
 def fingerprint(settings: Settings, run: Path | None = None) -> str:
-    """Return a hash of all that determines the corpus; raises as `prepare` does."""
+    """Return a hash of all that determines the corpus."""
     return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
 
 

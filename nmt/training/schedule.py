@@ -24,9 +24,7 @@ class Stalls:
 
 @dataclass(kw_only=True)
 class PlateauDecay(Stalls):
-    """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
-
-    Or, as that is the cost of a checkpoint by default, another one: see `Saved.cost`.
+    """Rosendahl et al. 2019: cut the rate when the cost of some checkpoints has stalled.
 
     With patience 6, the sixth checkpoint in a row that is not strictly better than the best so
     far cuts the rate, and the count starts anew; the best does not. torch's ReduceLROnPlateau

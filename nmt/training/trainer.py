@@ -167,12 +167,11 @@ class Trainer:
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
 
-        Each rank has its part of the batches; the sum of the gradients is the same for all. A GPU
-        decides by itself whether loss and gradient are finite, and the host reads the numbers of an
-        update while the GPU computes the next one, so that neither waits for the other.
+        A GPU decides by itself whether loss and gradient are finite, and the host reads the numbers
+        of an update while the GPU computes the next one, so that neither waits for the other.
 
-        `stop`: the exit code with which this rank is to stop; 0: it goes on. Returns the greatest
-        of all ranks: where it is not 0, none makes an update, and all stop after the same step.
+        `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest of all
+        ranks: where it is not 0, none makes an update, and all stop after the same step.
         """
         if self.unfinished is None:
             self.since = time.monotonic()
@@ -211,10 +210,9 @@ class Trainer:
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
-        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of `tokens`, a rank's share of those of the update, so that two
-        half batches equal a whole one: where memory is too small, a single process tries once more
-        with halves.
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: a
+        rank's share of those of the update. Two half batches equal a whole one: where memory is too
+        small, a single process tries once more with halves.
         """
         try:
             return self.sum_gradients(batches, tokens)
@@ -233,7 +231,7 @@ class Trainer:
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """The same, in one try."""
+        """Make one try at `backward`."""
         total = torch.zeros(2, device=self.device)
         for batch in batches:
             self.world.seed(self.settings.seed, self.step, batch.position)
@@ -279,8 +277,8 @@ class Trainer:
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
 
-        Schedule and early stopping observe it only where a checkpoint is due, not where
-        the run merely ends: so one that is later continued equals one that had all steps at first.
+        Schedule and early stopping observe it only where a checkpoint is due, not where the run
+        merely ends: so one that is later continued equals one that had all steps at first.
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
@@ -295,9 +293,9 @@ class Trainer:
             cost = [-measured[metric], perplexity]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
             log.warning(
-                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
-                "vocabulary); try a lower optim.lr, or set trainer.early_stopping",
-                *(self.step, perplexity, f"{self.model.output.out_features:,}"),
+                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than guessing "
+                f"({self.model.output.out_features:,}, the size of the vocabulary); try a lower "
+                "optim.lr, or set trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
         self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
