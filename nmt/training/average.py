@@ -54,7 +54,7 @@ def of_run(run: Path, count: int, which: str) -> Trained:
             saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
             return _mean([s.path for s in _chosen(run, saved, count, which)])
         except (UserError, OSError):
-            if all(path.is_dir() for path in paths):
+            if modeldir.checkpoints(directory) == paths:
                 raise  # else training has removed one meanwhile, and has written another
 
 

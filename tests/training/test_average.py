@@ -91,7 +91,7 @@ def test_checkpoints_that_training_removes_meanwhile_are_listed_again(
 
     def rotate() -> None:
         inside, gone = 8, 12
-        while not is_over.wait(0.1):
+        while not is_over.wait(0.5):
             (outside / str(gone)).rename(step(copy, gone))
             step(copy, inside).rename(outside / str(inside))
             inside, gone = gone, inside
@@ -99,7 +99,7 @@ def test_checkpoints_that_training_removes_meanwhile_are_listed_again(
     trainer = threading.Thread(target=rotate)
     trainer.start()
     try:
-        for _ in range(20):
+        for _ in range(12):
             mean = average.of_run(copy, 2, "last")
             assert [each["step"] for each in mean.facts["averaged"]] in ([8, 10], [10, 12])
     finally:
