@@ -6,28 +6,22 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from tqdm import tqdm
 
-from nmt.errors import Exit, UserError
-from nmt.training.signals import handled
+from nmt.training.signals import stop_by_error
 
 PAUSE = 0.1  # seconds between two polls of the processes
-STOPPING = (signal.SIGTERM, signal.SIGUSR1)  # clusters send either; Ctrl-C raises by itself
 
 
 class LoggedCommand(NamedTuple):
-    """One process: its arguments, and the file that gets its output."""
+    """An nmt-train of its own: its arguments, and the file that gets its output."""
 
     name: str
     arguments: Sequence[str]
     log: Path
-    gpu: str | None = None  # the one that it may see; None: as this process does
-    module: str = "nmt.cli.train"
 
 
 def gpus() -> list[str]:
@@ -39,14 +33,14 @@ def gpus() -> list[str]:
     return [str(index) for index in range(torch.cuda.device_count())]
 
 
-def start(command: LoggedCommand) -> subprocess.Popen[bytes]:
-    """Begin a command as a process of its own."""
+def start(command: LoggedCommand, gpu: str | None = None) -> subprocess.Popen[bytes]:
+    """Begin a command; `gpu`: the one that it may see, or None: as this process does."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    if command.gpu is not None:
-        environment["CUDA_VISIBLE_DEVICES"] = command.gpu
+    if gpu is not None:
+        environment["CUDA_VISIBLE_DEVICES"] = gpu
     with command.log.open("ab") as file:
         return subprocess.Popen(
-            [sys.executable, "-m", command.module, *command.arguments],
+            [sys.executable, "-m", "nmt.cli.train", *command.arguments],
             stdin=subprocess.DEVNULL,
             stdout=file,
             stderr=file,
@@ -59,7 +53,7 @@ def run_all(
     at_once: int,
     state: Callable[[str], str],
     *,
-    start: Callable[[LoggedCommand], Any] = start,
+    start: Callable[[LoggedCommand, str | None], Any] = start,
     every: float = 15,
 ) -> dict[str, int]:
     """Run all commands, `at_once` at a time, and return the exit code of each by name.
@@ -71,28 +65,23 @@ def run_all(
     first, so that the same command resumes.
     """
     waiting, codes = list(commands), dict[str, int]()
-    running: dict[int, tuple[str, Any]] = {}  # name and process by place: GPUs have one each
+    running: dict[int, tuple[str, Any]] = {}  # name and process by slot: GPUs have one each
     began, reported = time.monotonic(), 0.0
-    with stop_on_signals("; resume with the same command"):
+    with stop_by_error("; resume with the same command"):
         try:
             while waiting or running:
-                for place in range(at_once):
-                    if waiting and place not in running:
+                for slot in range(at_once):
+                    if waiting and slot not in running:
                         command = waiting.pop(0)
-                        running[place] = command.name, start(_placed(command, place))
-                for place, (name, process) in list(running.items()):
+                        running[slot] = command.name, start(command, _gpu_of(command, slot))
+                for slot, (name, process) in list(running.items()):
                     if (code := process.poll()) is not None:
                         codes[name] = code
-                        del running[place]
+                        del running[slot]
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
                     states = [f"{name}: {state(name)}" for name, _ in running.values()]
-                    ended, left = len(codes), ""
-                    if ended and running:
-                        seconds = (reported - began) / ended * (len(commands) - ended)
-                        left = f", about {tqdm.format_interval(seconds)} left"
-                    line = "   ".join([f"{ended} of {len(commands)} ended{left}", *states])
-                    sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
+                    sys.stderr.write(_progress(reported - began, len(codes), len(commands), states))
                 if running:
                     time.sleep(PAUSE)
         finally:
@@ -103,12 +92,19 @@ def run_all(
     return codes
 
 
-def _placed(command: LoggedCommand, place: int) -> LoggedCommand:
-    """The command with the GPU of its place; unchanged without a choice, or if it has chosen."""
+def _gpu_of(command: LoggedCommand, slot: int) -> str | None:
+    """The GPU of a slot; None without a choice, or if the command has chosen."""
     chosen = any("cuda:" in argument for argument in command.arguments)
-    if chosen or len(available := gpus()) < 2:
-        return command
-    return command._replace(gpu=available[place % len(available)])
+    available = [] if chosen else gpus()
+    return available[slot % len(available)] if len(available) > 1 else None
+
+
+def _progress(seconds: float, ended: int, count: int, states: Sequence[str]) -> str:
+    left = ""
+    if ended and states:
+        left = f", about {tqdm.format_interval(seconds / ended * (count - ended))} left"
+    line = "   ".join([f"{ended} of {count} ended{left}", *states])
+    return f"{seconds:4.0f} s  {line}\n"
 
 
 def last_line(log: Path) -> str:
@@ -119,24 +115,5 @@ def last_line(log: Path) -> str:
 
 def exit_reason(code: int) -> str:
     """An exit code in words."""
-    if code >= 0:
-        return f"exit {code}"
-    try:
-        return f"killed by {signal.Signals(-code).name}"
-    except ValueError:
-        return f"killed by signal {-code}"
-
-
-def stop_on_signals(advice: str = "") -> AbstractContextManager[None]:
-    """Let SIGTERM and SIGUSR1 end this process by an exception, so that no child is orphaned.
-
-    A second one changes nothing: the children are being waited for. `advice` ends the message.
-    """
-    stopped: list[int] = []
-
-    def stop(number: int, frame: FrameType | None) -> None:
-        stopped.append(number)
-        if len(stopped) == 1:
-            raise UserError(f"stopped by {signal.Signals(number).name}{advice}", Exit(128 + number))
-
-    return handled(STOPPING, stop)
+    names = {number.value: number.name for number in signal.Signals}
+    return f"exit {code}" if code >= 0 else f"killed by {names.get(-code, f'signal {-code}')}"

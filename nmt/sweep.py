@@ -143,10 +143,7 @@ def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | Non
 
 
 def prepare_corpora(runs: Sequence[PlannedRun]) -> dict[str, Prepared]:
-    """Prepare each corpus once, before its many readers start; by name of the run.
-
-    Raises UserError as `prepare` does.
-    """
+    """Prepare each corpus once, before its many readers start; by name of the run."""
     by_settings: dict[bytes, Prepared] = {}
     for run in runs:
         if (key := corpus.key(run.settings)) not in by_settings:
@@ -160,12 +157,13 @@ def train_all(
 ) -> tuple[list[PlannedRun], list[FailedRun]]:
     """Train all runs that are not finished; return those that are, and those that still are not.
 
-    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own, some of
-    them side by side (`parallel_runs`), unless `launch` starts them. The same call again goes on
+    `corpora`: the prepared one of each run, by its name. Each is an nmt-train of its own, as many
+    side by side as `jobs=` says or as fit, unless `launch` starts them. The same call again goes on
     where they stopped. Raises UserError as `outcome_of` does, before any starts.
     """
     pending = [run for run in runs if outcome_of(run, corpora[run.name]) is None]
-    at_once, finished = parallel_runs(runs), len(runs) - len(pending)
+    at_once = runs[0].experiment.jobs or free_slots(runs[0].settings)
+    finished = len(runs) - len(pending)
     log.info("%d runs, %d of them finished, %d at once", len(runs), finished, at_once)
     by_name = {run.name: run for run in pending}
     for run in pending:
@@ -195,11 +193,6 @@ def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> 
     if code is None:
         return f"training did not end: {last_line(run.log)}"
     return "training stopped before its budget was spent"
-
-
-def parallel_runs(runs: Sequence[PlannedRun]) -> int:
-    """How many runs go on at once: as many as `jobs` says, else as many as fit."""
-    return runs[0].experiment.jobs or free_slots(runs[0].settings)
 
 
 def free_slots(settings: Settings) -> int:

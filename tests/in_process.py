@@ -37,7 +37,7 @@ class Ended(NamedTuple):
         return self.code
 
 
-def start(command: LoggedCommand) -> Ended:
+def start(command: LoggedCommand, gpu: str | None = None) -> Ended:
     """Run a command here; its output goes to its log, as that of a process does."""
     handlers = logging.root.handlers[:]
     with command.log.open("a", encoding="utf-8") as log, redirect_stdout(log), redirect_stderr(log):

@@ -61,7 +61,7 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
         commands("abcde"),
         2,
         lambda name: f"is {name}",
-        start=lambda one: Fake(codes[one.name], next(made)),
+        start=lambda one, gpu: Fake(codes[one.name], next(made)),
         every=0,
     )
     assert found == codes
@@ -77,7 +77,7 @@ def test_a_failure_stops_no_other_and_at_once_is_the_most(
 def test_a_signal_stops_all_and_says_so(number: signal.Signals) -> None:
     made: list[Fake] = []
 
-    def start(one: LoggedCommand) -> Fake:
+    def start(one: LoggedCommand, gpu: str | None) -> Fake:
         made.append(Fake(None, 0))
         return made[-1]
 
@@ -105,7 +105,7 @@ def test_a_second_signal_leaves_no_process_behind(monkeypatch: pytest.MonkeyPatc
     timer.start()
     ready = iter(made)
     with pytest.raises(UserError, match="SIGUSR1") as caught:
-        processes.run_all(commands("ab"), 2, lambda name: "", start=lambda one: next(ready))
+        processes.run_all(commands("ab"), 2, lambda name: "", start=lambda one, gpu: next(ready))
     assert caught.value.code == 138 and waited == made
 
 
@@ -147,8 +147,8 @@ def test_gpus_are_dealt_out(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert processes.gpus() == ["4", "GPU-x"]
     seen: list[tuple[str, str | None]] = []
 
-    def start(command: LoggedCommand) -> Fake:
-        seen.append((command.name, command.gpu))
+    def start(command: LoggedCommand, gpu: str | None) -> Fake:
+        seen.append((command.name, gpu))
         return Fake(0, {"a": 3}.get(command.name, 1))
 
     work = [*commands("abc"), LoggedCommand("d", ["--device", "cuda:1"], tmp_path / "log")]

@@ -43,8 +43,7 @@ def name_errors(path: Path) -> Iterator[None]:
 def replace(path: Path, content: bytes | Callable[[Path], object]) -> None:
     """Write a file so that a reader sees the old content or the new, never a part.
 
-    A function writes it at a temporary name, which ends as the path does. Raises OSError that names
-    the path.
+    A function writes it at a temporary name, which ends as the path does.
     """
     temporary = temporary_of(path)
     try:
@@ -67,10 +66,7 @@ def move(complete: Path, path: Path) -> None:
 
 @contextmanager
 def temporary_directory(path: Path) -> Iterator[Path]:
-    """Yield a new directory beside a path, which is removed at the end of the block.
-
-    What a kill leaves there, `sweep` removes. Raises OSError that names the path.
-    """
+    """Yield a new directory beside a path, removed at the end, or by `sweep` after a kill."""
     temporary = temporary_of(path)
     try:
         with name_errors(path):
@@ -82,10 +78,7 @@ def temporary_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hold_lock(path: Path, waiting: str) -> Iterator[None]:
-    """Hold a lock, which is a file; `waiting` is logged where another process holds it.
-
-    Missing parent directories are made. Raises OSError.
-    """
+    """Hold a lock file, and make its directory; where another process has it, log `waiting`."""
     from filelock import FileLock, Timeout  # here, since few need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,9 +109,7 @@ def sweep(directory: Path) -> None:
 
     What cannot be removed, such as a file that is open on NFS, is a warning.
     """
-    for stray in sorted(directory.iterdir()):
-        if owner(stray) is None:
-            continue
+    for stray in filter(owner, sorted(directory.iterdir())):
         try:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)

@@ -35,13 +35,13 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
     """Make a directory unless it exists undamaged; return whether this call made it.
 
     One process makes it, others wait. `make` fills a directory, which becomes `final`; a damaged
-    one is renamed `corrupt.NAME`. `setting`: the override that chose the place, for errors. Raises
+    one is renamed `corrupt.NAME`. `setting`: the override that chose the path, for errors. Raises
     UserError: 73 if nothing can be written there; 74 if the disk is full or fails.
     """
     if (problem := find_damage(final)) is None:
         return False
+    waiting = f"{final}: another run is preparing it; waiting"
     try:
-        waiting = f"{final}: another run is preparing it; waiting"
         with atomic.hold_lock(_lock_of(final), waiting):
             if (problem := find_damage(final)) is not None:  # else another process has made it
                 _make_anew(final, problem, make)
@@ -54,35 +54,27 @@ def ensure(final: Path, make: Callable[[Path], None], setting: str) -> bool:
 
 
 def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
-    """Make a directory whose lock is held, in the place of one that is damaged, if there is one."""
-    if damaged := any(final.glob("*")):
-        log.warning("%s; kept as corrupt.%s; the corpus is prepared anew", problem, final.name)
+    """Make a directory whose lock is held, and set a damaged one aside, if there is one."""
     try:
-        _sweep(final)
+        for leftover in sorted(final.parent.iterdir()):
+            if path := atomic.owner(leftover):
+                lock = nullcontext() if path == final else FileLock(_lock_of(path), timeout=0)
+                with suppress(OSError), lock:  # Timeout: the process that makes it is alive
+                    shutil.rmtree(leftover)
+        if any(final.glob("*")):
+            aside = final.with_name(f"corrupt.{final.name}")
+            log.warning("%s; kept as %s; the corpus is prepared anew", problem, aside.name)
+            if aside.exists():  # damaged again
+                atomic.discard(aside)
+            final.rename(aside)
         with manifest.directory(final) as directory:
             make(directory)
-            if damaged:
-                renamed = final.with_name(f"corrupt.{final.name}")
-                if renamed.exists():  # damaged again
-                    atomic.discard(renamed)
-                final.rename(renamed)
     except OSError as error:
         raise UserError(
             f"{error.filename or final}: {error.strerror or error}; make room or mend the "
             "disk, then start again",
             Exit.IO,
         ) from None
-
-
-def _sweep(final: Path) -> None:
-    """Remove what killed processes left, but nothing of one that is alive and so holds its lock."""
-    for leftover in sorted(final.parent.iterdir()):
-        owner = atomic.owner(leftover)
-        if owner is None:
-            continue
-        lock = nullcontext() if owner == final else FileLock(_lock_of(owner), timeout=0)
-        with suppress(OSError), lock:  # it is held (Timeout), or is another user's
-            shutil.rmtree(leftover, ignore_errors=True)
 
 
 def _lock_of(final: Path) -> Path:

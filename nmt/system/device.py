@@ -16,10 +16,7 @@ ALLOCATOR = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")  # not overridden 
 
 
 def pick(name: str | torch.device) -> torch.device:
-    """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one).
-
-    Raises what `parse_device` does.
-    """
+    """Return the device of a name: cpu, cuda, cuda:1, or auto (a GPU if there is one)."""
     return torch.device(str(resources.parse_device(name, torch.cuda.device_count, "torch")))
 
 
@@ -108,10 +105,7 @@ def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
-    """Begin to copy a tensor [n] to the host; the function returned waits for it, and reads it.
-
-    It waits for what its device was asked before this call, not for what it is asked later.
-    """
+    """Begin to copy a tensor [n] to the host; returns what waits for that alone, and reads it."""
     if tensor.device.type == "cpu":
         return tensor.tolist
     copy = torch.empty_like(tensor, device="cpu").pin_memory()

@@ -25,16 +25,14 @@ NAME = "manifest.json"
 README = "README.md"  # for people, who may edit it: not listed
 FORMAT = 1  # rises when other versions of nmt can no longer read what this one writes
 _NAME = re.compile(r"[\w-][\w.-]*(/[\w-][\w.-]*)*", re.A)
+ENTRY = {"sha256", "bytes"}  # keys of each file in the manifest
 JSON_LIMIT = 1 << 20  # bytes; a larger config is no config
 Stamp = tuple[tuple[str, int, int, int, int], ...]  # of a directory, file by file
 _verified: dict[Path, Stamp] = {}  # directories that this process has verified, as they were then
 
 
 def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
-    """Make a directory of files and their manifest, atomically; the path must not exist.
-
-    Files may come from a generator: one at a time is held in memory.
-    """
+    """Make a new directory of files, of which one at a time is held in memory, with a manifest."""
     with directory(path) as folder:
         for name, data in files:
             (folder / name).write_bytes(data)
@@ -42,10 +40,9 @@ def write(path: Path, files: Iterable[tuple[str, bytes]]) -> None:
 
 @contextmanager
 def directory(path: Path) -> Iterator[Path]:
-    """Yield a new directory to fill; it appears at `path` with its manifest, or not at all.
+    """Yield a directory to fill; it appears at `path`, with its manifest, or not at all.
 
-    Nothing may exist at the path. The manifest lists all files but README.md. Raises OSError that
-    names the path.
+    The manifest lists all files but README.md. Raises OSError that names the path.
     """
     with atomic.temporary_directory(path) as folder:
         yield folder
@@ -86,20 +83,20 @@ class VerifiedDirectory:
         data = read_bytes(where, JSON_LIMIT)
         self.digest = hashlib.sha256(data).hexdigest()  # vouches for all files, as the manifest
         record = _object(data, where)
-        version, files = record.get("format_version"), record.get("files")
-        if version is None or not isinstance(files, dict):
-            raise UserError(f"{where}: has no format or lists no files; it is damaged", Exit.DATA)
-        if version != FORMAT:
-            writer = record.get("nmt", "an unknown version")
+        if record.get("format_version", FORMAT) != FORMAT:
+            version, writer = (visible(record.get(key), 20) for key in ("format_version", "nmt"))
             raise OtherFormatError(
-                f"{where}: format {visible(version, 20)}, written by nmt {visible(writer, 20)}; "
-                f"this is nmt {nmt.__version__}, which reads format {FORMAT}",
+                f"{where}: format {version}, written by nmt {writer}; this is nmt "
+                f"{nmt.__version__}, which reads format {FORMAT}",
                 Exit.DATA,
             )
-        self.files: dict[str, Any] = files
-        for name in self.files:
-            if not _NAME.fullmatch(name):  # so that nothing outside is ever read
-                raise UserError(f"{where}: {visible(name, 80)!r}: no name of a file", Exit.DATA)
+        self.files: dict[str, dict[str, Any]] = record.get("files", {})
+        if not ("format_version" in record and isinstance(self.files, dict) and self.files):
+            raise UserError(f"{where}: has no format or lists no files; it is damaged", Exit.DATA)
+        for name, entry in self.files.items():
+            # so that nothing outside is ever read
+            if not (_NAME.fullmatch(name) and isinstance(entry, dict) and entry.keys() == ENTRY):
+                raise UserError(f"{where}: {visible(name, 80)!r}: no entry of a file", Exit.DATA)
 
     def verify(self) -> None:
         """Compare all files with the manifest, once in a process while none of them changes.
@@ -119,13 +116,13 @@ class VerifiedDirectory:
     def verify_file(self, name: str) -> Path:
         """Return the path of a file after comparing size and hash, without holding it in memory."""
         where = self.path / name
-        _check_size(where, None, self._entry(name, "bytes"))
+        _check_size(where, None, self._entry(name)["bytes"])
         self._compare(name, sha256_of(where))
         return where
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """Return a file's bytes after comparing size and hash; at most `limit` bytes."""
-        data = read_bytes(self.path / name, limit, self._entry(name, "bytes"))
+        data = read_bytes(self.path / name, limit, self._entry(name)["bytes"])
         self._compare(name, hashlib.sha256(data).hexdigest())
         return data
 
@@ -135,22 +132,17 @@ class VerifiedDirectory:
 
     def sha256(self, name: str) -> str:
         """Return the hash of a file that the manifest has; the file is not read."""
-        return str(self._entry(name, "sha256"))
+        return str(self._entry(name)["sha256"])
 
-    def _entry(self, name: str, key: str) -> Any:
-        """Return the size (`bytes`) or the hash (`sha256`) of a file as the manifest has it."""
-        entry = self.files.get(name)
-        if not isinstance(entry, dict) or key not in entry:
-            raise UserError(f"{self.path / name}: not listed in {NAME} with its {key}", Exit.DATA)
-        return entry[key]
+    def _entry(self, name: str) -> dict[str, Any]:
+        if name not in self.files:
+            raise UserError(f"{self.path / name}: not listed in {NAME}", Exit.DATA)
+        return self.files[name]
 
     def _compare(self, name: str, actual: str) -> None:
-        if actual != (expected := self._entry(name, "sha256")):
-            raise UserError(
-                f"{self.path / name}: damaged; SHA-256 is {actual}, {NAME} says "
-                f"{visible(expected, 64)}",
-                Exit.DATA,
-            )
+        if actual != (expected := self.sha256(name)):
+            what = f"damaged; SHA-256 is {actual}, {NAME} says {visible(expected, 64)}"
+            raise UserError(f"{self.path / name}: {what}", Exit.DATA)
 
 
 def sha256_of(path: Path) -> str:

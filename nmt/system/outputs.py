@@ -8,7 +8,7 @@ from pathlib import Path
 from nmt.errors import Exit, UserError
 from nmt.system import atomic
 
-BLOCK = bytes(4096)  # written where a place is tried: an empty file fits a full disk
+BLOCK = bytes(4096)  # written as a trial: an empty file fits a full disk
 Writer = Callable[[Path], object]  # writes a file at a path
 
 
@@ -18,35 +18,35 @@ def check_writable(files: Iterable[Path | None], directories: Iterable[Path | No
     None stands for a file that is not requested; `directories` get files later. Nothing is left
     behind. Raises UserError: 73 for what cannot be written.
     """
-    places = {path: path for path in files if path}
-    places |= {folder: atomic.temporary_of(folder / "file") for folder in directories if folder}
-    for named, path in places.items():
-        try:
-            _try_place(path, named)
-        except OSError as error:
-            raise unwritable(error.filename, error) from None
-
-
-def _try_place(path: Path, named: Path) -> None:
-    """Write a block next to a path, and force it to the disk; leaves nothing behind.
-
-    Missing parent directories are made, and removed again. Raises OSError with the name of the
-    output, or of the file that stands in its way.
-    """
-    if path.exists() and not path.is_file():  # the rename would take the place of a device
-        raise OSError(errno.EINVAL, "not a file", str(path))
-    missing = [parent for parent in path.parents if not parent.exists()]
-    temporary = atomic.temporary_of(path)
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.name_errors(named):
+        for file in filter(None, files):
+            if file.exists() and not file.is_file():  # the rename would replace a device
+                raise OSError(errno.EINVAL, "not a file", str(file))
+            _try_to_write(file, file)
+        for folder in filter(None, directories):
+            _try_to_write(folder, folder / "file")
+    except OSError as error:
+        raise unwritable(error.filename, error) from None
+
+
+def _try_to_write(output: Path, file: Path) -> None:
+    """Write a block next to a file of an output, force it to the disk, and remove it again.
+
+    Missing directories are made and removed, too. Raises OSError with the name of the output, or of
+    the file that stands in its way.
+    """
+    missing = [path for path in file.parents if not path.exists()]
+    temporary = atomic.temporary_of(file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with atomic.name_errors(output):
             temporary.write_bytes(BLOCK)
             atomic.sync(temporary)
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
-            for parent in missing:
-                parent.rmdir()
+            for path in missing:
+                path.rmdir()
 
 
 def check_new(path: Path) -> None:
@@ -63,19 +63,19 @@ def unwritable(path: object, error: OSError) -> UserError:
 
 
 def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
-    """Write every file, whole or not at all, as its writer does; one that fails stops no other.
-
-    Raises UserError (74) that names those which failed.
-    """
-    failed, requested = [], [(path, writer) for path, writer in files if path is not None]
-    for path, writer in requested:
+    """Write each file, whole or not at all; those that fail are a UserError (74) at the end."""
+    failed, count = [], 0
+    for path, writer in files:
+        if path is None:
+            continue
+        count += 1
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             atomic.replace(path, writer)
         except OSError as error:
             failed.append(f"{path}: {error.strerror or error}")
     if failed:
-        rest = "; all else is written" if len(failed) < len(requested) else ""
+        rest = "; all else is written" if len(failed) < count else ""
         raise UserError(f"{'; '.join(failed)}{rest}", Exit.IO)
 
 

@@ -1,9 +1,9 @@
-"""Processes that compute for this one, each with one thread.
+"""Processes that compute for this one, each with one thread: on Linux, where a fork is safe.
 
-On Linux they are forked. Each then has the models and texts of this process in the very memory in
-which they were read, and starts within hundredths of a second. After a fork no team of OpenMP's
-threads may work that worked before it, and with one thread none does. What else a fork could break
-are locks that another thread holds at that moment: see `may_fork`.
+A forked process has the models and texts of this one in the very memory in which they were read,
+and starts within hundredths of a second. After a fork no team of OpenMP's threads may work that
+worked before it, and with one thread none does. What else a fork could break are locks that another
+thread holds at that moment: see `may_fork`.
 
 No thread of this process serves them, as in concurrent.futures: results are received while a result
 is waited for. So an interrupt (Ctrl-C) leaves no lock locked, and a killed worker ends its pipe.
@@ -15,7 +15,6 @@ import signal
 import sys
 import threading
 import traceback
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -23,7 +22,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, Generic, Protocol, TypeVar
 
 from nmt.errors import Exit, UserError
-from nmt.system.resources import keep_memory
+from nmt.system.resources import end_with_parent, keep_memory
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -53,9 +52,9 @@ class Executor(Protocol):
 
 
 class Call(Generic[Result]):
-    """A call of a function, and its result or error once it was made."""
+    """A call of a function."""
 
-    outcome: tuple[Any, Exception | None] | None = None
+    outcome: tuple[Any, Exception | None] | None = None  # its result or error, once it was made
 
     def __init__(self, receive: Callable[[float | None], None]) -> None:
         self._receive = receive
@@ -79,8 +78,8 @@ class WorkerPool:
     """Workers that start and end with a `with` block, and end if this process is killed.
 
     A call raises UserError (71) if its worker is killed. When the block ends, calls still at work
-    are stopped. Signals of the terminal are left to the parent. Where one worker would do, and in a
-    daemon, which may have no children, there are none: `submit` makes the call at once.
+    are stopped. Where one worker would do, in a daemon, which may have no children, and on other
+    systems than Linux there are none: `submit` makes the call at once.
     """
 
     def __init__(
@@ -95,28 +94,25 @@ class WorkerPool:
         `inherited` are functions, or methods of objects too large to be sent, that workers have by
         the fork. Others that are submitted must be those of a module, as for pickle.
         """
-        alone = count == 1 or multiprocessing.current_process().daemon
-        self.count, self._option, self._advice = 0 if alone else count, option, advice
-        self._inherited = list(inherited)
+        alone = count == 1 or not can_fork() or multiprocessing.current_process().daemon
+        self.count = 0 if alone else count
+        self._option, self._advice, self._inherited = option, advice, list(inherited)
         self._processes: list[multiprocessing.process.BaseProcess] = []
         self._calls: dict[Connection, deque[Call[Any]]] = {}  # by worker: those that it has
         self._waiting: deque[tuple[Call[Any], memoryview]] = deque()
 
     def __enter__(self) -> "WorkerPool":
-        context: Any = multiprocessing.get_context("fork" if can_fork() else "spawn")
+        context: Any = multiprocessing.get_context("fork")
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # workers inherit this
         try:
-            with warnings.catch_warnings():
-                # Python sees numpy's and OpenMP's threads, none of which hold a lock while idle
-                warnings.simplefilter("ignore", DeprecationWarning)
-                for _ in range(self.count):
-                    pipe, other_end = context.Pipe()
-                    args = other_end, self._inherited
-                    process = context.Process(target=_work, args=args, daemon=True)
-                    process.start()
-                    other_end.close()  # so that a killed worker ends the pipe
-                    self._processes.append(process)
-                    self._calls[pipe] = deque()
+            for _ in range(self.count):
+                pipe, other_end = context.Pipe()
+                args = other_end, self._inherited, os.getpid()
+                process = context.Process(target=_work, args=args, daemon=True)
+                process.start()
+                other_end.close()  # so that a killed worker ends the pipe
+                self._processes.append(process)
+                self._calls[pipe] = deque()
         except OSError as error:
             self.__exit__()
             raise self._error(f"the system starts no further process ({error.strerror})") from None
@@ -199,13 +195,13 @@ def in_order(
         yield pending.popleft().result()
 
 
-def _work(pipe: Connection, inherited: Sequence[Callable[..., Any]]) -> None:
-    """Make calls, with one thread, until the parent has ended."""
+def _work(pipe: Connection, inherited: Sequence[Callable[..., Any]], parent: int) -> None:
+    """Make calls, with one thread, until the parent ends."""
+    end_with_parent(signal.SIGKILL, parent)
     os.environ["OMP_NUM_THREADS"] = "1"
     if torch := sys.modules.get("torch"):
         torch.set_num_threads(1)
     keep_memory()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
     while True:
         function, args = pipe.recv()
         result, error = _call(inherited[function] if isinstance(function, int) else function, args)
@@ -222,10 +218,3 @@ def _call(function: Callable[..., Any], args: Sequence[Any]) -> tuple[Any, Excep
         return function(*args), None
     except Exception as error:
         return None, error
-
-
-def _end_with_parent() -> None:
-    """Wait until the parent has ended, which a killed one cannot announce."""
-    parent: Any = multiprocessing.parent_process()
-    parent.join()
-    os._exit(Exit.PIPE)

@@ -27,10 +27,7 @@ class Linear(nn.Linear):
 
 
 class Packed(nn.Module):
-    """A linear layer whose weight is laid out for oneDNN once, and not at each product.
-
-    For search in float32. A change of the linear layer's own weight does not reach it.
-    """
+    """A linear layer for search in float32: a copy of its weight is laid out for oneDNN once."""
 
     bias: Tensor  # [outputs]
 
@@ -100,10 +97,7 @@ def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
-    """Add a weight's gradient to total [outputs, inputs], in the number format of total.
-
-    It is of_outputs.T @ inputs, of [rows, outputs] and [rows, inputs].
-    """
+    """Add of_outputs [rows, outputs].T @ inputs [rows, inputs] to total, in total's own format."""
     if total.dtype == inputs.dtype and not _is_for_onednn(of_outputs, inputs, inputs.shape[1]):
         total.addmm_(of_outputs.T, inputs)
     else:
@@ -111,10 +105,15 @@ def add_gradient(total: Tensor, of_outputs: Tensor, inputs: Tensor) -> None:
 
 
 def gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
-    """A weight's gradient [outputs, inputs]: of_outputs.T @ inputs, as in `add_gradient`."""
-    if _is_for_onednn(of_outputs, inputs, inputs.shape[1]):
-        return _gradient(of_outputs, inputs)
-    return of_outputs.T @ inputs
+    """A weight's gradient [outputs, inputs]: of_outputs.T @ inputs, as in `add_gradient`.
+
+    oneDNN copies the first factor, to read it by rows; so the narrower is first.
+    """
+    if not _is_for_onednn(of_outputs, inputs, inputs.shape[1]):
+        return of_outputs.T @ inputs
+    if of_outputs.shape[1] <= inputs.shape[1]:
+        return onednn(of_outputs.T, inputs.T)
+    return onednn(inputs.T, of_outputs.T).T
 
 
 def product_format(x: Tensor) -> torch.dtype:
@@ -145,16 +144,9 @@ class _Product(Function):
         needed = ctx.needs_input_grad
         return (
             onednn(g, weight.T) if needed[0] else None,
-            _gradient(g, x) if needed[1] else None,
+            gradient(g, x) if needed[1] else None,
             g.sum(0) if needed[2] else None,
         )
-
-
-def _gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
-    """of_outputs.T @ inputs; the first factor is copied to be read by rows, so the narrower is."""
-    if of_outputs.shape[1] <= inputs.shape[1]:
-        return onednn(of_outputs.T, inputs.T)
-    return onednn(inputs.T, of_outputs.T).T
 
 
 def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:

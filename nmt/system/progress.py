@@ -3,7 +3,7 @@
 import logging
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import nullcontext
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -19,17 +19,12 @@ log = logging.getLogger(__name__)
 def track(
     parts: Iterable[Part], title: str, sizes: Sequence[int], unit: str = "lines"
 ) -> Iterator[Part]:
-    """Yield the parts of a text, and show how many of its lines are done.
-
-    `sizes`: lines of each part; their number must be that of the parts.
-    """
+    """Yield the parts of a text, of as many lines as `sizes` says, and show how many are done."""
     last, done, lines = time.monotonic(), 0, sum(sizes)
-    with ExitStack() as stack:
-        bar = stack.enter_context(
-            tqdm(desc=title, total=lines, unit=f" {unit}", disable=None, leave=False)
-        )  # disable=None: no bar where stderr is no terminal
-        if not bar.disable:
-            stack.enter_context(logging_redirect_tqdm())
+    with (  # disable=None: no bar where stderr is no terminal
+        tqdm(desc=title, total=lines, unit=f" {unit}", disable=None, leave=False) as bar,
+        nullcontext() if bar.disable else logging_redirect_tqdm(),
+    ):
         for part, size in zip(parts, sizes, strict=True):
             yield part
             done += size

@@ -2,7 +2,9 @@
 
 import ctypes
 import os
+import re
 import resource
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -17,6 +19,7 @@ if TYPE_CHECKING:  # its import takes two seconds, and most of this does without
 MEMBERSHIP = Path("/proc/self/cgroup")  # a line for each hierarchy: number:controllers:/path
 CGROUPS = Path("/sys/fs/cgroup")
 M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # as glibc's malloc.h numbers them
+PR_SET_PDEATHSIG = 1  # of Linux's prctl.h
 
 
 def cpus() -> int:
@@ -47,79 +50,10 @@ def cores() -> int:
     return cpus() if "TORCHELASTIC_RUN_ID" in os.environ else threads()
 
 
-def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
-    """The numbers in such files (v2, v1) of the process's cgroups and those above; each may limit.
-
-    A container may see its own as the root of all, whatever its path outside.
-    """
-    text = ""
-    with suppress(OSError):  # another system
-        text = MEMBERSHIP.read_text(encoding="utf-8")
-    for line in text.split("\n"):
-        _, _, rest = line.partition(":")
-        controllers, _, path = rest.partition(":")
-        if controllers and controller not in controllers.split(","):
-            continue
-        root = CGROUPS / (controller if controllers else "")
-        place = root.joinpath(*[part for part in path.split("/") if part != ".."])
-        for directory in (d for d in (place, *place.parents) if d.is_relative_to(root)):
-            for names in files:
-                with suppress(OSError, ValueError):  # no such controller, or "max"
-                    texts = ((directory / name).read_text(encoding="utf-8") for name in names)
-                    yield [int(number) for number in " ".join(texts).split()]
-
-
-def keep_memory() -> None:
-    """Keep freed memory in this process, for the next tensors.
-
-    glibc returns each larger block to the system at once and requests a new one, every page of
-    which costs a fault and is zeroed: a tenth of a training step on CPUs. Does nothing where malloc
-    has no such setting (macOS, musl).
-    """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        mallopt(M_MMAP_MAX, 0)
-        mallopt(M_TRIM_THRESHOLD, 2**31 - 1)
-
-
-def release_memory() -> None:
-    """Return to the system the unused memory between blocks in use.
-
-    Kept memory is fragmented: what libraries never free, such as code that oneDNN compiles for each
-    new shape of a product, lies between tensors, and larger tensors then need new memory.
-    Does nothing where malloc is not glibc's.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-
-
-def peak_memory(device: "torch.device") -> int:
-    """Return the most bytes that tensors used on a GPU since the last call, or since the start.
-
-    For the CPU it is the largest resident size of this process, libraries included; the system
-    records no other.
-    """
-    if device.type == "cuda":
-        import torch
-
-        most = torch.cuda.max_memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        return most
-    status = Path("/proc/self/status")
-    if status.exists():  # Linux, where ru_maxrss begins with what the parent process had
-        for line in status.read_text(encoding="utf-8").split("\n"):
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return high if sys.platform == "darwin" else high * 1024  # elsewhere it counts in KiB
-
-
 def memory_of(device: "torch.device | None" = None) -> int:
     """Return the bytes of a GPU's memory; for the CPU (None), the most that this process may use.
 
-    That is the machine's memory, the limit of a container or a job (cgroup v2 or v1), or what
-    `ulimit -v` leaves.
+    That is the machine's memory, the limit of a container or a job, or what `ulimit -v` leaves.
     """
     if device is not None and device.type == "cuda":
         import torch
@@ -130,6 +64,78 @@ def memory_of(device: "torch.device | None" = None) -> int:
         bounds.append(soft)
     limits = _limits("memory", ["memory.max"], ["memory.limit_in_bytes"])
     return min([*bounds, *(limit for (limit,) in limits)])
+
+
+def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
+    """The numbers in such files (v2, v1) of the process's cgroups and those above; each may limit.
+
+    A container may see its own as the root of all, whatever its path outside.
+    """
+    text = MEMBERSHIP.read_text(encoding="utf-8") if MEMBERSHIP.exists() else ""
+    for line in text.split("\n"):
+        _, _, rest = line.partition(":")
+        controllers, _, path = rest.partition(":")
+        if controllers and controller not in controllers.split(","):
+            continue
+        root = CGROUPS / (controller if controllers else "")
+        group = root.joinpath(*[part for part in path.split("/") if part != ".."])
+        for directory in (d for d in (group, *group.parents) if d.is_relative_to(root)):
+            for names in files:
+                with suppress(OSError, ValueError):  # no such controller, or "max"
+                    texts = ((directory / name).read_text(encoding="utf-8") for name in names)
+                    yield [int(number) for number in " ".join(texts).split()]
+
+
+def peak_memory(device: "torch.device") -> int:
+    """Return the most bytes that tensors used on a GPU since the last call, or since the start.
+
+    For the CPU it is the largest resident size of this process, libraries included.
+    """
+    if device.type == "cuda":
+        import torch
+
+        most = torch.cuda.max_memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        return most
+    status = Path("/proc/self/status")
+    if status.exists():  # Linux, where ru_maxrss begins with what the parent process had
+        peak = re.search(r"VmHWM:\s*(\d+) kB", status.read_text(encoding="utf-8"))
+        return int(peak[1]) * 1024 if peak else 0
+    high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return high if sys.platform == "darwin" else high * 1024  # elsewhere it counts in KiB
+
+
+def keep_memory() -> None:
+    """Keep freed memory in this process, for the next tensors.
+
+    glibc returns each larger block to the system at once and requests a new one, every page of
+    which costs a fault and is zeroed: a tenth of a training step on CPUs.
+    """
+    _call_libc("mallopt", M_MMAP_MAX, 0)
+    _call_libc("mallopt", M_TRIM_THRESHOLD, 2**31 - 1)
+
+
+def release_memory() -> None:
+    """Return to the system the unused memory between blocks in use.
+
+    Kept memory is fragmented: what libraries never free, such as code that oneDNN compiles for each
+    new shape of a product, lies between tensors, and larger tensors then need new memory.
+    """
+    _call_libc("malloc_trim", 0)
+
+
+def end_with_parent(number: signal.Signals, parent: int | None = None) -> None:
+    """Have Linux send this process a signal when its parent ends; at once if it has ended."""
+    _call_libc("prctl", PR_SET_PDEATHSIG, int(number))
+    if parent not in (None, os.getppid()):
+        os.kill(os.getpid(), number)
+
+
+def _call_libc(name: str, *numbers: int) -> None:
+    """Call a function of the C library; nothing happens where it has none (macOS, musl)."""
+    function = getattr(ctypes.CDLL(None), name, None)
+    if function is not None:
+        function(*numbers)
 
 
 class DeviceName(NamedTuple):

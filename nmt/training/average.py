@@ -54,18 +54,26 @@ def of_run(run: Path, count: int, which: str) -> Trained:
             saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
             return _mean([s.path for s in _chosen(run, saved, count, which)])
         except (UserError, OSError):
-            if all(path.is_dir() for path in paths):
+            if modeldir.checkpoints(directory) == paths:
                 raise  # else training has removed one meanwhile, and has written another
 
 
 def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
-    """The newest or the best by trainer.dev_metric (of equals the oldest), in their order."""
+    """The newest, or the best by trainer.dev_metric (of equals the oldest), in their order.
+
+    The newest are those between which the run wrote no other.
+    """
     chosen = [s for s in saved if s.cost is not None]
     if which == "best":
         ranked = sorted(chosen, key=lambda s: (s.cost, s.step))[:count]
         chosen = sorted(ranked, key=lambda s: s.step)
     else:
-        chosen = _consecutive(chosen)[-count:]
+        newest = chosen[-1:]
+        for earlier in reversed(chosen[:-1]):
+            if newest[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
+                break  # kept because it is the best; those after it are gone
+            newest.insert(0, earlier)
+        chosen = newest[-count:]
     if len(chosen) < count:
         raise UserError(
             f"{run}: --{which} {count}: it keeps only {len(chosen)} such checkpoints; give fewer, "
@@ -75,21 +83,8 @@ def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
     return chosen
 
 
-def _consecutive(saved: list[Saved]) -> list[Saved]:
-    """The newest checkpoints, as far as the run wrote none between two of them."""
-    kept = saved[-1:]
-    for earlier in reversed(saved[:-1]):
-        if kept[0].state["checkpoints"] > earlier.state["checkpoints"] + 1:
-            break  # kept because it is the best; those after it are gone
-        kept.insert(0, earlier)
-    return kept
-
-
 def of_models(paths: Sequence[Path]) -> Trained:
-    """Return the mean of models of one config, text and vocabulary; a run means its best.
-
-    Raises UserError: 65 where they are not of one kind, and what `modeldir.load` raises.
-    """
+    """Return the mean of models of one config, text and vocabulary; a run means its best."""
     seen: dict[str, Path] = {}
     for path in paths:
         same = seen.setdefault(modeldir.weights_sha256(path), path)

@@ -77,8 +77,18 @@ class Checkpoints:
         self.directory.mkdir(exist_ok=True)
         atomic.sweep(self.run)
         atomic.sweep(self.directory)
-        paths = modeldir.checkpoints(self.directory)
-        saved = [good for path in paths if (good := self._verified(path))]
+        saved = list[Saved]()
+        for path in modeldir.checkpoints(self.directory):
+            try:
+                saved.append(verified(path))
+            except OtherFormatError:
+                raise  # sound, and not ours to set aside
+            except UserError as error:
+                aside = path.with_name(f"{CORRUPT}{path.name}")
+                while os.path.lexists(aside):
+                    aside = aside.with_name(f"{aside.name}.again")
+                path.rename(aside)
+                log.warning("%s; set aside as %s", error, aside.name)
         if not saved and any(self.directory.glob(f"{CORRUPT}*")):
             raise UserError(
                 f"{self.directory}: no checkpoint is intact; "
@@ -103,19 +113,6 @@ class Checkpoints:
             self.costs[path.name] = cost
         self._point()
         self.rotate()
-
-    def _verified(self, path: Path) -> Saved | None:
-        try:
-            return verified(path)
-        except OtherFormatError:
-            raise  # sound, and not ours to set aside
-        except UserError as error:
-            aside = path.with_name(f"{CORRUPT}{path.name}")
-            while os.path.lexists(aside):
-                aside = aside.with_name(f"{aside.name}.again")
-            path.rename(aside)
-            log.warning("%s; set aside as %s", error, aside.name)
-            return None
 
     def _point(self) -> None:
         if (best := self.best) is not None:

@@ -32,29 +32,22 @@ def prepare(settings: Settings, run: Path | None = None) -> Prepared:
     UserError as `corpus.prepare.prepare` does, and 65 or 66 for an unreadable parent or file.
     """
     prepared = data.prepare(settings.data, settings.segmenter, _sides(settings, run))
-    _warn_of_known_tests(prepared, settings.data.test_source, settings.data.test_target)
+    tests = [packed(Path(n or "")) for n in (settings.data.test_source, settings.data.test_target)]
+    if not all(file_of(path).is_file() for path in tests):
+        return prepared
+    try:
+        known, total = data.count_known(prepared, *tests)
+    except UserError as error:  # nmt-evaluate will say so, too
+        log.warning("test text: %s", error)
+    else:
+        if known:
+            why = "are also training pairs; its scores are too good"
+            log.warning(f"test text: {known:,} of its {total:,} pairs {why}")
     return prepared
 
 
-def _warn_of_known_tests(prepared: Prepared, *names: str | None) -> None:
-    """Warn of pairs of the test text, if it is there, that are also training pairs."""
-    source, target = (packed(Path(name or "")) for name in names)
-    if not (file_of(source).is_file() and file_of(target).is_file()):
-        return
-    try:
-        known, total = data.count_known(prepared, source, target)
-    except UserError as error:  # nmt-evaluate will say so, too
-        log.warning("test text: %s", error)
-        return
-    if known:
-        log.warning(
-            "test text: %s of its %s pairs are also training pairs; its scores are too good",
-            *(f"{known:,}", f"{total:,}"),
-        )
-
-
 def fingerprint(settings: Settings, run: Path | None = None) -> str:
-    """Return a hash of all that determines the corpus; raises as `prepare` does."""
+    """Return a hash of all that determines the corpus."""
     return data.fingerprint(settings.data, settings.segmenter, _sides(settings, run))
 
 

@@ -8,14 +8,13 @@
 | metrics.jsonl, tb/, train.log | `reports` | for people and scripts: nothing relies on them |
 | .nmt-lock, .nmt-holder | `held` | the lock, and the process that has it |
 
-A directory without a checkpoint is free for any config if it holds only what a first try that
-failed leaves behind. Any other file there belongs to the user, and nothing is written next to it.
+A directory without a checkpoint is free for any config if it is new, empty, or has the lock of a
+first try that failed. In any other the files belong to the user, and nothing is written there.
 """
 
 import json
 import math
 import os
-import shutil
 import socket
 import time
 from collections.abc import Iterator
@@ -26,18 +25,18 @@ from typing import Any
 
 from filelock import FileLock, Timeout
 
-from nmt import foreign, modeldir
+from nmt import modeldir
 from nmt.config.check import flat
 from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
-from nmt.training.reports import BOARD, LOG, METRICS, write_hint
+from nmt.training.reports import LOG, write_hint
 from nmt.training.schedule import is_over, last_step, stops_early
 
 CONFIG = "config.json"
-LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark: a user's own .lock is not ours
+LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark, that no user's own files bear
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
     *("trainer.max_hours", "trainer.early_stopping", "trainer.keep_best", "trainer.callback"),
@@ -119,7 +118,7 @@ def held(path: Path) -> Iterator[None]:
     try:
         new = [p for p in (path, *path.parents) if not p.exists()]
         path.mkdir(parents=True, exist_ok=True)
-        _refuse_others(path)
+        _refuse_other_things(path)
         lock = FileLock(path / LOCK)
         lock.acquire(timeout=0)
     except Timeout:
@@ -134,12 +133,14 @@ def held(path: Path) -> Iterator[None]:
     try:
         yield
     finally:
-        with suppress(OSError):
+        with suppress(OSError):  # as where a user has put a file there
             (path / HOLDER).unlink(missing_ok=True)
-            if new and not (path / CONFIG).exists() and not any(_others(path)):
-                shutil.rmtree(path)
-                for above in new[1:]:
-                    above.rmdir()
+            if new and not (path / CONFIG).exists():
+                for name in (LOG, LOCK):
+                    (path / name).unlink(missing_ok=True)
+                for directory in (path / DIRECTORY, *new):
+                    if directory.exists():
+                        directory.rmdir()
         lock.release()
 
 
@@ -149,7 +150,7 @@ def config_is_settled(path: Path) -> bool:
     return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
-def _refuse_others(path: Path) -> None:
+def _refuse_other_things(path: Path) -> None:
     """Raise UserError (exit 73) for a directory that holds other things, and no run.
 
     Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
@@ -158,21 +159,11 @@ def _refuse_others(path: Path) -> None:
     if os.path.lexists(directory) and not directory.is_dir():
         what = f"not a directory; restore it, or {ELSEWHERE}"
         raise UserError(f"{directory}: {what}", Exit.DATA)
-    if not config_is_settled(path) and (name := next(_others(path), None)) is not None:
-        what = f"holds {name} and no run of nmt-train; {ELSEWHERE}"
+    if config_is_settled(path) or (path / LOCK).exists():
+        return
+    if file := next(path.iterdir(), None):
+        what = f"holds {file.name} and no run of nmt-train; {ELSEWHERE}"
         raise UserError(f"{path}: {what}", Exit.CANT_CREATE)
-
-
-def _others(path: Path) -> Iterator[str]:
-    """Files that no run leaves that failed before its first checkpoint; hidden ones count."""
-    ours = {LOCK, HOLDER, LOG, DIRECTORY}
-    if foreign.recognise(path) is foreign.OWN:  # training had begun
-        ours |= {CONFIG, METRICS, BOARD, modeldir.BEST}
-    directory = path / DIRECTORY
-    inside = sorted(directory.iterdir()) if directory.is_dir() else []
-    for other in [*sorted(path.iterdir()), *inside]:
-        if atomic.owner(other) is None and (other.parent == directory or other.name not in ours):
-            yield other.relative_to(path).as_posix()
 
 
 def read_config(run: Path) -> Settings:

@@ -5,7 +5,6 @@ over the ranks, and the mean gradient of all their tokens. So one process and ma
 updates, up to rounding (and other dropout: see `World.seed`). Only rank 0 writes.
 """
 
-import ctypes
 import itertools
 import logging
 import os
@@ -14,12 +13,13 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from nmt.config.settings import Training
 from nmt.errors import Exit, UserError, exit_code, is_out_of_memory
+from nmt.system.resources import end_with_parent
 
 if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of it here
     import torch
@@ -27,7 +27,6 @@ if TYPE_CHECKING:  # torch takes two seconds, and a single process needs none of
     from torch import Tensor, nn
 
 T = TypeVar("T")
-PR_SET_PDEATHSIG = 1  # of Linux: the signal that a process gets when its parent has ended
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK")  # torchrun sets them
 TIMEOUT = timedelta(minutes=10)  # of sums, as all ranks compute
 WAITING_TIMEOUT = timedelta(days=1)  # while rank 0 alone prepares a corpus or saves
@@ -47,6 +46,7 @@ class World:
     broadcast follows, in a group of its own, so that sums notice soon that a machine is lost.
     """
 
+    dist: Any  # torch.distributed, which a single process does not import
     store: "torch._C._distributed_c10d.Store"
     waiting: "dist.ProcessGroup"  # for barriers and broadcasts
 
@@ -55,41 +55,21 @@ class World:
 
     def check(self, trainer: Training) -> None:
         """Raise UserError (exit 2) if an update has not a batch for each rank."""
-        batches, tokens = trainer.accumulate, trainer.batch_tokens
-        if batches < self.size:
+        if (batches := trainer.accumulate) < self.size:
             raise UserError(
-                f"trainer.accumulate={batches}: an update needs a batch for each of "
-                f"{self.size} ranks; start at most {batches}, or, for a new run, set "
-                f"trainer.accumulate={self.size} "
-                f"(and trainer.batch_tokens={max(1, tokens * batches // self.size)} "
-                "for updates as large as before)"
-            )
-        if batches % self.size:
-            log.warning(
-                "trainer.accumulate=%d: a multiple of %d would leave none of the ranks idle",
-                *(batches, self.size),
+                f"trainer.accumulate={batches}: an update needs a batch for each of {self.size} "
+                f"ranks; start at most {batches}, or, for a new run, set trainer.accumulate="
+                f"{self.size} (and lower trainer.batch_tokens for updates as large as before)"
             )
 
     def device(self, name: str) -> "torch.device":
-        """Return the device of trainer.device; of several ranks on a machine, each has its own GPU.
-
-        Raises UserError: exit 2 for a GPU with a number, 71 if there are too few of them.
-        """
+        """Return the device of trainer.device; of several ranks, each has its own GPU."""
         from nmt.system.device import pick
 
         device = pick(name)
         if self.size == 1 or device.type == "cpu":
             return device
-        if device.index is not None:
-            raise UserError(
-                f"trainer.device={name}: each of {self.size} ranks needs its own GPU; "
-                "set trainer.device=cuda"
-            )
-        try:
-            return pick(f"cuda:{self.local_rank}")
-        except UserError as error:
-            advice = "each rank needs to see all GPUs of its machine, and uses that of LOCAL_RANK"
-            raise UserError(f"{error}; {advice}", error.code) from None
+        return pick(f"cuda:{self.local_rank}")
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
         """Yield this rank's part of what all ranks go through in the same order."""
@@ -112,8 +92,7 @@ class World:
     def all_reduce(self, tensor: "Tensor", op: str = "SUM") -> "Tensor":
         """Put the sum (or "MAX") over all ranks into a tensor, and return it."""
         if self.size > 1:
-            with self.connected() as dist:
-                dist.all_reduce(tensor, getattr(dist.ReduceOp, op))
+            self.dist.all_reduce(tensor, getattr(self.dist.ReduceOp, op))
         return tensor
 
     def broadcast(self, compute: Callable[[], T]) -> T:
@@ -121,65 +100,39 @@ class World:
         value = None if self.rank else compute()
         if self.size > 1:
             values = [value]
-            with self.connected() as dist:
-                dist.broadcast_object_list(values, group=self.waiting)
+            self.dist.broadcast_object_list(values, group=self.waiting)
             (value,) = values
         return cast(T, value)
 
     def barrier(self) -> None:
         """Wait for all ranks, as long as one may take to save a checkpoint."""
         if self.size > 1:
-            with self.connected() as dist:
-                dist.barrier(self.waiting)
+            self.dist.barrier(self.waiting)
 
     def data_parallel(self, objective: "nn.Module") -> "nn.Module":
-        """Wrap a module so that `backward` takes the mean of its gradients over all ranks.
-
-        A parameter that has no gradient on any rank keeps none, as in a single process.
-        """
+        """Wrap a module so that `backward` takes the mean of its gradients over all ranks."""
         if self.size == 1:
             return objective
         from torch.nn.parallel import DistributedDataParallel
 
-        with self.connected():
-            module = DistributedDataParallel(
-                objective,
-                find_unused_parameters=True,  # an encoding may leave some out in some batches
-                gradient_as_bucket_view=True,
-            )
+        module = DistributedDataParallel(
+            objective,
+            find_unused_parameters=True,  # an encoding may leave some out in some batches
+            gradient_as_bucket_view=True,
+        )
         # no buffer changes in training; torch 2.13 warns of the argument of this name
         module.broadcast_buffers = False
         return module
 
-    @contextmanager
-    def gradients(self, objective: "nn.Module", last: bool) -> Iterator[None]:
+    def gradients(self, objective: "nn.Module", last: bool) -> AbstractContextManager[None]:
         """Go forward and backward through what `data_parallel` returned.
 
         The mean over all ranks is taken during the backward pass of the `last` batch of an
         update. What is not finite anywhere is then finite nowhere: all skip the update, or none.
         """
-        if self.size == 1:
-            yield
-        else:
-            with self.connected() if last else objective.no_sync():  # type: ignore[operator]
-                yield
-
-    @contextmanager
-    def connected(self) -> Iterator[Any]:
-        """Yield torch.distributed; UserError (74) where another rank fails or is killed."""
-        import torch.distributed as dist
-
-        try:
-            yield dist
-        except RuntimeError as error:
-            if is_out_of_memory(error) or not LOST.search(str(error)):
-                raise
-            reason = str(error).rpartition("Last error:")[2].strip()  # where NCCL says what it is
-            raise UserError(
-                "another rank failed, was killed or does not answer; the same command resumes "
-                f"from the last checkpoint, if there is one ({FIRST.split(reason)[0]})",
-                Exit.IO,
-            ) from error
+        if self.size == 1 or last:
+            return nullcontext()
+        return cast(Any, objective).no_sync()
 
     def is_first_to_fail(self) -> bool:
         """Whether no rank has called this before, as far as can be known in some seconds."""
@@ -210,6 +163,7 @@ class World:
         if sys.platform == "linux" and os.environ.get("LOCAL_WORLD_SIZE") == str(self.size):
             # one machine: open no port to the net
             os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
+        self.dist = dist
         self.store, _, _ = next(rendezvous("env://", self.rank, self.size, timeout=TIMEOUT))
         nccl = torch.cuda.is_available() and dist.is_nccl_available()
         dist.init_process_group(
@@ -225,6 +179,19 @@ class World:
 SINGLE = World()
 
 
+def explain_lost_rank(error: Exception) -> UserError | None:
+    """The UserError (74) where another rank fails or is killed; None for any other error."""
+    lost = isinstance(error, RuntimeError) and LOST.search(str(error))
+    if not lost or is_out_of_memory(error):
+        return None
+    reason = str(error).rpartition("Last error:")[2].strip()  # where NCCL says what it is
+    return UserError(
+        "another rank failed, was killed or does not answer; the same command resumes "
+        f"from the last checkpoint, if there is one ({FIRST.split(reason)[0]})",
+        Exit.IO,
+    )
+
+
 @contextmanager
 def joined() -> Iterator[World]:
     """Join the ranks of torchrun, or be a single process, which imports no torch for it.
@@ -232,8 +199,7 @@ def joined() -> Iterator[World]:
     Of several ranks that fail only the first reports its error; the others leave in silence.
     """
     if sys.platform == "linux" and "TORCHELASTIC_RUN_ID" in os.environ:
-        # SIGTERM when torchrun is killed: a rank would train on without it
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)  # torchrun may be killed: a rank would train on without it
     numbers = [os.environ.get(name, "") for name in VARIABLES]
     if not all(map(str.isdecimal, numbers)) or numbers[1] == "1":
         yield SINGLE
@@ -247,9 +213,10 @@ def joined() -> Iterator[World]:
     except BaseException as error:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # from torchrun, before the error is reported
         # the end of this process closes the group; to destroy it, NCCL would wait for the others
-        if world.is_first_to_fail():
-            raise
-        raise SystemExit(int(exit_code(error))) from None
-    import torch.distributed as dist
-
-    dist.destroy_process_group()
+        lost = explain_lost_rank(error) if isinstance(error, Exception) else None
+        if not world.is_first_to_fail():
+            raise SystemExit(int(exit_code(lost or error))) from None
+        if lost:
+            raise lost from error
+        raise
+    world.dist.destroy_process_group()

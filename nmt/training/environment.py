@@ -1,7 +1,6 @@
 """The number format of a training, and all else that its bits depend on, except its config."""
 
 import logging
-import re
 from pathlib import Path
 
 import torch
@@ -15,7 +14,6 @@ from nmt.system.machine import NO_BFLOAT16, NO_UNITS, this_machine
 from nmt.training.distributed import World
 
 ADVICE = "choose float32 (where the run has begun, with another name=)"
-DRIVER = Path("/proc/driver/nvidia/version")
 
 log = logging.getLogger(__name__)
 
@@ -45,10 +43,7 @@ def number_format(options: Training, device: torch.device, world: World) -> str:
 def describe(
     device: torch.device, number_format: str, deterministic: bool, compiled: bool, workers: int
 ) -> dict[str, str]:
-    """Return versions, device, threads, ranks and number format, for checkpoints.
-
-    Of a GPU also its libraries, and whether sums on it have a fixed order; on a CPU they do.
-    """
+    """Return versions, device, threads, ranks and number format, for checkpoints."""
     described = {
         "nmt": nmt.__version__,
         "torch": torch.__version__,
@@ -60,45 +55,13 @@ def describe(
         "compiled": "yes" if compiled else "no",
         "workers": str(workers),
     }
-    if device.type != "cuda":
-        return described
-    return {
-        **described,
-        "cuda": str(torch.version.cuda),
-        "cudnn": str(torch.backends.cudnn.version()),
-        "driver": driver(),
-        "deterministic": "yes" if deterministic else "no",
-    }
-
-
-def announce(
-    run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
-) -> None:
-    """Log what is trained and where, on what device, on how many pairs, and for how long."""
-    for site, encodings in model.sites.items():
-        if encodings.breaks_shift_invariance is not None:
-            log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
-    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    device = described["device"]
-    if "cuda" not in described:
-        device += f", threads: {described['threads']}"
-    if (ranks := described["workers"]) != "1":
-        device += f", ranks: {ranks}"
-    log.info(
-        f"{run}: training {size:,} parameters in {described['format']} on {device}; {last:,} "
-        f"updates, {updates:,} to an epoch of {pairs:,} pairs"
-    )
-    log.info("processor: %s", described["processor"])
-
-
-def driver() -> str:
-    """The version of the GPUs' driver; "?" if the system does not have it."""
-    try:
-        text = DRIVER.read_text(encoding="utf-8")
-    except OSError:
-        return "?"
-    version = re.search(r"\s(\d+(\.\d+)+)\s", text)
-    return "?" if version is None else version[1]
+    if device.type == "cuda":
+        described |= {
+            "cuda": str(torch.version.cuda),
+            "cudnn": str(torch.backends.cudnn.version()),
+            "deterministic": "yes" if deterministic else "no",
+        }
+    return described
 
 
 def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
@@ -112,3 +75,20 @@ def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
         changes.append("sums on a GPU have no fixed order without trainer.deterministic=true")
     if changes:
         log.warning("not bit-identical to a run without a stop: %s", ", ".join(changes))
+
+
+def announce(
+    run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
+) -> None:
+    """Log what is trained and where, on what device, on how many pairs, and for how long."""
+    for site, encodings in model.sites.items():
+        if encodings.breaks_shift_invariance is not None:
+            log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)
+    size = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    threads = "" if "cuda" in described else f", threads: {described['threads']}"
+    ranks = "" if described["workers"] == "1" else f", ranks: {described['workers']}"
+    log.info(
+        f"{run}: training {size:,} parameters in {described['format']} on {described['device']}"
+        f"{threads}{ranks}; {last:,} updates, {updates:,} to an epoch of {pairs:,} pairs"
+    )
+    log.info("processor: %s", described["processor"])

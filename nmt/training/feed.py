@@ -1,5 +1,6 @@
 """The batches of an update: which they are, and how they get to this rank's device."""
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from nmt.corpus.batches import Batch, Batches
 from nmt.system import device as devices
 from nmt.text.vocab import EOS, PAD
 from nmt.training.distributed import World
-from nmt.training.schedule import DataPlace, Timetable, is_over
+from nmt.training.schedule import DataPlace, is_over
 
 AHEAD = 4  # updates whose text workers segment meanwhile
 
@@ -69,22 +70,45 @@ def halves(batch: Batch) -> list[Batch]:
 
 
 class Feed:
-    """What a training reads, update by update."""
+    """What a training reads, update by update, and after which updates it has checkpoints.
+
+    The last update of an epoch may have fewer batches; none has those of two epochs. A batch that
+    is made in several parts counts once.
+    """
 
     def __init__(
         self, batches: Batches, options: Training, world: World, device: torch.device
     ) -> None:
         self.batches, self.options, self.world, self.device = batches, options, world, device
 
-    def timetable(self, epoch: int) -> Timetable:
-        """Return the updates of an epoch."""
-        size = self.batches.size(epoch)
-        return Timetable(size, self.options.accumulate, self.options.checkpoints_per_epoch)
+    def updates(self, epoch: int) -> int:
+        """Return how many updates an epoch has."""
+        return math.ceil(self.batches.size(epoch) / self.options.accumulate)
+
+    def share(self, place: DataPlace) -> range:
+        """Return the numbers of an update's batches."""
+        end = min(place.batch + self.options.accumulate, self.batches.size(place.epoch))
+        return range(place.batch, end)
+
+    def after(self, place: DataPlace) -> DataPlace:
+        """Return where the next update begins."""
+        end = self.share(place).stop
+        is_last = end == self.batches.size(place.epoch)
+        return DataPlace(place.epoch + 1) if is_last else DataPlace(place.epoch, end)
+
+    def is_due(self, place: DataPlace, step: int) -> bool:
+        """Whether a checkpoint follows update `step`: evenly spaced, always at an epoch's end."""
+        if every := self.options.checkpoint_every:
+            return step % every == 0
+        before, updates = place.batch // self.options.accumulate, self.updates(place.epoch)
+        number = min(self.options.checkpoints_per_epoch, updates)
+        return (before + 1) * number // updates > before * number // updates
 
     def host_batches(self, place: DataPlace) -> list[Batch]:
         """Make the batches of an update, of all ranks."""
-        share = self.timetable(place.epoch).share(place)
-        return [part for number in share for part in self.batches.batch(place.epoch, number)]
+        return [
+            part for number in self.share(place) for part in self.batches.batch(place.epoch, number)
+        ]
 
     def device_batches(self, place: DataPlace, step: int) -> list[DeviceBatch]:
         """Make this rank's batches of an update, on the device; `step`: updates made so far.
@@ -92,7 +116,7 @@ class Feed:
         The last update of an epoch may have fewer batches than there are ranks. A rank that has
         none goes through the first without counting it, as all take part in the sum of gradients.
         """
-        share = self.timetable(place.epoch).share(place)
+        share = self.share(place)
         numbers = list(self.world.shard(share))
         made = [
             to_device(part, self.device)._replace(
@@ -101,15 +125,9 @@ class Feed:
             for number in numbers or share[:1]
             for n, part in enumerate(self.batches.batch(place.epoch, number))
         ]
-        if self.batches.workers.count:
-            self._begin_next(place, step)
+        for later in range(step + 1, step + 1 + AHEAD):  # have workers segment the text of these
+            place = self.after(place)
+            if not self.batches.workers.count or is_over(later, place, self.options):
+                break
+            self.batches.begin(place.epoch, self.world.shard(self.share(place)))
         return made
-
-    def _begin_next(self, place: DataPlace, step: int) -> None:
-        """Have workers segment the text of the updates that follow."""
-        for made in range(1, AHEAD + 1):
-            place = self.timetable(place.epoch).after(place)
-            if is_over(step + made, place, self.options):
-                return
-            share = self.timetable(place.epoch).share(place)
-            self.batches.begin(place.epoch, self.world.shard(share))

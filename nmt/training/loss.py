@@ -122,10 +122,7 @@ def compute(
 
 
 def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
-    """Put the softmax in place of logits [n, vocab]; return -log p of labels [n, 1], log sum exp.
-
-    Both are [n].
-    """
+    """Put the softmax in place of logits [n, vocab]; returns -log p of labels, log sum exp."""
     chosen = logits.gather(1, label)
     torch.log_softmax(logits, 1, out=logits)
     nll = -logits.gather(1, label)
@@ -134,10 +131,7 @@ def _softmax_(logits: Tensor, label: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def predict(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
-    """Return the states that predict a batch's labels [tokens, dim].
-
-    `hidden`: `Transformer.hidden` of a model, or the same compiled.
-    """
+    """Return the states [tokens, dim] that predict a batch's labels, by a model's own `hidden`."""
     states = hidden(batch.source, batch.prefix, batch.columns)
     return states.flatten(0, 1)[batch.indices]
 
@@ -168,10 +162,7 @@ class Objective(nn.Module):
         self.hidden = compile_pass(model.hidden) if compiled else model.hidden
 
     def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
-        """Return a batch's loss [], divided by `tokens`, and its sums [2] without gradient.
-
-        The sums are those of smoothed loss and negative log-likelihood over the batch.
-        """
+        """Return a batch's loss [] by `tokens`, and sums [2] of smoothed loss and likelihoods."""
         states = predict(self.hidden, batch)
         loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))

@@ -7,6 +7,7 @@ is a warning, and training continues.
 import json
 import logging
 import math
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -22,7 +23,6 @@ from nmt.config.settings import Training
 from nmt.corpus.pairs import Corpora
 from nmt.errors import PLUGIN_ERRORS, UserError, visible, where_raised
 from nmt.system import atomic
-from nmt.training.schedule import Stateful
 
 METRICS, LOG, BOARD = "metrics.jsonl", "train.log", "tb"  # in a run directory
 GIGA = 1e9  # bytes in a GB
@@ -37,10 +37,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def optional(path: Path) -> Iterator[None]:
-    """Write or remove a file that training does not need; an OSError is a warning.
-
-    There is one warning for each file, as the next time fails, too.
-    """
+    """Write or remove a file that training does not need; an OSError is a warning, once a file."""
     try:
         yield
     except OSError as error:
@@ -92,46 +89,42 @@ def cut_back(path: Path, step: int) -> None:
             write_hint(path, b"".join(t + b"\n" for t in texts if _parse(t).get("step", 0) <= step))
 
 
-class LogFile(logging.Handler):
-    """Appends the log to a file; where it cannot, the other handlers get one warning."""
-
-    def __init__(self, path: Path) -> None:
-        super().__init__()
-        self.path = path
-        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Append a line; what is wrong with it is no error of training, as for all handlers."""
-        try:
-            with optional(self.path), self.path.open("a", encoding="utf-8") as file:
-                file.write(f"{self.format(record)}\n")
-        except Exception:
-            self.handleError(record)
+class _LogFile(logging.FileHandler):
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        """Warn once where the file cannot be written; the other handlers get the warning."""
+        if not isinstance(sys.exc_info()[1], OSError):
+            super().handleError(record)
+            return
+        with optional(Path(self.baseFilename)):
+            raise
 
 
 @contextmanager
 def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, with the error that ends it."""
-    with optional(path), path.open("ab"):
-        pass  # where it cannot be written, the warning comes at the start
-    handler = LogFile(path)
-    logging.getLogger("nmt").addHandler(handler)
+    logger = logging.getLogger("nmt")
+    handler = None
+    with optional(path):
+        handler = _LogFile(path, encoding="utf-8")
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        logger.addHandler(handler)
     try:
         yield
     except BaseException as error:
         log.error("failed: %s", error)
         raise
     finally:
-        logging.getLogger("nmt").removeHandler(handler)
+        if handler:
+            logger.removeHandler(handler)
+            with optional(path):  # a disk may be full
+                handler.close()
 
 
-class Meter(Stateful):
+class Meter:
     """Sums over the updates since the last report, saved in a checkpoint between two reports.
 
     Pairs of several corpora are counted from the first update on.
     """
-
-    kept = ("loss", "nll", "seconds", "tokens", "norm", "pairs")
 
     def __init__(self, corpora: Corpora | None = None) -> None:
         self.names = corpora.names if corpora else []
@@ -166,13 +159,32 @@ class Meter(Stateful):
         }
 
 
-class MetricsLog:
-    """Reports on updates and checkpoints to files, a bar on a terminal, and the log."""
+class MetricsLog(ExitStack):
+    """Reports on updates to files, a bar on a terminal, and the log; a `silent` rank does not."""
 
-    def __init__(self, bar: "tqdm[Any]", writers: list[Callable[[Line], None]]) -> None:
-        self.bar, self.writers = bar, writers
-        self.first, self.began = bar.n, time.monotonic()
+    def __init__(
+        self, run: Path, step: int, last: int, options: Training, silent: bool = False
+    ) -> None:
+        super().__init__()
+        self.first, self.began = step, time.monotonic()
         self.shown: dict[str, str] = {}  # behind the bar, by kind of line
+        self.writers: list[Callable[[Line], None]] = []
+        self.bar = self.enter_context(
+            tqdm(
+                total=last, initial=step, unit="update", leave=False,
+                disable=silent or None,  # None: no bar where stderr is no terminal
+            )
+        )  # fmt: skip
+        if not self.bar.disable:
+            self.enter_context(logging_redirect_tqdm())
+        if silent:
+            return
+        cut_back(run / METRICS, step)
+        self.writers.append(partial(append, run / METRICS))
+        if options.tensorboard:
+            self.writers.append(self.enter_context(tensorboard_files(run / BOARD, step)))
+        if options.callback is not None:
+            self.writers.append(calling(options.callback, run))
 
     def advance(self, step: int) -> None:
         """Count an update."""
@@ -198,8 +210,7 @@ class MetricsLog:
             if not self.bar.disable:
                 return
             text = f"{text}, {self.left(line['step'])} left"
-        where = line["step"], self.bar.total, line["epoch"]
-        log.log(level, "step %d/%d, epoch %d: %s", *where, text)
+        log.log(level, f"step {line['step']}/{self.bar.total}, epoch {line['epoch']}: {text}")
 
 
 def describe(line: Line) -> str:
@@ -224,30 +235,6 @@ def describe(line: Line) -> str:
     shown, more = ", ".join(map(str, line["lines"][:10])), len(line["lines"]) - 10
     shown += f" and {more} more" if more > 0 else ""
     return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
-
-
-@contextmanager
-def metrics_log(
-    run: Path, step: int, last: int, options: Training, silent: bool = False
-) -> Iterator[MetricsLog]:
-    """Report on updates from `step` to `last` in this context; on a `silent` rank, do not."""
-    bar = tqdm(
-        total=last, initial=step, unit="update", leave=False,
-        disable=silent or None,  # None: no bar where stderr is no terminal
-    )  # fmt: skip
-    with ExitStack() as stack:
-        stack.enter_context(bar)
-        if not bar.disable:
-            stack.enter_context(logging_redirect_tqdm())
-        writers: list[Callable[[Line], None]] = []
-        if not silent:
-            cut_back(run / METRICS, step)
-            writers.append(partial(append, run / METRICS))
-            if options.tensorboard:
-                writers.append(stack.enter_context(tensorboard_files(run / BOARD, step)))
-            if options.callback is not None:
-                writers.append(calling(options.callback, run))
-        yield MetricsLog(bar, writers)
 
 
 def function_of(callback: str) -> Callable[[Line, Path], None]:

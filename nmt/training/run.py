@@ -1,6 +1,7 @@
 """One training run, from settings to a directory with a trained model."""
 
 import logging
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from copy import deepcopy
@@ -18,16 +19,17 @@ from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.modeldir import Trained
 from nmt.system.device import deterministic_algorithms, nondeterministic
-from nmt.system.resources import memory_of
 from nmt.training import corpus, start, validation
-from nmt.training.checkpoint import DIRECTORY, FULL, Saved
+from nmt.training.checkpoint import DIRECTORY, FULL
 from nmt.training.directory import ELSEWHERE, Run, differences, open_run
-from nmt.training.distributed import SINGLE, World
-from nmt.training.reports import GIGA, LOG, function_of, log_file
+from nmt.training.distributed import SINGLE, World, explain_lost_rank
+from nmt.training.reports import LOG, function_of, log_file
 from nmt.training.schedule import is_over
 from nmt.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
+
+RefuseModel = Callable[[Trained], None]  # raises UserError for a model that trainer.target cannot
 
 
 class Outcome(NamedTuple):
@@ -57,13 +59,13 @@ def train(
     settings: Settings,
     directory: Path,
     world: World = SINGLE,
-    refuse_model: Callable[[Trained], None] | None = None,
+    refuse_model: RefuseModel | None = None,
 ) -> Outcome:
     """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
     prepared, in this order, so that errors come early. `refuse_model` gets the model on the CPU
-    before the first update, if the run has a trainer.target, and may raise UserError.
+    before the first update, if the run has a trainer.target.
 
     Raises UserError, also where a signal (exit 128 + its number) or trainer.max_hours (75) stopped
     the run.
@@ -72,11 +74,6 @@ def train(
     with open_run(directory, settings, world) as run:
         if run.finished:
             refuse_other_data(run, world.broadcast(lambda: corpus.fingerprint(settings, directory)))
-            if settings.decode != modeldir.read_settings(directory).decode:
-                log.warning(
-                    "decode: the checkpoints keep the settings of the search that they were "
-                    "trained with; give others to nmt-translate and nmt-evaluate"
-                )
             run.write_config()  # its budget may have become less than was trained
             return outcome_of(run)
         world.broadcast(lambda: check_start(settings, run.saved is not None))
@@ -118,7 +115,11 @@ def prepare(settings: Settings, directory: Path, world: World) -> Prepared:
 
 
 def refuse_other_data(run: Run, fingerprint: str) -> None:
-    """Raise UserError (65) if the run was trained on another corpus, or started otherwise."""
+    """Raise UserError (65) if the run was trained on another corpus, or started otherwise.
+
+    The weights of trainer.init_from were read before the first step, so a start that is gone is no
+    obstacle, nor is a run that has another best checkpoint since.
+    """
     if run.saved is None:
         return
     if run.saved.state["fingerprint"] != fingerprint:
@@ -127,19 +128,9 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
             f"data={run.settings.data.name} now; restore the data, or {ELSEWHERE}",
             Exit.DATA,
         )
-    _refuse_other_start(run, run.saved)
-
-
-def _refuse_other_start(run: Run, saved: Saved) -> None:
-    """Raise UserError (65) if trainer.init_from has other weights than the run started from.
-
-    They were read before the first step, so a start that is gone is no obstacle, nor is a run
-    that has another best checkpoint since.
-    """
-    path = run.settings.trainer.init_from
-    if path is None:
+    if (path := run.settings.trainer.init_from) is None:
         return
-    then = saved.state["origin"]
+    then = run.saved.state["origin"]
     try:
         if modeldir.weights_sha256(path) == then["weights_sha256"]:
             return
@@ -152,16 +143,14 @@ def _refuse_other_start(run: Run, saved: Saved) -> None:
         return
     if not same_run:
         raise UserError(
-            f"{saved.path}: started from other weights than those of "
+            f"{run.saved.path}: started from other weights than those of "
             f"trainer.init_from={path} now; restore them, or {ELSEWHERE}",
             Exit.DATA,
         )
     log.warning("trainer.init_from=%s: its best model is another than at the start", path)
 
 
-def fit(
-    prepared: Prepared, run: Run, refuse_model: Callable[[Trained], None] | None = None
-) -> Outcome:
+def fit(prepared: Prepared, run: Run, refuse_model: RefuseModel | None = None) -> Outcome:
     """Train, or resume training, in a directory that is open and holds no finished run.
 
     Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
@@ -188,15 +177,20 @@ def fit(
             if (explained := explain(error, run, trainer)) is None:
                 raise
             raise explained from error
-    early = not trainer.is_over and code == Exit.OK
-    return Outcome(trainer.step, *_best(run), code=code, early=early)
+    return outcome_of(run, trainer, code)
+
+
+def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -> Outcome:
+    """How a trainer ended, or without one, a run that was finished before."""
+    options, best, state = run.settings.trainer, run.checkpoints.best, trainer or run.saved
+    assert state is not None
+    score = None if best is None else abs(best[0][0])  # the cost of a BLEU is its negative
+    early = code == Exit.OK and not is_over(state.step, state.place, options)
+    return Outcome(state.step, score, options.dev_metric, trainer is None, code, early)
 
 
 def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | None:
-    """The UserError for a failing disk (74), bits that differ (2), or short memory (71).
-
-    trainer: None, if the error prevented that it was made. Returns None for any other error.
-    """
+    """The UserError for a failing disk, bits that differ, short memory, a lost rank; or None."""
     if isinstance(error, OSError):
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""
@@ -209,44 +203,20 @@ def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | 
             "the same bits in every run on a GPU; leave it out, or train on the CPU"
         )
     if not is_out_of_memory(error):
-        return None
+        return explain_lost_rank(error) if run.world.size > 1 else None
     if trainer is None:
         what = "out of memory before the first batch; choose a smaller model, such as model=small"
         return UserError(what, Exit.NO_MEMORY)
-    return UserError(explain_memory(trainer), Exit.NO_MEMORY)
-
-
-def explain_memory(trainer: Trainer) -> str:
-    """Say what takes the memory that is too small, and which keys save it.
-
-    A run with a checkpoint may change only trainer.gradient_checkpointing.
-    """
-    pairs, pieces = trainer.largest_batch()
-    used = 4 * sum(4 * p.numel() for p in trainer.parameters)  # with gradient and two moments
-    begun = trainer.run.has_checkpoint
-    less = "lower trainer.batch_tokens and raise trainer.accumulate"
-    advice = "lower data.max_length" if pairs == 1 else less
-    if begun:
-        advice += ", with another name="
-    if used > memory_of(trainer.device) / 2:
-        advice = "choose a smaller model"
-    elif not trainer.options.gradient_checkpointing:
-        again = "resume" if begun else "start"
+    # a run with a checkpoint may change only trainer.gradient_checkpointing
+    advice = "lower trainer.batch_tokens and raise trainer.accumulate, or choose a smaller model"
+    advice += ", with another name=" if run.has_checkpoint else ""
+    if not trainer.options.gradient_checkpointing:
+        again = "resume" if run.has_checkpoint else "start"
         advice = f"{again} with trainer.gradient_checkpointing=true; or {advice}"
-    return (
-        f"out of memory: weights, gradient and moments of Adam take {used / GIGA:.2g} GB, and "
-        f"besides a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
+    batches = trainer.feed.host_batches(trainer.updated)
+    pairs, pieces = max(
+        ((len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches),
+        key=math.prod,
     )
-
-
-def outcome_of(run: Run) -> Outcome:
-    """How a finished run ended."""
-    assert run.saved is not None
-    early = not is_over(run.saved.step, run.saved.place, run.settings.trainer)
-    return Outcome(run.saved.step, *_best(run), already_finished=True, early=early)
-
-
-def _best(run: Run) -> tuple[float | None, str]:
-    """The best score on the development text, and its metric."""
-    best = run.checkpoints.best  # the cost of a BLEU is its negative
-    return None if best is None else abs(best[0][0]), run.settings.trainer.dev_metric
+    what = f"out of memory at a batch of {pairs} pairs of up to {pieces} pieces; {advice}"
+    return UserError(what, Exit.NO_MEMORY)

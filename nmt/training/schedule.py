@@ -1,31 +1,18 @@
-"""Learning rates, when training ends, and the updates and checkpoints of an epoch."""
+"""Learning rates, and when training ends."""
 
 import math
-from typing import Any, ClassVar, NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from nmt.config.settings import Optim, Training
 
 
-class Stateful:
-    """Saves and restores the attributes that it names, as torch's modules do their tensors."""
-
-    kept: ClassVar[tuple[str, ...]] = ()
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return what `load_state_dict` needs to continue from here."""
-        return {name: getattr(self, name) for name in self.kept}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue where a state was saved."""
-        vars(self).update(state)
-
-
-class Stalls(Stateful):
+@dataclass
+class Stalls:
     """Counts the checkpoints in a row that are not better than the best so far."""
 
-    kept: ClassVar[tuple[str, ...]] = ("best", "stalled")
     best: list[float] | None = None
-    stalled = 0
+    stalled: int = 0
 
     def observe(self, cost: list[float]) -> None:
         """Take a checkpoint into account; the lower its cost, the better it is: `Saved.cost`."""
@@ -35,20 +22,19 @@ class Stalls(Stateful):
             self.stalled += 1
 
 
+@dataclass(kw_only=True)
 class PlateauDecay(Stalls):
-    """Rosendahl et al. 2019: cut the rate when the dev perplexity has stalled for some checkpoints.
-
-    Or, as that is the cost of a checkpoint by default, another one: see `Saved.cost`.
+    """Rosendahl et al. 2019: cut the rate when the cost of some checkpoints has stalled.
 
     With patience 6, the sixth checkpoint in a row that is not strictly better than the best so
     far cuts the rate, and the count starts anew; the best does not. torch's ReduceLROnPlateau
     would cut at the seventh, ignore gains below 0.01 %, and count NaN as one more bad value.
     """
 
-    kept = ("lr", *Stalls.kept)
-
-    def __init__(self, lr: float, decay: float, patience: int, min_lr: float) -> None:
-        self.lr, self.decay, self.patience, self.min_lr = lr, decay, patience, min_lr
+    lr: float
+    decay: float
+    patience: int
+    min_lr: float
 
     def rate(self, step: int) -> float:
         """Return the learning rate of a step, which it does not depend on."""
@@ -62,11 +48,12 @@ class PlateauDecay(Stalls):
             self.stalled = 0
 
 
-class InverseSqrtDecay(Stateful):
+@dataclass
+class InverseSqrtDecay:
     """Vaswani et al. 2017, section 5.3: peak * min(step / warmup, sqrt(warmup / step))."""
 
-    def __init__(self, peak: float, warmup: int) -> None:
-        self.peak, self.warmup = peak, warmup
+    peak: float
+    warmup: int
 
     def rate(self, step: int) -> float:
         """Return the rate of a step; the first step is 1."""
@@ -78,9 +65,11 @@ class InverseSqrtDecay(Stateful):
 
 def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     """Make the schedule that the config names."""
-    if optim.kind == "plateau":
-        return PlateauDecay(optim.lr, optim.decay, optim.patience, optim.min_lr)
-    return InverseSqrtDecay(optim.lr, optim.warmup)
+    if optim.kind == "inverse_sqrt":
+        return InverseSqrtDecay(optim.lr, optim.warmup)
+    return PlateauDecay(
+        lr=optim.lr, decay=optim.decay, patience=optim.patience, min_lr=optim.min_lr
+    )
 
 
 class DataPlace(NamedTuple):
@@ -88,33 +77,6 @@ class DataPlace(NamedTuple):
 
     epoch: int = 0
     batch: int = 0
-
-
-class Timetable(NamedTuple):
-    """The updates of an epoch; a batch that is made in several parts counts once."""
-
-    batches: int
-    accumulate: int  # batches of an update
-    checkpoints: int
-
-    @property
-    def updates(self) -> int:
-        """Updates of the epoch; the last may have fewer batches, none has those of two epochs."""
-        return math.ceil(self.batches / self.accumulate)
-
-    def share(self, place: DataPlace) -> range:
-        """Return the numbers of an update's batches."""
-        return range(place.batch, min(place.batch + self.accumulate, self.batches))
-
-    def after(self, place: DataPlace) -> DataPlace:
-        """Return the place of the next update."""
-        end = self.share(place).stop
-        return DataPlace(place.epoch + 1) if end == self.batches else DataPlace(place.epoch, end)
-
-    def is_due(self, place: DataPlace) -> bool:
-        """Whether a checkpoint follows an update: evenly spaced, always at an epoch's end."""
-        before, number = place.batch // self.accumulate, min(self.checkpoints, self.updates)
-        return (before + 1) * number // self.updates > before * number // self.updates
 
 
 def is_over(step: int, place: DataPlace, trainer: Training) -> bool:

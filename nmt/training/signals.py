@@ -1,15 +1,20 @@
-"""SIGTERM, SIGUSR1 and Ctrl-C as a wish to stop after the current update."""
+"""SIGTERM, SIGUSR1 and Ctrl-C: a wish to stop after the current update, or an error.
+
+A cluster sends SIGUSR1 and then SIGTERM, and a parent passes on a Ctrl-C that the terminal has
+sent already: the second must not undo what the first has begun, so only the first counts. SIGQUIT,
+Ctrl-\\ on a terminal, still ends the process at once.
+"""
 
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from types import FrameType
 
-STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send either of the latter
+from nmt.errors import Exit, UserError
 
-Handler = Callable[[int, FrameType | None], None]
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)  # clusters send either of the latter
 
 
 class Stop:
@@ -17,33 +22,37 @@ class Stop:
 
     code = 0  # exit code of the command that is to stop, 128 + the signal; 0: it goes on
 
-    def note(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal; later ones change nothing."""
-        if self.code:
-            return
-        self.code = 128 + number
+
+@contextmanager
+def stop_signals() -> Iterator[Stop]:
+    """Note signals: an error could strike inside a backward pass or a rename; a note cannot."""
+    stop = Stop()
+
+    def note(number: int) -> None:
+        stop.code = 128 + number
         # os.write, since logging may be in the middle of a line in this very thread
         with suppress(OSError):  # a pipe that nobody reads; to save is more than to say so
             os.write(2, b"\nstopping after this update; Ctrl-\\ stops at once, without saving\n")
 
-
-@contextmanager
-def stop_signals() -> Iterator[Stop]:
-    """Note signals in this context.
-
-    An exception raised by a handler could strike inside a backward pass or a rename; a note cannot.
-    A cluster sends SIGUSR1 and then SIGTERM, and a parent passes on a Ctrl-C that the terminal has
-    sent already: the second must not undo what the first has begun. SIGQUIT, Ctrl-\\ on a terminal,
-    still ends the process at once.
-    """
-    stop = Stop()
-    with handled(STOPPING, stop.note):
+    with _handled(STOPPING, note):
         yield stop
 
 
+def stop_by_error(advice: str = "") -> AbstractContextManager[None]:
+    """Let SIGTERM and SIGUSR1, too, end this process by an exception, so that no child is orphaned.
+
+    `advice` ends the message.
+    """
+
+    def stop(number: int) -> None:
+        raise UserError(f"stopped by {signal.Signals(number).name}{advice}", Exit(128 + number))
+
+    return _handled(STOPPING[1:], stop)
+
+
 @contextmanager
-def handled(numbers: Iterable[int], handler: Handler) -> Iterator[None]:
-    """Handle signals in this context, and have the former handlers of Python back afterwards.
+def _handled(numbers: tuple[signal.Signals, ...], handle: Callable[[int], None]) -> Iterator[None]:
+    """Handle the first of these signals, and have the former handlers of Python back afterwards.
 
     Those of C, as of faulthandler, do not come back. In other threads than the main one, where
     Python forbids handlers, nothing changes.
@@ -51,7 +60,14 @@ def handled(numbers: Iterable[int], handler: Handler) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    former = {number: signal.signal(number, handler) for number in numbers}
+    seen: list[int] = []
+
+    def first(number: int, frame: FrameType | None) -> None:
+        seen.append(number)
+        if len(seen) == 1:
+            handle(number)
+
+    former = {number: signal.signal(number, first) for number in numbers}
     try:
         yield
     finally:

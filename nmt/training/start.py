@@ -139,10 +139,7 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
 
 @torch.no_grad()
 def difference(*models: Transformer) -> float:
-    """The largest difference of the logits of two models, without dropout.
-
-    They read four made-up pairs of sentences, each model on its device.
-    """
+    """The largest difference of the logits of two models for four made-up pairs of sentences."""
     vocab = min(e.num_embeddings for m in models for e in (m.source_embedding, m.target_embedding))
     length = min(n for m in models for n in example.within(m, 20, 20))
     source, target = example.ids(4, length, vocab), example.ids(4, length, vocab, seed=1)

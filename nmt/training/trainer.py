@@ -24,17 +24,18 @@ from nmt.system.manifest import VerifiedDirectory
 from nmt.system.resources import keep_memory, peak_memory, release_memory
 from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
-from nmt.training.checkpoint import FULL, RAW, STATE, Saved, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, RAW, STATE, optimizer_files, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
-from nmt.training.reports import Meter, metrics_log
+from nmt.training.reports import Meter, MetricsLog
 from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
-PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")  # in state.json, too
-STATEFUL = ("schedule", "meter", "stalls")  # likewise
+# what state.json has of a trainer, and of these parts of it all attributes
+PLAIN = ("step", "checkpoints", "nonfinite", "seconds", "splits", "origin")
+STATEFUL = ("schedule", "meter", "stalls")
 
 log = logging.getLogger(__name__)
 
@@ -100,14 +101,17 @@ class Trainer:
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
         self.feed = Feed(self.batches, self.options, self.world, self.device)
-        self.updates = self.feed.timetable(0).updates  # of the first epoch
+        self.updates = self.feed.updates(0)  # of the first epoch
         self.last = last_step(self.updates, self.options)  # about: epochs may differ in length
         self.ahead: list[DeviceBatch] = []  # the batches of the next step
         self.meter = Meter(prepared.train.corpora)
         self.stalls = Stalls()
 
     def start(self) -> None:
-        """Resume from the newest checkpoint, or start from trainer.init_from, if there is one."""
+        """Resume exactly where the newest checkpoint was written, or start a new run.
+
+        That one starts from trainer.init_from, if there is one.
+        """
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
             path = Path(parent)
@@ -116,12 +120,8 @@ class Trainer:
             self.origin = graft(self.model, self.settings, path).origin
         if self.options.ema:
             self.evaluated = deepcopy(self.model)
-        if saved is not None:
-            self.resume(saved)
-
-    def resume(self, saved: Saved) -> None:
-        """Continue exactly where a checkpoint was written."""
-        state = saved.state
+        if saved is None:
+            return
         checkpoint = VerifiedDirectory(saved.path)
         raw = RAW if self.options.ema else modeldir.WEIGHTS
         for model, name in ((self.evaluated, modeldir.WEIGHTS), (self.model, raw)):
@@ -129,10 +129,10 @@ class Trainer:
             modeldir.set_weights(model, tensors, saved.path / name)
         restore_optimizer(checkpoint, self.model, self.optimizer, self.device)
         for name in STATEFUL:
-            getattr(self, name).load_state_dict(state[name])
-        vars(self).update({name: state[name] for name in PLAIN})
+            vars(getattr(self, name)).update(saved.state[name])
+        vars(self).update({name: saved.state[name] for name in PLAIN})
         self.place = saved.place
-        environment.warn_of_changes(state["environment"], self.environment)
+        environment.warn_of_changes(saved.state["environment"], self.environment)
         log.info("resuming at step %d", self.step)
 
     def fit(self) -> int:
@@ -142,7 +142,7 @@ class Trainer:
         )
         self.batches.report()
         first, code = self.step, 0
-        reports = metrics_log(self.run.path, first, self.last, self.options, self.world.rank > 0)
+        reports = MetricsLog(self.run.path, first, self.last, self.options, self.world.rank > 0)
         with stop_signals() as stop, reports as self.progress:
             while not self.is_finished:
                 in_time = self.step == first or self.run.seconds_left() > 0
@@ -167,25 +167,23 @@ class Trainer:
     def update(self, stop: int = 0) -> int:
         """Make the next update from the gradient of its batches, unless that is not finite.
 
-        Each rank has its part of the batches; the sum of the gradients is the same for all. A GPU
-        decides by itself whether loss and gradient are finite, and the host reads the numbers of an
-        update while the GPU computes the next one, so that neither waits for the other.
+        A GPU decides by itself whether loss and gradient are finite, and the host reads the numbers
+        of an update while the GPU computes the next one, so that neither waits for the other.
 
-        `stop`: the exit code with which this rank is to stop; 0: it goes on. Returns the greatest
-        of all ranks: where it is not 0, none makes an update, and all stop after the same step.
+        `stop`: the exit code with which this rank is to stop, or 0. Returns the greatest of all
+        ranks: where it is not 0, none makes an update, and all stop after the same step.
         """
         if self.unfinished is None:
             self.since = time.monotonic()
-        place, table = self.place, self.feed.timetable(self.place.epoch)
+        place = self.place
         batches = self.ahead or self.feed.device_batches(place, self.step)
         stop = int(self.world.all_reduce(torch.tensor(stop), "MAX"))
         if stop:
             return stop
         counts = self.world.all_reduce(torch.tensor([b.counts for b in batches]).sum(0))
         self.step += 1
-        self.updated, self.place = place, table.after(place)
-        every = self.options.checkpoint_every
-        self.is_due = self.step % every == 0 if every else table.is_due(place)
+        self.updated, self.place = place, self.feed.after(place)
+        self.is_due = self.feed.is_due(place, self.step)
         self.checkpoints += self.is_due
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
@@ -212,10 +210,9 @@ class Trainer:
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
         """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
 
-        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. All batches are
-        divided by the same number of `tokens`, a rank's share of those of the update, so that two
-        half batches equal a whole one: where memory is too small, a single process tries once more
-        with halves.
+        Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: a
+        rank's share of those of the update. Two half batches equal a whole one: where memory is too
+        small, a single process tries once more with halves.
         """
         try:
             return self.sum_gradients(batches, tokens)
@@ -234,7 +231,7 @@ class Trainer:
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """The same, in one try."""
+        """Make one try at `backward`."""
         total = torch.zeros(2, device=self.device)
         for batch in batches:
             self.world.seed(self.settings.seed, self.step, batch.position)
@@ -257,35 +254,31 @@ class Trainer:
         total, nll, norm = update.numbers()
         now = time.monotonic()
         seconds, self.since = now - self.since, now
-        if all(map(math.isfinite, (total, nll, norm))):
+        if finite := all(map(math.isfinite, (total, nll, norm))):
             if self.options.ema:
                 move_average(self.evaluated, self.model, update.step, self.options.ema)
             self.nonfinite = 0
             self.seconds += seconds
             self.meter.add(total, nll, update.counts, norm, seconds)
-        else:
-            self.skip(update)
+        where = {**self.where(update.step, update.place), "lr": update.rate}
+        if not finite:
+            self.nonfinite += 1
+            lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
+            self.progress.report("skipped", {**where, "lines": lines})
+            if self.nonfinite >= self.options.nonfinite_patience:
+                what = f"{self.nonfinite} updates in a row were not finite"
+                raise self.diverged(update.step, what)
         self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            where = self.where(update.step, update.place)
-            self.progress.report("train", {**where, "lr": update.rate, **means})
+            self.progress.report("train", {**where, **means})
             self.meter.reset()
-
-    def skip(self, update: _Update) -> None:
-        """Report an update that was not made; give up after nonfinite_patience of them in a row."""
-        self.nonfinite += 1
-        lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
-        where = {**self.where(update.step, update.place), "lr": update.rate}
-        self.progress.report("skipped", {**where, "lines": lines})
-        if self.nonfinite >= self.options.nonfinite_patience:
-            raise self.diverged(update.step, f"{self.nonfinite} updates in a row were not finite")
 
     def checkpoint(self) -> None:
         """Measure the dev perplexity, and trainer.dev_metric, if it is another; record and save.
 
-        Schedule and early stopping observe it only where the timetable has a checkpoint, not where
-        the run merely ends: so one that is later continued equals one that had all steps at first.
+        Schedule and early stopping observe it only where a checkpoint is due, not where the run
+        merely ends: so one that is later continued equals one that had all steps at first.
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
@@ -300,9 +293,9 @@ class Trainer:
             cost = [-measured[metric], perplexity]
         if perplexity > self.model.output.out_features and not self.options.early_stopping:
             log.warning(
-                "step %d: dev perplexity %.4g is worse than guessing (%s, the size of the "
-                "vocabulary); try a lower optim.lr, or set trainer.early_stopping",
-                *(self.step, perplexity, f"{self.model.output.out_features:,}"),
+                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than guessing "
+                f"({self.model.output.out_features:,}, the size of the vocabulary); try a lower "
+                "optim.lr, or set trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
         self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
@@ -347,7 +340,7 @@ class Trainer:
             "place": self.place,
             "updates": self.updates,
             **{name: getattr(self, name) for name in PLAIN},
-            **{name: getattr(self, name).state_dict() for name in STATEFUL},
+            **{name: vars(getattr(self, name)) for name in STATEFUL},
             "fingerprint": self.prepared.facts["fingerprint"],
             "environment": self.environment,
         }
@@ -361,9 +354,3 @@ class Trainer:
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
-
-    def largest_batch(self) -> tuple[int, int]:
-        """Pairs, and pieces of the longest side, of the largest batch of the last update."""
-        batches = self.feed.host_batches(self.updated)
-        shapes = [(len(b.source), max(b.source.shape[1], b.target.shape[1] - 1)) for b in batches]
-        return max(shapes, key=math.prod)

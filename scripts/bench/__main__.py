@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from nmt.cli.command import run
 from nmt.cli.parser import Parser
 from nmt.errors import Exit, UserError
-from nmt.processes import stop_on_signals
 from nmt.system.resources import cores
+from nmt.training.signals import stop_by_error
 
 if TYPE_CHECKING:
     from scripts.bench.session import Session
@@ -79,7 +79,7 @@ def measure(options: argparse.Namespace) -> None:
     device = str(pick(options.device or ("cuda" if options.gpu else "cpu")))
     facts: dict[str, Any] = {"machine": machine.describe(device, options.threads), "parts": {}}
     sys.stdout.write(f"{machine.text(facts['machine'])}\n")
-    with stop_on_signals(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
+    with stop_by_error(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
         session = Session.of(options, Path(directory), device)
         for part in _measured(session, options):
             sys.stdout.write(f"\n{part.text()}")

@@ -22,7 +22,7 @@ from nmt.text.vocab import BOS, EOS, PAD
 from nmt.training import feed, loss, validation
 from nmt.training.directory import open_run
 from nmt.training.distributed import World
-from nmt.training.reports import metrics_log
+from nmt.training.reports import MetricsLog
 from nmt.training.trainer import Trainer
 from tests.composing import every_encoding
 from tests.gpu.pretended import GPU, pretended
@@ -145,7 +145,7 @@ def training_on(device: torch.device, path: Path, **changes: Any) -> Iterator[Tr
         with open_run(path, training.settings(**changes)) as run:
             trainer = Trainer(training.prepared(path.parent), run)
             trainer.start()
-            with metrics_log(run.path, 0, 9, trainer.options) as trainer.progress:
+            with MetricsLog(run.path, 0, 9, trainer.options) as trainer.progress:
                 yield trainer
 
 

@@ -12,7 +12,6 @@ from nmt.system.device import (
     ALLOCATOR,
     WORKSPACE,
     deterministic_algorithms,
-    has_low_precision,
     nondeterministic,
     pick,
     set_up,
@@ -117,28 +116,6 @@ def test_what_a_person_told_the_allocator_stays(
 def test_a_cpu_needs_nothing(allocator: list[str]) -> None:
     set_up(torch.device("cpu"), tf32=True)
     assert allocator == [] and BACKENDS.cuda.cudnn_sdp_enabled() and WORKSPACE not in os.environ
-
-
-def test_units_are_those_of_the_device_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[object] = []
-
-    class Current:
-        def __init__(self, device: torch.device) -> None:
-            self.device = device
-
-        def __enter__(self) -> None:
-            asked.append(self.device)
-
-        def __exit__(self, *error: object) -> None:
-            asked.append(None)
-
-    def supported(including_emulation: bool) -> bool:
-        assert asked == [CUDA] and not including_emulation
-        return True
-
-    monkeypatch.setattr(torch.cuda, "device", Current)
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", supported)
-    assert has_low_precision(CUDA)
 
 
 def test_same_bits_are_asked_of_torch_and_only_meanwhile() -> None:

@@ -212,10 +212,12 @@ def test_a_system_that_is_full_is_an_error_of_the_user(monkeypatch: pytest.Monke
     assert error.value.code == Exit.NO_MEMORY
 
 
-def test_where_forks_are_not_safe_workers_are_spawned(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nmt.system.pool.can_fork", lambda: False)
+def test_where_forks_are_not_safe_this_process_makes_the_calls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sys.platform", "darwin")
     with pool(2) as workers:
-        assert list(in_order(workers, abs, range(-9, 0))) == list(range(9, 0, -1))
+        assert workers.submit(os.getpid).result() == os.getpid()
 
 
 def test_threads_and_daemons_forbid_a_fork_that_was_not_requested(

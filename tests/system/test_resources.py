@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.system import device, resources
-from nmt.system.resources import memory_of, peak_memory
+from nmt.system.resources import memory_of
 
 CPU = torch.device("cpu")
 
@@ -112,31 +112,6 @@ def test_the_peak_of_a_process_is_the_most_it_ever_had() -> None:
     assert before < 2**26
     assert abs(after - before - 2**26) < 2**22  # Linux counts in batches of pages
     assert abs(later - after) < 2**22
-
-
-@pytest.mark.parametrize("system, unit", [("linux", 1024), ("darwin", 1)])
-def test_the_systems_own_figure_is_in_kib_or_bytes(
-    system: str, unit: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Path, "exists", lambda self: False)  # no /proc
-    monkeypatch.setattr(sys, "platform", system)
-    high = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    assert high * unit <= peak_memory(CPU) <= 2 * high * unit
-
-
-def test_the_peak_of_a_gpu_begins_anew_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    calls: list[tuple[str, torch.device]] = []
-
-    def most(where: torch.device) -> int:
-        calls.append(("read", where))
-        return 7
-
-    monkeypatch.setattr(torch.cuda, "max_memory_allocated", most)
-    monkeypatch.setattr(
-        torch.cuda, "reset_peak_memory_stats", lambda where: calls.append(("reset", where))
-    )
-    gpu = torch.device("cuda:1")
-    assert peak_memory(gpu) == 7 and calls == [("read", gpu), ("reset", gpu)]
 
 
 PAGES = """

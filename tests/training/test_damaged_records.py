@@ -1,6 +1,5 @@
 """Records of a run that are damaged: the resumed run ends in the same weights and loses no line."""
 
-import json
 import logging
 import os
 import shutil
@@ -46,13 +45,6 @@ def read_only(path: Path) -> None:
     path.chmod(0o444)
 
 
-def containing(content: bytes) -> Damage:
-    def damage(path: Path) -> None:
-        path.write_bytes(content)
-
-    return damage
-
-
 def of_lines(change: Callable[[Lines], Lines]) -> Damage:
     """A change of the lines of metrics.jsonl: train 1, train 2, dev 2, train 3, train 4, dev 4."""
 
@@ -62,48 +54,31 @@ def of_lines(change: Callable[[Lines], Lines]) -> Damage:
     return damage
 
 
-def with_value(key: str, value: Any) -> Damage:
-    """Give the second line another value."""
-
-    def change(lines: Lines) -> Lines:
-        line = json.dumps({**json.loads(lines[1]), key: value}).encode() + b"\n"
-        return [lines[0], line, *lines[2:]]
-
-    return of_lines(change)
-
-
 METRICS: dict[str, Damage] = {
     "missing": missing,
     "empty": emptied,
     "not UTF-8": garbage,
     "NULs in the middle": hole,
     "the last line torn": of_lines(lambda lines: [*lines[:-1], lines[-1][:20]]),
-    "its end torn off": of_lines(lambda lines: [*lines[:-1], lines[-1][:-1]]),
     "a torn line of a later step": of_lines(lambda lines: [*lines, b'{"kind": "train", "step": 5']),
     "lines of later steps": of_lines(
         lambda lines: [*lines, lines[-1].replace(b'"step": 4', b'"step": 5')]
     ),
-    "NaN": with_value("loss", float("nan")),
-    "infinity": with_value("perplexity", float("inf")),
-    "a later step in the middle": with_value("step", 700),
-    "a step of a thousand digits": with_value("step", 10**1000),
-    "a negative step": with_value("step", -3),
-    "a step as text": with_value("step", "2"),
-    "no step": with_value("step", None),
-    "a huge line": with_value("note", "x" * 10_000_000),
+    "a step of a thousand digits": of_lines(
+        lambda lines: [lines[0].replace(b'"step": 1', b'"step": 1' + b"0" * 1000), *lines[1:]]
+    ),
+    "a step as text": of_lines(
+        lambda lines: [lines[0].replace(b'"step": 1', b'"step": "1"'), *lines[1:]]
+    ),
     "a huge line that is torn": of_lines(lambda lines: [*lines, b"[" * 10_000_000]),
     "steps out of order": of_lines(lambda lines: lines[::-1]),
-    "each step twice": of_lines(lambda lines: [line for line in lines for _ in range(2)]),
-    "lines of another system": of_lines(lambda lines: [x.replace(b"\n", b"\r\n") for x in lines]),
-    "empty lines": of_lines(lambda lines: [b"\n", *lines, b"\n", b"\n"]),
     "a link": linked,
 }
 OTHERS: list[tuple[str, Damage]] = [
-    *(("best", damage) for damage in (missing, emptied, garbage, linked)),
-    *(("best", containing(content)) for content in (b"step-00000002", b"x" * 10_000_000)),
-    *(("train.log", damage) for damage in (missing, emptied, garbage, hole, linked)),
+    *(("best", damage) for damage in (missing, garbage, linked)),
+    *(("train.log", damage) for damage in (missing, garbage, linked)),
     *((".nmt-lock", damage) for damage in (missing, garbage)),
-    *((".nmt-holder", damage) for damage in (emptied, garbage)),
+    (".nmt-holder", garbage),
 ]
 REPLACED = [  # by what stays there, at the cost of a line on stderr
     (name, damage)

@@ -1,17 +1,21 @@
-"""Each rank gets its batches of an update, with places of their own for what is drawn."""
+"""Which batches an update takes on each rank, what is drawn for them, where checkpoints lie."""
 
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.prepare import Prepared
 from nmt.training.corpus import leave_out_long
 from nmt.training.distributed import World
 from nmt.training.feed import AHEAD, Feed
-from nmt.training.schedule import DataPlace
+from nmt.training.schedule import DataPlace, is_over, last_step
 from tests.training import tiny
 
 
@@ -41,7 +45,7 @@ def test_every_batch_of_an_update_has_a_position_of_its_own(data: Prepared) -> N
 
 def test_a_rank_without_a_batch_counts_none(data: Prepared) -> None:
     feeds = [feed_of(data, rank, 2) for rank in (0, 1)]
-    last = DataPlace(0, feeds[0].timetable(0).batches - 1)
+    last = DataPlace(0, feeds[0].batches.size(0) - 1)
     mine, none = (feed.device_batches(last, 1) for feed in feeds)
     assert [batch.counted for batch in (*mine, *none)] == [True, False]
     assert torch.equal(mine[0].source, none[0].source)
@@ -56,7 +60,7 @@ def test_workers_begin_no_update_that_is_never_made(data: Prepared) -> None:
 
     feed.batches.__class__ = Watched
     feed.batches.workers = cast(Any, type("Workers", (), {"count": 2}))
-    place, after = DataPlace(), feed.timetable(0).after
+    place, after = DataPlace(), feed.after
     following = [after(place), after(after(place))]
     for step, expected in ((0, following), (1, following[:1]), (2, [])):
         begun.clear()
@@ -75,3 +79,55 @@ def test_development_pairs_as_long_as_training_pairs_may_be_stay(
         line for line, n in zip(data.dev.lines.tolist(), lengths, strict=True) if n <= most
     ]
     assert most in [max(*p) for p in zip(*kept.lengths.values(), strict=True)]
+
+
+counts = st.integers(1, 40)
+TRAINER = tiny.settings().trainer
+
+
+def feed_of_sizes(sizes: list[int], accumulate: int, checkpoints: int = 8) -> Feed:
+    """A feed of epochs with so many batches."""
+    batches: Any = SimpleNamespace(size=lambda epoch: sizes[epoch])
+    options = replace(TRAINER, accumulate=accumulate, checkpoints_per_epoch=checkpoints)
+    return Feed(batches, options, World(), torch.device("cpu"))
+
+
+@given(st.lists(counts, min_size=1, max_size=4), st.integers(1, 7))
+def test_each_epoch_takes_every_batch_once(sizes: list[int], accumulate: int) -> None:
+    """Epochs may differ in their number of batches."""
+    place, taken, updates = DataPlace(), dict[int, list[int]](), 0
+    trainer = replace(TRAINER, max_epochs=len(sizes), max_steps=None)
+    feed = feed_of_sizes(sizes, accumulate)
+    while not is_over(updates, place, trainer):
+        assert 1 <= len(feed.share(place)) <= accumulate
+        taken.setdefault(place.epoch, []).extend(feed.share(place))
+        place, updates = feed.after(place), updates + 1
+    assert taken == {epoch: list(range(size)) for epoch, size in enumerate(sizes)}
+    assert updates == sum(map(feed.updates, range(len(sizes))))
+
+
+@given(counts, st.integers(1, 7), st.integers(1, 12))
+def test_checkpoints_are_evenly_spaced_and_end_the_epoch(
+    size: int, accumulate: int, checkpoints: int
+) -> None:
+    feed = feed_of_sizes([size], accumulate, checkpoints)
+    firsts = range(0, size, accumulate)
+    due = [n for n, first in enumerate(firsts, start=1) if feed.is_due(DataPlace(0, first), n)]
+    assert len(due) == min(feed.updates(0), checkpoints) and due[-1] == feed.updates(0)
+    gaps = [b - a for a, b in zip([0, *due], due, strict=False)]
+    assert max(gaps) - min(gaps) <= 1
+
+
+def test_checkpoints_may_be_so_many_updates_apart(data: Prepared, tmp_path: Path) -> None:
+    tiny.train(tmp_path / "run", data, trainer__checkpoint_every=5)  # an epoch has 4
+    assert [line["step"] for line in tiny.lines(tmp_path / "run", "dev")] == [5, 10, 12]
+
+
+def test_the_first_limit_ends_the_run() -> None:
+    both = replace(TRAINER, max_epochs=2, max_steps=5)
+    assert not is_over(4, DataPlace(1, 3), both)
+    assert is_over(5, DataPlace(1, 3), both) and is_over(4, DataPlace(2), both)
+    endless = replace(TRAINER, max_epochs=None, max_steps=50)
+    assert not is_over(49, DataPlace(9), endless) and is_over(50, DataPlace(0, 3), endless)
+    assert [last_step(4, trainer) for trainer in (both, endless)] == [5, 50]
+    assert last_step(2, both) == 4

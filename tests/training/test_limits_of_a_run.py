@@ -178,7 +178,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> list[tuple[dict[str, Any], Path]]:
         lines.append((line, run))
         sys.exit("no budget left")
 
-    module.fails, module.leaves, module.number = fails, leaves, 3
+    module.fails, module.leaves = fails, leaves
     monkeypatch.setitem(sys.modules, "tracking", module)
     return lines
 
@@ -207,37 +207,24 @@ def test_a_callback_that_fails_stops_nothing(
 
 
 @pytest.mark.parametrize(
-    ("named", "message"),
+    ("named", "module", "message"),
     [
-        ("nowhere:tell", "No module named 'nowhere'; give package:function"),
-        ("tracking:absent", "no attribute 'absent'"),
-        ("tracking:number", "tracking:number: not a function"),
-        ("a b", "give package:function"),
+        ("nowhere:tell", "", "No module named 'nowhere'; give package:function"),
+        ("mine:absent", "", "no attribute 'absent'"),
+        ("mine:number", "number = 3", "not a function"),
+        ("a b", "", "give package:function"),
+        ("mine:tell", "raise RuntimeError('no key')", "RuntimeError at mine.py:1: no key"),
+        ("mine:tell", "import sys; sys.exit(3)", "SystemExit at mine.py:1: 3"),
+        ("mine:tell", "def tell(", "SyntaxError at .*mine.py, line 1"),
     ],
 )
-def test_a_callback_that_is_not_there_is_refused_first(
-    named: str, message: str, tmp_path: Path, told: list[Any]
+def test_a_callback_that_cannot_be_had_is_refused_first(
+    named: str, module: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = tiny.settings(trainer__callback=named, data__cache=str(tmp_path))
-    with pytest.raises(UserError, match=message):
-        training.train(settings, tmp_path / "run")
-    assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("raise RuntimeError('no key')", "RuntimeError at broken.py:1: no key"),
-        ("import sys; sys.exit(3)", "SystemExit at broken.py:1: 3"),
-        ("def tell(", "SyntaxError at .*broken.py, line 1"),
-    ],
-)
-def test_a_module_that_cannot_be_imported_is_refused_first(
-    text: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "broken.py").write_text(text)
+    (tmp_path / "mine.py").write_text(module)
     monkeypatch.syspath_prepend(tmp_path)
-    settings = tiny.settings(trainer__callback="broken:tell", data__cache=str(tmp_path))
-    with pytest.raises(UserError, match=f"^trainer.callback=broken:tell: {message}"):
+    settings = tiny.settings(trainer__callback=named, data__cache=str(tmp_path))
+    with pytest.raises(UserError, match=f"^trainer.callback={named}: .*{message}"):
         training.train(settings, tmp_path / "run")
     assert not (tmp_path / "run").exists()
+    sys.modules.pop("mine", None)

@@ -19,7 +19,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training import feed, loss
 from nmt.training.directory import open_run
-from nmt.training.reports import metrics_log
+from nmt.training.reports import MetricsLog
 from nmt.training.trainer import Trainer
 from tests.training import tiny
 
@@ -36,7 +36,7 @@ def trainer(data: Prepared, tmp_path: Path) -> Iterator[Make]:
             path = tmp_path / f"run{next(numbers)}"
             run = stack.enter_context(open_run(path, tiny.settings(**changes)))
             made = Trainer(data, run)
-            made.progress = stack.enter_context(metrics_log(path, 0, made.last, made.options))
+            made.progress = stack.enter_context(MetricsLog(path, 0, made.last, made.options))
             return made
 
         yield make
@@ -145,18 +145,6 @@ def test_non_finite_updates_in_a_row_end_training_with_70(
     assert tiny.tree(saved) == before
 
 
-def test_a_checkpoint_gives_unused_memory_back(
-    trainer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    released: list[int] = []
-    made = trainer()
-    monkeypatch.setattr("nmt.training.trainer.release_memory", lambda: released.append(made.step))
-    made.update()
-    assert not released
-    made.checkpoint()
-    assert released == [1]
-
-
 @pytest.mark.parametrize("faster", [True, False])
 def test_bfloat16_is_used_where_it_is_chosen_and_faster(
     faster: bool, trainer: Make, pretend: Callable[..., None], caplog: pytest.LogCaptureFixture
@@ -238,9 +226,7 @@ def test_out_of_memory_gives_advice(
         with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:
             tiny.train(tmp_path / "run", data, trainer__gradient_checkpointing=already)
         assert error.value.code == Exit.NO_MEMORY
-        shape = re.search(
-            r"take [\d.e+-]+ GB, .* (\d+) pairs of up to (\d+) pieces", str(error.value)
-        )
+        shape = re.search(r"batch of (\d+) pairs of up to (\d+) pieces", str(error.value))
         assert shape and 32 <= int(shape[1]) * int(shape[2]) <= 64  # batch_tokens of these tests
         advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
         assert advised is not already
