@@ -37,13 +37,14 @@ class Side:
         return self.vocabulary.ids(self.segmenter.encode(text))
 
     @cached_property
-    def _blank(self) -> set[int]:
+    def blank(self) -> set[int]:
+        """Ids that say nothing by themselves: unknown pieces, tags and other symbols, EOS."""
         symbols = self.vocabulary.ids(self.segmenter.tokenizer.symbols)  # with EOS
         return {UNK, *symbols, *language_codes(self.vocabulary).values()}
 
     def is_unknown(self, ids: Sequence[int]) -> bool:
         """Whether a line has unknown pieces, and besides them tags and other symbols alone."""
-        return UNK in ids and self._blank.issuperset(ids)
+        return UNK in ids and self.blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
         """Return one line of text for the ids before the first EOS."""

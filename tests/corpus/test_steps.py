@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 
 from nmt.corpus import learn, scan, steps
-from nmt.corpus import prepare as prepared
 from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
 from nmt.system import atomic
@@ -30,7 +29,7 @@ def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ("module", "name"),
     [
         *((Cleaning, "clean"), (steps, "learn_bpe_sides"), (Numbering, "number")),
-        (prepared, "_facts"),  # when all else is written
+        (steps, "_report"),  # when all else is written
     ],
 )
 def test_it_leaves_nothing_where_it_was_stopped(
@@ -74,7 +73,8 @@ def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) 
     cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
     numbering = Numbering(data, sides, {}, limited=True)
     copy = pickle.loads(pickle.dumps((cleaning, numbering)))
-    ids = [copy[1].number(copy[0].clean(chunk).path).ids[0] for chunk in texts[0].chunks()]
+    paths = [copy[0].clean(chunk).path for chunk in texts[0].chunks()]
+    ids = [copy[1].number(path).pairs.ids["source"] for path in paths]
     assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 
