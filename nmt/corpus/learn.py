@@ -8,7 +8,7 @@ from itertools import chain
 
 from nmt.config.data import Segmentation
 from nmt.corpus.pairs import SIDES
-from nmt.corpus.passes import CleanedChunk, CleanedText
+from nmt.corpus.passes import CleanedChunk
 from nmt.system.progress import track
 from nmt.text.bpe import LONGEST_WORD, SEPARATOR, Bpe, parts
 from nmt.text.bpe_learner import END, learn
@@ -60,11 +60,10 @@ def learn_unigram_sides(
     chosen = min(choice.training_lines, total) if choice.training_lines else total
 
     def lines(side: int) -> Iterator[str]:
-        texts = (CleanedText.read(chunk.path) for chunk in chunks)
-        pairs = filter(all, (pair for text in texts for pair in zip(*text.words, strict=True)))
-        for seen, pair in enumerate(pairs):
+        pairs = (pair.words for chunk in chunks for pair in chunk.read())
+        for seen, words in enumerate(filter(all, pairs)):
             if (seen + 1) * chosen // total > seen * chosen // total:  # evenly spread
-                yield tokenizers[side].without_symbols(pair[side])
+                yield tokenizers[side].without_symbols(words[side])
 
     texts = [lines(side) for side in range(len(SIDES))]
     models = []

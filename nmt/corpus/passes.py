@@ -6,7 +6,8 @@ The words go to files between the passes, so that the slow tokenizer runs once.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from nmt.config.data import Data, columns_of
 from nmt.corpus import report
 from nmt.corpus.pairs import HASHES, LINES, SIDES, Pairs
-from nmt.corpus.report import Counts, count_pairs
+from nmt.corpus.report import Counts
 from nmt.corpus.scan import Chunk
 from nmt.errors import UserError
 from nmt.text.columns import ColumnLine, expand
@@ -29,31 +30,30 @@ REJOINED = 50  # every so many lines, words are joined to text again
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class CleanedText(NamedTuple):
-    """The pairs of a chunk, as the second pass reads them."""
+class CleanedPair(NamedTuple):
+    """A pair, as the second pass reads it."""
 
-    corpus: str  # which of several it is from
-    words: list[list[str]]  # [side, pair] separated by single spaces
-    lines: list[int]  # [pair] their numbers
-    hashes: list[int]  # [pair] equal for equal pairs, whatever their tags
-    raw: list[str]  # [pair] sources before they are tokenised: columns go by their words
-    columns: list[list[str]]  # [pair, column]
-
-    @classmethod
-    def read(cls, path: Path) -> "CleanedText":
-        """Read what `Cleaning.clean` wrote."""
-        return cls(*json.loads(path.read_bytes()))
+    line: int  # its number
+    hash: int  # equal for equal pairs, whatever their tags
+    words: list[str]  # of each side, separated by single spaces
+    raw: str  # source before it is tokenised, if there are columns: they go by its words
+    columns: list[str]  # its line of each
 
 
 class CleanedChunk(NamedTuple):
-    """A cleaned chunk, whose words are in a file. Sequences are in the order of SIDES."""
+    """A cleaned chunk, whose pairs are in a file."""
 
-    path: Path  # of its CleanedText
+    path: Path
+    corpus: str  # which of several it is from
     pairs: int
     full: int  # of the pairs: those with words on both sides
     counts: Counts  # of the pairs that were dropped here
-    changes: Sequence[Counter[str]]  # lines and characters that were changed
-    words: Sequence[Counter[str]]
+    changes: Sequence[Counter[str]]  # by side: lines and characters that were changed
+    words: Sequence[Counter[str]]  # by side, of the full pairs
+
+    def read(self) -> Iterator[CleanedPair]:
+        """Yield its pairs."""
+        return starmap(CleanedPair, json.loads(self.path.read_bytes()))
 
 
 class Cleaning(NamedTuple):
@@ -65,11 +65,11 @@ class Cleaning(NamedTuple):
     directory: Path  # of the cleaned chunks
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
-        """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
+        """Write the pairs of a chunk; UserError (65) at text that is not UTF-8."""
         text, counts, changes = chunk.text, Counts(), _count_marks(chunk)
         protection = Protection(self.tokenizers[0])
-        pairs, lines, columns = list[tuple[str, str]](), list[int](), list[list[str]]()
-        for number, (source, target, *integers) in enumerate(chunk.rows(), start=chunk.first):
+        of_words, pairs = [Counter[str](), Counter[str]()], list[CleanedPair]()
+        for number, (source, target, *columns) in enumerate(chunk.rows(), start=chunk.first):
             if max(len(source), len(target)) > self.data.max_line_bytes:
                 counts[text.corpus, report.TOO_MANY_BYTES, "pairs"] += 1
                 continue
@@ -83,29 +83,39 @@ class Cleaning(NamedTuple):
                     raise
                 counts[text.corpus, report.INVALID, "pairs"] += 1
                 continue
-            pairs.append(protection.pair(*pair))
-            lines.append(text.before + number)
-            columns.append([line.decode(errors="replace") for line in integers])
-        raw = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
-        tried = [i for i, line in enumerate(lines) if line % REJOINED == 1]
-        words = []
-        for tokenizer, of_side, noted in zip(self.tokenizers, raw, changes, strict=True):
-            words.append(tokenizer.lines(of_side, noted))
-            noted += _count_rejoined(tokenizer, ((of_side[i], words[-1][i]) for i in tried))
-        sources = [_leave_out_tag(line, text.tag, changes[0]) for line in words[0]]
-        full = [pair for pair in zip(sources, words[1], strict=True) if all(pair)]
-        of_words = [Counter[str](), Counter[str]()]
-        for side, counted in enumerate(of_words if self.count_words else ()):
-            counted.update(" ".join(pair[side] for pair in full).split())
-        symbols = self.tokenizers[0].symbols
-        hashes = [hash_pair(*pair, symbols) for pair in zip(sources, words[1], strict=True)]
-        tagged = [f"{text.tag} {line}" if text.tag and line else line for line in sources]
+            pair, line = protection.pair(*pair), text.before + number
+            words = self._tokenise(pair, line, changes)
+            words[0] = _leave_out_tag(words[0], text.tag, changes[0])
+            for counted, of_side in zip(of_words, words, strict=True):
+                if self.count_words and all(words):
+                    counted.update(of_side.split())
+            hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
+            if text.tag and words[0]:
+                words[0] = f"{text.tag} {words[0]}"
+            integers = [column.decode(errors="replace") for column in columns]
+            pairs.append(CleanedPair(line, hashed, words, pair[0] if columns else "", integers))
         path = self.directory / str(text.before + chunk.first)
-        cleaned = CleanedText(
-            text.corpus, [tagged, words[1]], lines, hashes, raw[0] if text.columns else [], columns
-        )
-        path.write_bytes(json.dumps(cleaned, ensure_ascii=False).encode())
-        return CleanedChunk(path, len(pairs), len(full), counts, changes, of_words)
+        path.write_bytes(json.dumps(pairs, ensure_ascii=False).encode())
+        full = sum(all(pair.words) for pair in pairs)
+        return CleanedChunk(path, text.corpus, len(pairs), full, counts, changes, of_words)
+
+    def _tokenise(
+        self, pair: tuple[str, str], line: int, changes: Sequence[Counter[str]]
+    ) -> list[str]:
+        """Return the words of both sides.
+
+        Of some lines, counts those without symbols, and those that become another text if their
+        words are joined again.
+        """
+        both = []
+        for tokenizer, text, noted in zip(self.tokenizers, pair, changes, strict=True):
+            words = tokenizer.words(text, noted)
+            both.append(words)
+            if line % REJOINED == 1 and tokenizer.parts(text) == [text]:
+                noted[report.REJOINED] += 1
+                if tokenizer.text(words) != normalise(text, tokenizer.normalize):
+                    noted[report.OTHERWISE] += 1
+        return both
 
 
 def _count_marks(chunk: Chunk) -> list[Counter[str]]:
@@ -117,20 +127,6 @@ def _count_marks(chunk: Chunk) -> list[Counter[str]]:
         counted = {"crlf_lines": carriage_returns, "byte_order_mark_lines": int(has_mark)}
         changes.append(+Counter(counted))
     return changes
-
-
-def _count_rejoined(tokenizer: Tokenizer, lines: Iterable[tuple[str, str]]) -> Counter[str]:
-    """Count lines without symbols, and those that become another text if words are joined again.
-
-    `lines`: each, and its words.
-    """
-    both = [
-        (normalise(line, tokenizer.normalize), tokenizer.text(words))
-        for line, words in lines
-        if tokenizer.parts(line) == [line]
-    ]
-    changed = sum(line != joined for line, joined in both)
-    return +Counter({report.REJOINED: len(both), report.OTHERWISE: changed})
 
 
 def _leave_out_tag(line: str, tag: str, changes: Counter[str]) -> str:
@@ -165,51 +161,53 @@ class Numbering(NamedTuple):
     columns: Mapping[str, Path]  # files parallel to the source
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
 
-    def number(self, path: Path) -> NumberedChunk:
+    def number(self, chunk: CleanedChunk) -> NumberedChunk:
         """Turn the words of a cleaned chunk into ids."""
-        text = CleanedText.read(path)
-        ids = [
-            [side.vocabulary.ids(side.segmenter.segment(line)) for line in lines]
-            for side, lines in zip(self.sides, text.words, strict=True)
-        ]
-        source, target = (np.array([len(line) - 1 for line in side], np.int64) for side in ids)
-        outcome = self._decide(source, target)
-        kept = np.flatnonzero(outcome == report.OUTCOMES.index(report.KEPT))
-        rows = {name: [side[i] for i in kept] for name, side in zip(SIDES, ids, strict=True)}
-        lines = np.array(text.lines, LINES)[kept]
-        columns = self._expand_columns(text, kept) if self.columns else {}
-        return NumberedChunk(
-            Pairs.of_rows(lines, rows, np.dtype(np.uint32), columns_of(self.data), columns),
-            np.array(text.hashes, HASHES)[kept],
-            count_pairs(outcome, report.OUTCOMES, (source, target), text.corpus),
-        )
-
-    def _decide(self, source: NDArray[np.int64], target: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return what becomes of pairs of these lengths, as numbers among the OUTCOMES [pair]."""
-        longer, shorter = np.maximum(source, target), np.minimum(source, target)
-        faults = {report.EMPTY: shorter == 0}  # of several the first counts
-        if self.limited:
-            faults[report.TOO_LONG] = longer > self.data.max_length
-        if self.limited and self.data.max_ratio is not None:
-            faults[report.UNLIKE] = longer > self.data.max_ratio * shorter
-        numbers = [report.OUTCOMES.index(why) for why in faults]
-        return np.select([*faults.values()], numbers, report.OUTCOMES.index(report.KEPT))
-
-    def _expand_columns(
-        self, text: CleanedText, kept: NDArray[np.int64]
-    ) -> dict[str, NDArray[np.int32]]:
-        """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""
-        per = columns_of(self.data)
-        columns: dict[str, list[int]] = {name: [] for name in per}
-        for i in kept:
-            lines = {
-                name: ColumnLine(per[name], integers, f"{path}:{text.lines[i]}")
-                for (name, path), integers in zip(
-                    self.columns.items(), text.columns[i], strict=True
-                )
-            }
-            where = next(iter(lines.values())).where
-            segmenter = self.sides[0].segmenter
-            for name, values in expand(text.raw[i], lines, segmenter, where).items():
+        counts, lines, hashes = Counts(), list[int](), list[int]()
+        rows: dict[str, list[list[int]]] = {side: [] for side in SIDES}
+        columns: dict[str, list[int]] = {name: [] for name in columns_of(self.data)}
+        for pair in chunk.read():
+            ids = [
+                side.vocabulary.ids(side.segmenter.segment(words))
+                for side, words in zip(self.sides, pair.words, strict=True)
+            ]
+            lengths = [len(of_side) - 1 for of_side in ids]
+            outcome = self._decide(*lengths)
+            for measure, number in zip(report.MEASURES, (1, *lengths), strict=True):
+                counts[chunk.corpus, outcome, measure] += number
+            if outcome != report.KEPT:
+                continue
+            lines.append(pair.line)
+            hashes.append(pair.hash)
+            for name, of_side in zip(SIDES, ids, strict=True):
+                rows[name].append(of_side)
+            for name, values in self._expand_columns(pair).items():
                 columns[name] += values
-        return {name: np.array(values, np.int32) for name, values in columns.items()}
+        arrays = {name: np.array(values, np.int32) for name, values in columns.items()}
+        numbers, dtype = np.array(lines, LINES), np.dtype(np.uint32)
+        pairs = Pairs.of_rows(numbers, rows, dtype, columns_of(self.data), arrays)
+        return NumberedChunk(pairs, np.array(hashes, HASHES), counts)
+
+    def _decide(self, source: int, target: int) -> str:
+        """Return what becomes of a pair of these lengths."""
+        longer, shorter = max(source, target), min(source, target)
+        if not shorter:
+            return report.EMPTY
+        if self.limited and longer > self.data.max_length:
+            return report.TOO_LONG
+        if self.limited and self.data.max_ratio and longer > self.data.max_ratio * shorter:
+            return report.UNLIKE
+        return report.KEPT
+
+    def _expand_columns(self, pair: CleanedPair) -> dict[str, list[int]]:
+        """Return the columns of a pair; UserError (65) if a line does not fit its text."""
+        if not self.columns:
+            return {}
+        per = columns_of(self.data)
+        files = zip(self.columns.items(), pair.columns, strict=True)
+        lines = {
+            name: ColumnLine(per[name], integers, f"{path}:{pair.line}")
+            for (name, path), integers in files
+        }
+        where = next(iter(lines.values())).where
+        return expand(pair.raw, lines, self.sides[0].segmenter, where)

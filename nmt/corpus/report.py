@@ -37,25 +37,13 @@ MUCH_UNKNOWN = 0.05  # a share of the pieces: that of a language with some rare 
 BLOCK = 2**18  # pairs that are looked through at a time, as all may exceed the memory
 
 log = logging.getLogger(__name__)
-Counts: TypeAlias = Counter[tuple[str, str, str]]  # by corpus, group (as an outcome) and measure
+Counts: TypeAlias = Counter[tuple[str, str, str]]  # by corpus ("": a single one), outcome, measure
 
 
-def count_pairs(
-    groups: NDArray[np.integer[Any]],
-    names: Sequence[str],
-    lengths: Sequence[NDArray[np.integer[Any]]],
-    corpus: str = "",
-) -> Counts:
-    """Count pairs and tokens, given each pair's group, as its number among the names.
-
-    `lengths`: of the sources and the targets [pair]. The name of the corpus is empty if there is
-    but one.
-    """
-    counts: Counts = Counter()
-    for measure, weights in zip(MEASURES, (None, *lengths), strict=True):
-        numbers = np.bincount(groups, weights, len(names)).astype(int).tolist()
-        counts.update({(corpus, name, measure): n for name, n in zip(names, numbers, strict=True)})
-    return counts
+def count_rows(store: Pairs, rows: NDArray[np.integer[Any]]) -> dict[str, int]:
+    """Count some pairs of a store, and their tokens."""
+    tokens = (int(store.lengths[side][rows].sum()) for side in SIDES)
+    return dict(zip(MEASURES, (len(rows), *tokens), strict=True))
 
 
 def say_why_dropped(counts: Counts, corpus: str) -> str:
@@ -72,12 +60,14 @@ def report_split(
     for (_, outcome, measure), number in counts.items():
         total["", outcome, measure] += number
     corpora = store.corpora.names if store.corpora else ()
-    lengths = [store.lengths[side] for side in SIDES]
-    by_length = count_pairs(np.searchsorted(UPPER, lengths[0]), RANGES, lengths)
+    ranges = np.searchsorted(UPPER, store.lengths["source"])  # [pair]
     report = {
         **({"corpora": {name: _sum_up(counts, name) for name in corpora}} if corpora else {}),
         **_sum_up(total, ""),
-        "by_source_length": _name_measures(by_length, "", RANGES),
+        "by_source_length": {
+            name: count_rows(store, np.flatnonzero(ranges == number))
+            for number, name in enumerate(RANGES)
+        },
         "text": {},
         "unknown_share": {},
         "longest": {side: int(store.lengths[side].max()) for side in SIDES},
@@ -91,13 +81,9 @@ def report_split(
 
 def _sum_up(counts: Counts, corpus: str) -> dict[str, Any]:
     """Name the counts of a corpus: in all, those that were kept, and the others by their reason."""
-    rows = _name_measures(counts, corpus, OUTCOMES)
-    total = {measure: sum(row[measure] for row in rows.values()) for measure in MEASURES}
+    rows = {name: {m: counts[corpus, name, m] for m in MEASURES} for name in OUTCOMES}
+    total = {m: sum(row[m] for row in rows.values()) for m in MEASURES}
     return {"total": total, "kept": rows.pop(KEPT), "dropped": rows}
-
-
-def _name_measures(counts: Counts, corpus: str, groups: Sequence[str]) -> dict[str, Any]:
-    return {name: {m: counts[corpus, name, m] for m in MEASURES} for name in groups}
 
 
 def _count_unknown(store: Pairs, name: str, side: Side) -> tuple[int, int]:

@@ -4,9 +4,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,12 +33,14 @@ FEW_LINES = 30_000  # that one process prepares sooner than several
 BLOCK = 2**16  # pairs that are copied at a time
 
 
-class Counted(NamedTuple):
-    """What was counted in a split."""
+@dataclass
+class Counted:
+    """What is counted in a split while it is prepared."""
 
-    counts: Counts  # of pairs by outcome
-    changes: list[Counter[str]]  # by side: lines and characters that were changed
-    hashes: NDArray[np.uint64]  # [pair] of those that are kept
+    pairs: Counts = field(default_factory=Counter)
+    changes: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
+    words: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [pair]
 
 
 class Preparation:
@@ -54,6 +57,7 @@ class Preparation:
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
         # BPE is learned from counts of words
         self.counts_words = sides is None and segmenter.kind == "bpe"
+        self.counted = {split: Counted() for split in SPLITS}
         sizes = [size for text in texts["train"] for size in text.sizes()]
         self.lines = sum(sizes)
         usual = 1 if self.lines < FEW_LINES else min(cores(), len(sizes))
@@ -67,23 +71,17 @@ class Preparation:
         log.info("preparing %s lines%s", f"{self.lines:,}", several)
         splits = [split for split in SPLITS if self.texts[split]]
         with TemporaryDirectory(dir=directory) as work:
-            words = [Counter[str](), Counter[str]()]
-            cleaned = {s: self._clean(s, tokenizers, words, Path(work, s)) for s in splits}
-            if self.sides is not None:
-                sides = self.sides
-            elif self.counts_words:
-                sides = learn_bpe_sides(self.segmenter, tokenizers, words)
-            else:
-                sides = learn_unigram_sides(self.segmenter, tokenizers, cleaned["train"])
-            del words  # its memory is needed
+            chunks = {split: self._clean(split, tokenizers, Path(work, split)) for split in splits}
+            sides = self.sides or self._learn(tokenizers, chunks["train"])
             for name, side in zip(SIDES, sides, strict=True):
                 (directory / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
             stores = Path(work, "whole") if number else directory
-            counted = {s: self._number(s, sides, cleaned[s], stores / s) for s in splits}
+            for split in splits:
+                self._number(split, sides, chunks[split], stores / split)
             if number:
-                counted = hold_out(stores / "train", directory, counted["train"], number)
+                self._hold_out(stores / "train", directory, number)
         log.info("prepared in %.0f s", time.monotonic() - started)
-        return _report(directory, counted, sides)
+        return self._report(directory, sides)
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
@@ -105,45 +103,43 @@ class Preparation:
         return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
 
     def _clean(
-        self,
-        split: str,
-        tokenizers: Sequence[Tokenizer],
-        words: Sequence[Counter[str]],
-        directory: Path,
+        self, split: str, tokenizers: Sequence[Tokenizer], directory: Path
     ) -> list[CleanedChunk]:
-        """Clean a split; adds its words to `words`, by side, and returns its chunks without."""
+        """Clean a split; returns its chunks without their words, which are counted."""
         directory.mkdir()
-        counts_words = self.counts_words and split == "train"
+        counts_words, counted = self.counts_words and split == "train", self.counted[split]
         clean = Cleaning(self.data, tokenizers, counts_words, directory).clean
         cleaned: list[CleanedChunk] = []
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
                 chunks = in_order(pool, clean, text.chunks())
                 for chunk in track(chunks, f"tokenising {text.corpus or split}", text.sizes()):
-                    for total, of_chunk in zip(words, chunk.words, strict=True):
-                        total.update(of_chunk)
+                    counted.pairs.update(chunk.counts)
+                    for side in range(len(SIDES)):
+                        counted.changes[side].update(chunk.changes[side])
+                        counted.words[side].update(chunk.words[side])
                     cleaned.append(chunk._replace(words=()))
         return cleaned
 
-    def _number(
-        self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk], path: Path
-    ) -> Counted:
+    def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]) -> Sides:
+        """Learn both sides from the training text."""
+        if self.segmenter.kind != "bpe":
+            return learn_unigram_sides(self.segmenter, tokenizers, chunks)
+        sides = learn_bpe_sides(self.segmenter, tokenizers, self.counted["train"].words)
+        self.counted["train"].words.clear()  # its memory is needed
+        return sides
+
+    def _number(self, split: str, sides: Sides, chunks: Sequence[CleanedChunk], path: Path) -> None:
         """Write the store of a split; UserError (65) if no pair of a corpus is left."""
-        texts = self.texts[split]
-        counted = Counted(Counter(), [Counter(), Counter()], np.zeros(0, np.uint64))
-        hashes = list[NDArray[np.uint64]]()
+        texts, counted = self.texts[split], self.counted[split]
         columns = {name: file.path for name, file in texts[0].columns.items()}
         number = Numbering(self.data, sides, columns, limited=split == "train").number
+        hashes = list[NDArray[np.uint64]]()
 
         def parts(pool: WorkerPool) -> Iterator[Pairs]:
-            numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
-            sizes = [chunk.pairs for chunk in cleaned]
-            for chunk, part in zip(
-                cleaned, track(numbered, f"segmenting {split}", sizes), strict=True
-            ):
-                counted.counts.update(chunk.counts + part.counts)
-                for changes, of_chunk in zip(counted.changes, chunk.changes, strict=True):
-                    changes.update(of_chunk)
+            numbered = in_order(pool, number, chunks)
+            for part in track(numbered, f"segmenting {split}", [chunk.pairs for chunk in chunks]):
+                counted.pairs.update(part.counts)
                 hashes.append(part.hashes)
                 yield part.pairs
 
@@ -153,61 +149,51 @@ class Preparation:
         dtype = id_type(*(len(side.vocabulary) for side in sides))
         with self._pool(split, number) as pool:  # first, so that workers have no file to write
             write_pairs(path, parts(pool), dtype, columns_of(self.data), corpora)
+        counted.hashes = np.concatenate(hashes)
         for name in names:
-            if not counted.counts[name, report.KEPT, "pairs"]:
+            if not counted.pairs[name, report.KEPT, "pairs"]:
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
-                why = report.say_why_dropped(counted.counts, name)
+                why = report.say_why_dropped(counted.pairs, name)
                 problem = f"no pair of the {split} text is left; {why}"
                 raise UserError(f"data.{where}: {problem}", Exit.DATA)
-        return counted._replace(hashes=np.concatenate(hashes))
 
+    def _hold_out(self, whole: Path, directory: Path, number: int) -> None:
+        """Divide pairs that training would keep: `number` of them, evenly spread, are the dev text.
 
-def hold_out(whole: Path, directory: Path, counted: Counted, number: int) -> dict[str, Counted]:
-    """Divide pairs that training would keep: `number` of them, evenly spread, are the dev text.
+        None of these is in the training text, wherever it occurs. Writes both stores. Raises
+        UserError (65) if too few pairs are left.
+        """
+        store, key = PairStore(whole), f"data.dev_lines={number}"
+        if 2 * number > len(store):
+            kept = f"{len(store)} pairs of the training text are kept"
+            raise UserError(f"{key}: {kept}; hold out half of them at most", Exit.DATA)
+        train, dev = self.counted["train"], self.counted["dev"]
+        chosen = np.arange(number) * len(store) // number
+        is_held = np.isin(train.hashes, train.hashes[chosen])
+        if is_held.all():
+            raise UserError(f"{key}: all other pairs are repetitions", Exit.DATA)
+        for measure, count in report.count_rows(store, np.flatnonzero(is_held)).items():
+            train.pairs["", report.KEPT, measure] -= count
+            train.pairs["", report.HELD_OUT, measure] += count
+        for measure, count in report.count_rows(store, chosen).items():
+            dev.pairs["", report.KEPT, measure] = count
+        dev.hashes, train.hashes = train.hashes[chosen], train.hashes[~is_held]
+        for split, rows in (("train", np.flatnonzero(~is_held)), ("dev", chosen)):
+            blocks = np.array_split(rows, -(-len(rows) // BLOCK))
+            write_pairs(directory / split, map(store.select, blocks), store.ids["source"].dtype)
 
-    None of these is in the training text, wherever it occurs. Writes both stores. Raises UserError
-    (65) if too few pairs are left.
-    """
-    store, hashes = PairStore(whole), counted.hashes
-    if 2 * number > len(store):
-        raise UserError(
-            f"data.dev_lines={number}: {len(store)} pairs of the training text are kept; hold out "
-            "half of them at most",
-            Exit.DATA,
-        )
-    chosen = np.arange(number) * len(store) // number
-    is_held = np.isin(hashes, hashes[chosen])
-    rows = {"train": np.flatnonzero(~is_held), "dev": chosen}
-    for split, of_split in rows.items():
-        if not len(of_split):
-            raise UserError(f"data.dev_lines={number}: all other pairs are repetitions", Exit.DATA)
-        blocks = np.array_split(of_split, -(-len(of_split) // BLOCK))
-        write_pairs(directory / split, map(store.select, blocks), store.ids["source"].dtype)
-
-    def count(rows: NDArray[np.int64], outcome: str) -> Counts:
-        lengths = [store.lengths[side][rows] for side in SIDES]
-        return report.count_pairs(np.zeros(len(rows), int), [outcome], lengths)
-
-    held = np.flatnonzero(is_held)
-    counts = counted.counts - count(held, report.KEPT) + count(held, report.HELD_OUT)
-    return {
-        "train": Counted(counts, counted.changes, hashes[rows["train"]]),
-        "dev": Counted(count(chosen, report.KEPT), [Counter(), Counter()], hashes[chosen]),
-    }
-
-
-def _report(directory: Path, counted: dict[str, Counted], sides: Sides) -> dict[str, Any]:
-    """Write the hashes of training pairs, and return what was counted of a corpus."""
-    train, dev = counted["train"].hashes, counted["dev"].hashes
-    unique = np.unique(train)
-    (directory / "train" / "hashes").write_bytes(unique.tobytes())
-    stores = {split: PairStore(directory / split) for split in SPLITS}
-    reports = {
-        split: report.report_split(of.counts, of.changes, stores[split], sides)
-        for split, of in counted.items()
-    }
-    reports["train"]["duplicates"] = len(train) - len(unique)
-    reports["dev"]["known"] = int(np.isin(dev, unique).sum())
-    reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
-    sizes = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
-    return reports | {"vocabulary": sizes}
+    def _report(self, directory: Path, sides: Sides) -> dict[str, Any]:
+        """Write the hashes of training pairs, and return what was counted of a corpus."""
+        train, dev = self.counted["train"].hashes, self.counted["dev"].hashes
+        unique = np.unique(train)
+        (directory / "train" / "hashes").write_bytes(unique.tobytes())
+        stores = {split: PairStore(directory / split) for split in SPLITS}
+        reports = {
+            split: report.report_split(counted.pairs, counted.changes, stores[split], sides)
+            for split, counted in self.counted.items()
+        }
+        reports["train"]["duplicates"] = len(train) - len(unique)
+        reports["dev"]["known"] = int(np.isin(dev, unique).sum())
+        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
+        sizes = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
+        return reports | {"vocabulary": sizes}

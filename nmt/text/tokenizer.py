@@ -51,17 +51,13 @@ class Tokenizer:
         self._symbol = re.compile(self.symbol_pattern) if symbols else None
         self._moses = _load_moses(language) if kind == "moses" else None
 
-    def words(self, text: str) -> str:
-        """Normalise and tokenise a line; single spaces separate the words."""
-        return self.lines([text])[0]
+    def words(self, text: str, counts: Counter[str] | None = None) -> str:
+        """Normalise and tokenise a line; single spaces separate the words.
 
-    def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
-        """Normalise and tokenise many lines."""
-        parts = [self.parts(normalise(text, self.normalize, counts)) for text in texts]
-        return [
-            " ".join(part if part in self.symbols else self._split(part) for part in line)
-            for line in parts
-        ]
+        `counts` counts what was changed, as `normalise` does.
+        """
+        parts = self.parts(normalise(text, self.normalize, counts))
+        return " ".join(part if part in self.symbols else self._split(part) for part in parts)
 
     def parts(self, text: str) -> list[str]:
         """Cut text at its symbols, which are parts by themselves."""

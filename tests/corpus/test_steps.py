@@ -15,6 +15,7 @@ import pytest
 from nmt.corpus import learn, scan, steps
 from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
+from nmt.corpus.steps import Preparation
 from nmt.system import atomic
 from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
@@ -29,7 +30,7 @@ def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     ("module", "name"),
     [
         *((Cleaning, "clean"), (steps, "learn_bpe_sides"), (Numbering, "number")),
-        (steps, "_report"),  # when all else is written
+        (Preparation, "_report"),  # when all else is written
     ],
 )
 def test_it_leaves_nothing_where_it_was_stopped(
@@ -73,8 +74,8 @@ def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) 
     cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
     numbering = Numbering(data, sides, {}, limited=True)
     copy = pickle.loads(pickle.dumps((cleaning, numbering)))
-    paths = [copy[0].clean(chunk).path for chunk in texts[0].chunks()]
-    ids = [copy[1].number(path).pairs.ids["source"] for path in paths]
+    cleaned = map(copy[0].clean, texts[0].chunks())
+    ids = [copy[1].number(chunk).pairs.ids["source"] for chunk in cleaned]
     assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 
