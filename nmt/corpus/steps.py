@@ -92,7 +92,7 @@ class Preparation:
                 "segmenter.kind=imported: comes with a model that was imported; give its directory "
                 "as trainer.init_from"
             )
-        return tokenizers_of(self.data, self.segmenter.tokenizer)
+        return tokenizers_of(self.data, self.segmenter)
 
     def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
         """Return workers that have a function, and what it needs, by the fork.
