@@ -17,7 +17,7 @@ from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
 from nmt.errors import UserError
 from nmt.text.bpe import Bpe, BpeDropout
-from nmt.text.side import Side, Sides
+from nmt.text.side import Sides
 from nmt.text.unigram import NBest
 from nmt.text.vocab import EOS
 
@@ -46,20 +46,20 @@ def samplers(data: Data, sides: Sides) -> list[Sampler]:
 
     Raises UserError for a segmenter that cannot sample so.
     """
-    if not data.bpe_dropout and data.subword_alpha is None:
-        return []
-    return [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
-
-
-def _sampler(data: Data, name: str, side: Side) -> Sampler:
-    check_sampling(data, side.segmenter.kind)
-    if isinstance(side.segmenter, Bpe):
-        return BpeDropout(side.segmenter, side.vocabulary, data.bpe_dropout)
-    assert data.subword_alpha is not None, "see `check_sampling`"
-    try:
-        return NBest(side.segmenter, side.vocabulary, data.subword_alpha, data.subword_nbest)
-    except ValueError as error:
-        raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
+    made = list[Sampler]()
+    for side in sides if data.bpe_dropout or data.subword_alpha is not None else ():
+        segmenter, vocabulary = side.segmenter, side.vocabulary
+        check_sampling(data, segmenter.kind)
+        if isinstance(segmenter, Bpe):
+            made.append(BpeDropout(segmenter, vocabulary, data.bpe_dropout))
+            continue
+        assert data.subword_alpha is not None, "see `check_sampling`"
+        try:
+            made.append(NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest))
+        except ValueError as error:
+            which = SIDES[len(made)]
+            raise UserError(f"data.subword_alpha={data.subword_alpha}: {which}: {error}") from None
+    return made
 
 
 class RandomSegmentation:

@@ -27,14 +27,11 @@ class Scan(NamedTuple):
 
 def scan(path: Path, hint: str = "check the path") -> Scan:
     """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
-    digest, lines, block = hashlib.sha256(), 0, b"\n"
+    digest, lines = hashlib.sha256(), 0
     with opened(path, hint) as stream:
-        rows = iter(stream)
-        while read := b"".join(islice(rows, CHUNK)):
-            block = read
-            digest.update(block)
-            lines += block.count(b"\n")
-    lines += not block.endswith(b"\n")
+        for line in stream:
+            digest.update(line)
+            lines += 1
     if not lines:
         raise UserError(f"{path}: is empty; {hint}", Exit.DATA)
     return Scan(path, digest.hexdigest(), lines)

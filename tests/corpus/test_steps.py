@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.corpus import learn, scan, steps
+from nmt.corpus import learn, scan
 from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
-from nmt.corpus.steps import Preparation
 from nmt.system import atomic
 from tests.corpus.test_prepare import BPE, UNIGRAM, cached, contents, corpus
 from tests.pages import ROOT
@@ -24,29 +23,6 @@ from tests.pages import ROOT
 @pytest.fixture(autouse=True)
 def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "CHUNK", 7)
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        *((Cleaning, "clean"), (steps, "learn_bpe_sides"), (Numbering, "number")),
-        (Preparation, "_report"),  # when all else is written
-    ],
-)
-def test_it_leaves_nothing_where_it_was_stopped(
-    module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    data = corpus(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(data, BPE)
-    assert cached(data) == []
-    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
-    assert contents(prepare(data, BPE)) == contents(whole)
 
 
 @pytest.mark.parametrize("frequent", [0, 2])
