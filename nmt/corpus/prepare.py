@@ -84,8 +84,7 @@ def log_corpus(data: Data) -> None:
     """Log which text a corpus is."""
     text = f"{data.train_source}, {data.train_target}"
     if data.corpora:
-        tagged = (f"{n} {c.tag}" if c.tag else n for n, c in sorted(data.corpora.items()))
-        text = ", ".join(tagged)
+        text = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
     log.info("corpus: %s (%s)", data.name, text)
 
 
