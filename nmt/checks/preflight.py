@@ -8,7 +8,7 @@ from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
 from nmt.checks import example, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
-from nmt.corpus.sampling import refusal
+from nmt.corpus.sampling import check_sampling
 from nmt.encodings.limits import max_length, why_too_short
 from nmt.errors import UserError, is_out_of_memory, where_raised
 from nmt.model.transformer import Transformer
@@ -71,8 +71,7 @@ def _check_training_text(settings: Settings, model: Transformer) -> None:
             f"data.join={data.join}: joined lines have no columns, but the encoding "
             f"reads {', '.join(sorted(model.columns))}"
         )
-    if (why := refusal(data, settings.segmenter.kind)) is not None:
-        raise UserError(why)
+    check_sampling(data, settings.segmenter.kind)
     per_word = sorted(name for name in model.columns if offered.get(name) == "word")
     if per_word and (data.bpe_dropout or data.subword_alpha is not None):
         key = "bpe_dropout" if data.bpe_dropout else "subword_alpha"

@@ -22,7 +22,7 @@ from nmt.corpus.examples import (
     of_counts,
 )
 from nmt.corpus.grouping import batch_starts
-from nmt.corpus.pairs import SIDES, Pairs, spans
+from nmt.corpus.pairs import Pairs, spans
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.sampling import RandomSegmentation, measure_growth, samplers
 from nmt.errors import UserError
@@ -79,7 +79,7 @@ class Batches:
     ) -> None:
         self._store, self._budget, self._count, self._seed = store, budget, count, seed
         self._joining, self._segmentation, self._weights = joining, segmentation, weights
-        self._growth = dict.fromkeys(SIDES, 1.0)
+        self._growth = dict[str, float]()  # by side, where text is segmented at random
         self.workers = WorkerPool()
         if segmentation is not None:
             self._growth = measure_growth(store, segmentation)
@@ -108,14 +108,17 @@ class Batches:
             drawn = draw_examples(self._store, self._joining, self._weights, self._seed, epoch)
             if not len(drawn.first):
                 raise UserError(f"data.corpora: no pair is in epoch {epoch + 1}; raise a weight")
+            lengths = drawn.lengths | {
+                side: np.ceil(drawn.lengths[side] * growth).astype(np.int32)
+                for side, growth in self._growth.items()
+            }
             draw = draw_of(self._seed, epoch)
-            order = draw.permutation(len(drawn.first)).astype(np.uint32)
-            key, counted = _sort_keys(self._expect(drawn.lengths), self._count)
-            order = order[_from_greatest(key[order])]
-            starts = batch_starts(counted[order] + 1, self._budget)
-            shuffled, sizes = draw.permutation(len(starts)), np.diff(starts, append=len(order))
+            shuffled = draw.permutation(len(drawn.first)).astype(np.uint32)
+            order, sorted_lengths = _sort_by_length(shuffled, lengths, self._count)
+            starts = batch_starts(sorted_lengths, self._budget)
+            batches, sizes = draw.permutation(len(starts)), np.diff(starts, append=len(order))
             kept = {e: plan for e, plan in self._plans.items() if e == epoch - 1}
-            self._plans = {**kept, epoch: Plan(drawn, order, starts[shuffled], sizes[shuffled])}
+            self._plans = {**kept, epoch: Plan(drawn, order, starts[batches], sizes[batches])}
         return self._plans[epoch]
 
     def batch(self, epoch: int, index: int) -> list[Batch]:
@@ -124,11 +127,11 @@ class Batches:
         if self._segmentation is None:
             return [_batch(self._store, first, counts)]
         begun = self._begun.pop((epoch, index), None)
-        begun = begun or self.workers.submit(self._segment, epoch, first, counts)
-        text, first = begun.result(), np.cumsum(counts) - counts
-        key, counted = _sort_keys(of_counts(text, counts).lengths, self._count)
-        parts = _halve(_from_greatest(key), counted + 1, self._budget)
-        return [_batch(text, first[rows], counts[rows]) for rows in parts]
+        text = (begun or self.workers.submit(self._segment, epoch, first, counts)).result()
+        first, counts, lengths = of_counts(text, counts)
+        rows, sorted_lengths = _sort_by_length(np.arange(len(first)), lengths, self._count)
+        parts = _halve(rows, sorted_lengths, self._budget)
+        return [_batch(text, first[part], counts[part]) for part in parts]
 
     def begin(self, epoch: int, indices: Iterable[int]) -> None:
         """Have workers, if there are any, segment the text of some batches that come next."""
@@ -138,42 +141,30 @@ class Batches:
 
     def report(self) -> None:
         """Log the shares of corpora, how many lines are joined, and what sampling changes."""
-        _, counts, _ = examples = self.plan(0).examples
+        examples = self.plan(0).examples
+        counts, total = examples.counts, self.pairs
         if (corpora := self._store.corpora) is not None:
-            pairs = self._store.pairs_of(examples.first, counts)
-            shares = (
-                f"{n:,} pairs of {name} ({100 * n / counts.sum():.1f} %)"
-                for name, n in zip(corpora.names, pairs, strict=True)
-            )
+            pairs = zip(corpora.names, self._store.pairs_of(examples.first, counts), strict=True)
+            shares = (f"{n:,} pairs of {name} ({100 * n / total:.1f} %)" for name, n in pairs)
             log.info("the first epoch has %s", ", ".join(shares))
         if self._joining is not None:
-            log.info(
-                "joined: %.1f %% of %s training lines, in %s of %s examples of an epoch; longest "
-                "source %d pieces",
-                100 * counts[counts > 1].sum() / counts.sum(),
-                *(f"{n:,}" for n in (counts.sum(), (counts > 1).sum(), len(counts))),
-                self.longest["source"],
-            )
-        if self._segmentation is not None:
-            changes = [
-                f"{100 * (growth - 1):+.1f} % {s} pieces" for s, growth in self._growth.items()
-            ]
+            several = counts[counts > 1]
+            share = f"{100 * several.sum() / total:.1f} % of {total:,} training lines"
+            number = f"{len(several):,} of {len(counts):,} examples of an epoch"
+            longest = f"longest source {self.longest['source']} pieces"
+            log.info("joined: %s, in %s; %s", share, number, longest)
+        if self._growth:
+            changes = (f"{100 * (g - 1):+.1f} % {s} pieces" for s, g in self._growth.items())
             log.info("segmented at random: %s", ", ".join(changes))
 
-    def _examples(self, epoch: int, index: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def _examples(self, epoch: int, index: int) -> tuple[Ints, NDArray[np.int64]]:
         """Return the first pair and the number of pairs of each example of a batch [batch]."""
         plan = self.plan(epoch)
         start = plan.starts[index]
         rows = plan.order[start : start + plan.sizes[index]]
         return plan.examples.first[rows].astype(np.int64), plan.examples.counts[rows]
 
-    def _expect(self, lengths: dict[str, NDArray[np.int32]]) -> dict[str, NDArray[np.int32]]:
-        """Return lengths as they become on average."""
-        if self._segmentation is None:
-            return lengths
-        return {s: np.ceil(lengths[s] * self._growth[s]).astype(np.int32) for s in SIDES}
-
-    def _segment(self, epoch: int, first: NDArray[np.int64], counts: NDArray[np.int64]) -> Pairs:
+    def _segment(self, epoch: int, first: Ints, counts: NDArray[np.int64]) -> Pairs:
         """Segment the text of some examples at random; the result has it one after the other."""
         assert self._segmentation is not None
         return self._segmentation.segment(self._store.select(spans(first, counts)), counts, epoch)
@@ -205,38 +196,34 @@ def training_batches(settings: Settings, prepared: Prepared, ranks: int) -> Batc
 
 def in_order(store: Pairs, budget: int, count: str) -> Iterator[Batch]:
     """Yield all pairs once, always in the same order: longest first, then as in the file."""
-    key, counted = _sort_keys(store.lengths, count)
-    pairs = _from_greatest(key)
-    starts = batch_starts(counted[pairs] + 1, budget)
-    for rows in np.split(pairs, starts[1:]):
+    pairs, lengths = _sort_by_length(np.arange(len(store)), store.lengths, count)
+    for rows in np.split(pairs, batch_starts(lengths, budget)[1:]):
         yield _batch(store, rows, np.ones(len(rows), np.int64))
 
 
-def _sort_keys(
-    lengths: Mapping[str, NDArray[np.int32]], count: str
-) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return keys to sort examples by, and their length on the counted side, both [example]."""
+def _sort_by_length(
+    order: Ints, lengths: Mapping[str, NDArray[np.int32]], count: str
+) -> tuple[Ints, NDArray[np.int32]]:
+    """Sort numbers of examples by the lengths of these, the longest first.
+
+    Equal ones stay as they are. Also returns their lengths on the counted side, with EOS, sorted.
+    """
     counted = {**lengths, "max": np.maximum(*lengths.values())}[count]
     other = lengths["source" if count == "target" else "target"]
-    return counted.astype(np.int64) << 32 | other, counted
+    keys = counted.astype(np.int64) << 32 | other
+    order = order[np.argsort(-keys[order], kind="stable")]
+    return order, counted[order] + 1
 
 
-def _halve(
-    rows: NDArray[np.int64], lengths: NDArray[np.int32], budget: int
-) -> list[NDArray[np.int64]]:
+def _halve(rows: Ints, lengths: NDArray[np.int32], budget: int) -> list[Ints]:
     """Return examples, longest first, in as many parts of equal size as the budget wants."""
-    if len(rows) == 1 or len(rows) * int(lengths[rows[0]]) <= budget:
+    if len(rows) == 1 or len(rows) * int(lengths[0]) <= budget:
         return [rows]
-    halves = np.array_split(rows, 2)
-    return [part for half in halves for part in _halve(half, lengths, budget)]
+    halves = zip(np.array_split(rows, 2), np.array_split(lengths, 2), strict=True)
+    return [part for half in halves for part in _halve(*half, budget)]
 
 
-def _from_greatest(keys: NDArray[np.integer[Any]]) -> NDArray[np.int64]:
-    """Return indices from the greatest key on; equal keys keep their order."""
-    return np.argsort(-keys, kind="stable")
-
-
-def _batch(store: Pairs, first: NDArray[np.int64], counts: NDArray[np.int64]) -> Batch:
+def _batch(store: Pairs, first: Ints, counts: NDArray[np.int64]) -> Batch:
     """Make a batch of examples of consecutive pairs; without columns if pairs are joined."""
     source = _padded(store.ids["source"], store.offsets["source"], first, counts,
                      store.count_leading(first))  # fmt: skip
@@ -260,7 +247,7 @@ def _batch(store: Pairs, first: NDArray[np.int64], counts: NDArray[np.int64]) ->
 def _padded(
     values: NDArray[Any],
     offsets: NDArray[Any],
-    first: NDArray[np.int64],
+    first: Ints,
     counts: NDArray[np.int64],
     leading: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:

@@ -1,9 +1,11 @@
 """A prepared corpus on disk: ids of both sides, memory-mapped, so that it may exceed the RAM."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -99,6 +101,19 @@ class Pairs:
         corpus = int(self.corpus_of(np.array([row]))[0])
         return f"{self.corpora.names[corpus]}:{self.lines[row] - self.corpora.first[corpus] + 1}"
 
+    @classmethod
+    def of_rows(
+        cls,
+        lines: NDArray[Any],
+        rows: Mapping[str, Sequence[Sequence[int]]],
+        dtype: "np.dtype[Any]",
+        *args: Any,
+    ) -> "Pairs":
+        """Make pairs of lists of ids, by side; `args`: as of a new object."""
+        ids = {s: np.fromiter(chain.from_iterable(rows[s]), dtype) for s in SIDES}
+        offsets = {s: np.cumsum([0, *map(len, rows[s])]) for s in SIDES}
+        return cls(lines, ids, offsets, *args)
+
     def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
         """Return some pairs [row], in this order."""
         ids, offsets, places = {}, {}, {}
@@ -115,7 +130,7 @@ class Pairs:
         return Pairs(self.lines[rows], ids, offsets, self.per, columns, self.corpora, self.codes)
 
 
-def spans(starts: NDArray[np.int64], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def spans(starts: NDArray[np.integer[Any]], lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return start, start + 1, ... of each span, concatenated."""
     ends = np.cumsum(lengths)
     return np.arange(int(lengths.sum())) + np.repeat(starts - ends + lengths, lengths)
@@ -137,55 +152,38 @@ class PairStore(Pairs):
         )
 
 
-class Writer:
-    """Writes a PairStore part by part into a directory; complete after the `with` block."""
+def write_pairs(
+    path: Path,
+    parts: Iterable[Pairs],
+    dtype: "np.dtype[Any]",
+    per: Mapping[str, str] | None = None,
+    corpora: Corpora | None = None,
+) -> None:
+    """Write a store into a new directory, one part of its text after the other.
 
-    def __init__(
-        self,
-        path: Path,
-        dtype: "np.dtype[Any]",
-        columns: Mapping[str, str] | None = None,
-        corpora: Corpora | None = None,
-    ) -> None:
-        """`columns`: their names, and whether they have an integer per word or per sentence."""
-        path.mkdir(parents=True)
-        self._columns, self._corpora = dict(columns or {}), corpora
-        self._path, self._dtype, self._pairs = path, dtype, 0
-        self._ends = dict.fromkeys(SIDES, 0)
-        names = ["lines", *(f"{side}.{part}" for side in SIDES for part in ("ids", "offsets"))]
-        names += [f"column.{name}" for name in self._columns]
-        self._files: dict[str, BinaryIO] = {name: (path / name).open("xb") for name in names}
+    `dtype`: of the ids; see `id_type`. `per`: see `Pairs`; each part has these columns.
+    """
+    path.mkdir(parents=True)
+    pairs, ends, columns = 0, dict.fromkeys(SIDES, 0), dict(per or {})
+    names = ["lines", *(f"{side}.{what}" for side in SIDES for what in ("ids", "offsets"))]
+    names += [f"column.{name}" for name in columns]
+    with ExitStack() as stack:
+        files = {name: stack.enter_context((path / name).open("xb")) for name in names}
         for side in SIDES:
-            self._files[f"{side}.offsets"].write(np.zeros(1, OFFSETS).tobytes())
-
-    def __enter__(self) -> "Writer":
-        return self
-
-    def add(
-        self, side: str, ids: NDArray[np.integer[Any]], lengths: NDArray[np.integer[Any]]
-    ) -> None:
-        """Append sequences of one side: their concatenated ids with EOS, and their lengths."""
-        ends = np.cumsum(lengths, dtype=np.int64) + self._ends[side]
-        self._ends[side] += int(lengths.sum())
-        self._files[f"{side}.ids"].write(ids.astype(self._dtype, copy=False).tobytes())
-        self._files[f"{side}.offsets"].write(ends.astype(OFFSETS).tobytes())
-
-    def add_column(self, name: str, values: NDArray[np.integer[Any]]) -> None:
-        """Append a column's integers: one for each id of the source, or for each pair."""
-        self._files[f"column.{name}"].write(values.astype(COLUMN).tobytes())
-
-    def add_lines(self, lines: NDArray[np.integer[Any]]) -> None:
-        """Append the line numbers of as many pairs."""
-        self._pairs += len(lines)
-        self._files["lines"].write(lines.astype(LINES).tobytes())
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        for file in self._files.values():
-            file.close()
-        if kind is None:
-            facts = {"dtype": self._dtype.str, "pairs": self._pairs, "columns": self._columns}
-            facts |= {"corpora": self._corpora} if self._corpora else {}
-            (self._path / "store.json").write_bytes(manifest.dump(facts))
+            files[f"{side}.offsets"].write(np.zeros(1, OFFSETS).tobytes())
+        for part in parts:
+            for side in SIDES:
+                offsets = part.offsets[side][1:] + ends[side]
+                ends[side] += int(part.offsets[side][-1])
+                files[f"{side}.ids"].write(part.ids[side].astype(dtype, copy=False).tobytes())
+                files[f"{side}.offsets"].write(offsets.astype(OFFSETS).tobytes())
+            for name in columns:
+                files[f"column.{name}"].write(part.columns[name].astype(COLUMN).tobytes())
+            files["lines"].write(part.lines.astype(LINES).tobytes())
+            pairs += len(part)
+    facts: dict[str, Any] = {"dtype": dtype.str, "pairs": pairs, "columns": columns}
+    facts |= {"corpora": corpora} if corpora else {}
+    (path / "store.json").write_bytes(manifest.dump(facts))
 
 
 def _mapped(path: Path, dtype: "np.dtype[Any]") -> NDArray[Any]:

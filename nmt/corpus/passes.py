@@ -6,8 +6,8 @@ The words go to files between the passes, so that the slow tokenizer runs once.
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from nmt.config.data import Data, columns_of
 from nmt.corpus import report
-from nmt.corpus.pairs import HASHES, LINES, SIDES
-from nmt.corpus.report import Tally
+from nmt.corpus.pairs import HASHES, LINES, SIDES, Pairs
+from nmt.corpus.report import Counts
 from nmt.corpus.scan import Chunk
 from nmt.errors import UserError
 from nmt.text.columns import ColumnLine, expand
@@ -30,31 +30,30 @@ REJOINED = 50  # every so many lines, words are joined to text again
 DROP_HINT = "mend the file, or set data.invalid_utf8=drop"
 
 
-class CleanedText(NamedTuple):
-    """The pairs of a chunk, as the second pass reads them."""
+class CleanedPair(NamedTuple):
+    """A pair, as the second pass reads it."""
 
-    words: list[list[str]]  # [side, pair] separated by single spaces
-    lines: list[int]  # [pair] their numbers
-    hashes: list[int]  # [pair] equal for equal pairs, whatever their tags
-    raw: list[str]  # [pair] sources before they are tokenised: columns go by their words
-    columns: list[list[str]]  # [pair, column]
-
-    @classmethod
-    def read(cls, path: Path) -> "CleanedText":
-        """Read what `Cleaning.clean` wrote."""
-        return cls(*json.loads(path.read_bytes()))
+    line: int  # its number
+    hash: int  # equal for equal pairs, whatever their tags
+    words: list[str]  # of each side, separated by single spaces
+    raw: str  # source before it is tokenised, if there are columns: they go by its words
+    columns: list[str]  # its line of each
 
 
 class CleanedChunk(NamedTuple):
-    """A cleaned chunk, whose words are in a file. Sequences are in the order of SIDES."""
+    """A cleaned chunk, whose pairs are in a file."""
 
-    path: Path  # of its CleanedText
+    path: Path
+    corpus: str  # which of several it is from
     pairs: int
     full: int  # of the pairs: those with words on both sides
-    tally: Tally  # pairs dropped here
-    changes: Sequence[Counter[str]]
-    words: Sequence[Counter[str]]
-    corpus: str  # which of several it is from
+    counts: Counts  # of the pairs that were dropped here
+    changes: Sequence[Counter[str]]  # by side: lines and characters that were changed
+    words: Sequence[Counter[str]]  # by side, of the full pairs
+
+    def read(self) -> Iterator[CleanedPair]:
+        """Yield its pairs."""
+        return starmap(CleanedPair, json.loads(self.path.read_bytes()))
 
 
 class Cleaning(NamedTuple):
@@ -66,14 +65,13 @@ class Cleaning(NamedTuple):
     directory: Path  # of the cleaned chunks
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
-        """Write a chunk's words and line numbers; UserError (65) at text that is not UTF-8."""
-        text, tally = chunk.text, report.no_tally()
-        changes = self._count_marks(chunk)
-        pairs, numbers, columns = list[tuple[str, str]](), list[int](), list[list[str]]()
+        """Write the pairs of a chunk; UserError (65) at text that is not UTF-8."""
+        text, counts, changes = chunk.text, Counts(), _count_marks(chunk)
         protection = Protection(self.tokenizers[0])
-        for number, (source, target, *integers) in enumerate(chunk.rows(), start=chunk.first):
+        pairs = list[CleanedPair]()
+        for number, (source, target, *columns) in enumerate(chunk.rows(), start=chunk.first):
             if max(len(source), len(target)) > self.data.max_line_bytes:
-                tally[report.TOO_MANY_BYTES, 0] += 1
+                counts[text.corpus, report.TOO_MANY_BYTES, "pairs"] += 1
                 continue
             try:
                 pair = (
@@ -83,66 +81,77 @@ class Cleaning(NamedTuple):
             except UserError:
                 if self.data.invalid_utf8 == "fail":
                     raise
-                tally[report.INVALID, 0] += 1
+                counts[text.corpus, report.INVALID, "pairs"] += 1
                 continue
-            pairs.append(protection.pair(*pair))
-            numbers.append(text.before + number)
-            columns.append([line.decode(errors="replace") for line in integers])
-        sides = [[pair[side] for pair in pairs] for side in range(len(SIDES))]
-        sources, targets = (
-            tokenizer.lines(lines, noted)
-            for tokenizer, lines, noted in zip(self.tokenizers, sides, changes, strict=True)
-        )
-        some = [i for i, number in enumerate(numbers) if number % REJOINED == 1]
-        for side, words in enumerate((sources, targets)):
-            tried = ([lines[i] for i in some] for lines in (sides[side], words))
-            changes[side].update(_count_rejoined(self.tokenizers[side], *tried))
-        sources = [self._without_tag(line, text.tag, changes[0]) for line in sources]
-        full = [pair for pair in zip(sources, targets, strict=True) if all(pair)]
-        counts: list[Counter[str]] = [Counter(), Counter()]
-        if self.count_words:
-            counts = [Counter(" ".join(pair[side] for pair in full).split()) for side in (0, 1)]
-        symbols = self.tokenizers[0].symbols
-        hashes = [hash_pair(*pair, symbols) for pair in zip(sources, targets, strict=True)]
-        if text.tag:
-            sources = [f"{text.tag} {line}" if line else line for line in sources]
-        raw = sides[0] if text.columns else []
+            pair, line = protection.pair(*pair), text.before + number
+            words = self._tokenise(pair, line, changes)
+            words[0] = _leave_out_tag(words[0], text.tag, changes[0])
+            hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
+            if text.tag and words[0]:
+                words[0] = f"{text.tag} {words[0]}"
+            integers = [column.decode(errors="replace") for column in columns]
+            pairs.append(CleanedPair(line, hashed, words, pair[0] if columns else "", integers))
         path = self.directory / str(text.before + chunk.first)
-        cleaned = [sources, targets], numbers, hashes, raw, columns
-        path.write_bytes(json.dumps(cleaned, ensure_ascii=False).encode())
-        return CleanedChunk(path, len(pairs), len(full), tally, changes, counts, text.corpus)
+        path.write_bytes(json.dumps(pairs, ensure_ascii=False).encode())
+        full = [pair.words for pair in pairs if all(pair.words)]
+        of_words = [  # counted at once, which is faster than line by line
+            Counter(" ".join(words[side] for words in full if self.count_words).split())
+            for side in range(len(SIDES))
+        ]
+        return CleanedChunk(path, text.corpus, len(pairs), len(full), counts, changes, of_words)
 
-    @staticmethod
-    def _count_marks(chunk: Chunk) -> list[Counter[str]]:
-        """Count what is at the ends of lines and of the file, by side."""
-        changes: list[Counter[str]] = [Counter(), Counter()]
-        for lines, noted in zip(chunk.lines, changes, strict=False):
-            if carriage_returns := sum(line.removesuffix(b"\n").endswith(b"\r") for line in lines):
-                noted["crlf_lines"] = carriage_returns
-            if chunk.first == 1 and lines[0].startswith(BOM):
-                noted["byte_order_mark_lines"] = 1
-        return changes
+    def _tokenise(
+        self, pair: tuple[str, str], line: int, changes: Sequence[Counter[str]]
+    ) -> list[str]:
+        """Return the words of both sides.
 
-    @staticmethod
-    def _without_tag(line: str, tag: str, changes: Counter[str]) -> str:
-        """Leave out a tag that the text has already; else it would be there twice."""
-        first, _, rest = line.partition(" ")
-        if not tag or first != tag:
-            return line
-        changes[report.TAGGED] += 1
-        return rest
+        Of some lines, counts those without symbols, and those that become another text if their
+        words are joined again.
+        """
+        both = []
+        for tokenizer, text, noted in zip(self.tokenizers, pair, changes, strict=True):
+            words = tokenizer.words(text, noted)
+            both.append(words)
+            if line % REJOINED == 1 and tokenizer.parts(text) == [text]:
+                noted[report.REJOINED] += 1
+                if tokenizer.text(words) != normalise(text, tokenizer.normalize):
+                    noted[report.OTHERWISE] += 1
+        return both
+
+
+def _count_marks(chunk: Chunk) -> list[Counter[str]]:
+    """Count what is at the ends of lines and of the file, by side."""
+    changes = []
+    for lines in chunk.lines[: len(SIDES)]:
+        carriage_returns = sum(line.removesuffix(b"\n").endswith(b"\r") for line in lines)
+        has_mark = chunk.first == 1 and lines[0].startswith(BOM)
+        counted = {"crlf_lines": carriage_returns, "byte_order_mark_lines": int(has_mark)}
+        changes.append(+Counter(counted))
+    return changes
+
+
+def _leave_out_tag(line: str, tag: str, changes: Counter[str]) -> str:
+    """Leave out a tag that the text has already; else it would be there twice."""
+    first, _, rest = line.partition(" ")
+    if not tag or first != tag:
+        return line
+    changes[report.TAGGED] += 1
+    return rest
+
+
+def hash_pair(source: str, target: str, symbols: Collection[str]) -> int:
+    """Hash the words of a pair, without a symbol as a tag before the source, to 64 bits."""
+    first, _, rest = source.partition(" ")
+    pair = f"{rest if first in symbols else source}\n{target}".encode()
+    return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
 
 
 class NumberedChunk(NamedTuple):
-    """The kept pairs of a chunk; lists in the order of SIDES."""
+    """The kept pairs of a chunk."""
 
-    ids: list[NDArray[np.uint32]]  # all sequences in a row, each ending in EOS
-    lengths: list[NDArray[np.int64]]  # [pair], EOS included
-    lines: NDArray[np.uint32]  # [pair]
+    pairs: Pairs
     hashes: NDArray[np.uint64]  # [pair] equal for equal pairs
-    unknown: NDArray[np.bool_]  # [side, pair] whether all its pieces are unknown
-    tally: Tally
-    columns: dict[str, list[int]]  # all integers in a row, one per source id or per sentence
+    counts: Counts  # of all pairs, by outcome
 
 
 class Numbering(NamedTuple):
@@ -153,67 +162,53 @@ class Numbering(NamedTuple):
     columns: Mapping[str, Path]  # files parallel to the source
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
 
-    def number(self, path: Path) -> NumberedChunk:
+    def number(self, chunk: CleanedChunk) -> NumberedChunk:
         """Turn the words of a cleaned chunk into ids."""
-        text = CleanedText.read(path)
-        ids = [
-            [side.vocabulary.ids(side.segmenter.segment(line)) for line in lines]
-            for side, lines in zip(self.sides, text.words, strict=True)
-        ]
-        source, target = (np.array([len(line) - 1 for line in side], np.int64) for side in ids)
-        outcome = np.full(len(text.lines), report.KEPT, np.int64)  # [pair]
-        if self.limited:
-            longer, shorter = np.maximum(source, target), np.minimum(source, target)
-            if self.data.max_ratio is not None:
-                outcome[longer > self.data.max_ratio * shorter] = report.UNLIKE
-            outcome[longer > self.data.max_length] = report.TOO_LONG
-        outcome[np.minimum(source, target) == 0] = report.EMPTY
-        kept = np.flatnonzero(outcome == report.KEPT)
-        both = zip(self.sides, ids, strict=True)
-        return NumberedChunk(
-            ids=[
-                np.fromiter(chain.from_iterable(side[i] for i in kept), np.uint32) for side in ids
-            ],
-            lengths=[source[kept] + 1, target[kept] + 1],
-            lines=np.array(text.lines, LINES)[kept],
-            hashes=np.array(text.hashes, HASHES)[kept],
-            unknown=np.array(
-                [[s.is_unknown(of_side[i]) for i in kept] for s, of_side in both], bool
-            ),
-            tally=report.tally_of(source, target, outcome),
-            columns=self._columns(text, kept) if self.columns else {},
-        )
+        counts, lines, hashes = Counts(), list[int](), list[int]()
+        rows: dict[str, list[list[int]]] = {side: [] for side in SIDES}
+        columns: dict[str, list[int]] = {name: [] for name in columns_of(self.data)}
+        for pair in chunk.read():
+            ids = [
+                side.vocabulary.ids(side.segmenter.segment(words))
+                for side, words in zip(self.sides, pair.words, strict=True)
+            ]
+            lengths = [len(of_side) - 1 for of_side in ids]
+            outcome = self._decide(*lengths)
+            for measure, number in zip(report.MEASURES, (1, *lengths), strict=True):
+                counts[chunk.corpus, outcome, measure] += number
+            if outcome != report.KEPT:
+                continue
+            lines.append(pair.line)
+            hashes.append(pair.hash)
+            for name, of_side in zip(SIDES, ids, strict=True):
+                rows[name].append(of_side)
+            for name, values in self._expand_columns(pair).items():
+                columns[name] += values
+        arrays = {name: np.array(values, np.int32) for name, values in columns.items()}
+        numbers, dtype = np.array(lines, LINES), np.dtype(np.uint32)
+        pairs = Pairs.of_rows(numbers, rows, dtype, columns_of(self.data), arrays)
+        return NumberedChunk(pairs, np.array(hashes, HASHES), counts)
 
-    def _columns(self, text: CleanedText, kept: NDArray[np.int64]) -> dict[str, list[int]]:
-        """Return the columns of the kept pairs; UserError (65) if a line does not fit its text."""
-        per, segmenter = columns_of(self.data), self.sides[0].segmenter
-        columns: dict[str, list[int]] = {}
-        for i in kept:
-            lines = {
-                name: ColumnLine(per[name], integers, f"{path}:{text.lines[i]}")
-                for (name, path), integers in zip(
-                    self.columns.items(), text.columns[i], strict=True
-                )
-            }
-            where = next(iter(lines.values())).where
-            for name, values in expand(text.raw[i], lines, segmenter, where).items():
-                columns.setdefault(name, []).extend(values)
-        return columns
+    def _decide(self, source: int, target: int) -> str:
+        """Return what becomes of a pair of these lengths."""
+        longer, shorter = max(source, target), min(source, target)
+        if not shorter:
+            return report.EMPTY
+        if self.limited and longer > self.data.max_length:
+            return report.TOO_LONG
+        if self.limited and self.data.max_ratio and longer > self.data.max_ratio * shorter:
+            return report.UNLIKE
+        return report.KEPT
 
-
-def hash_pair(source: str, target: str, symbols: Collection[str]) -> int:
-    """Hash the words of a pair, without a symbol as a tag before the source, to 64 bits."""
-    first, _, rest = source.partition(" ")
-    pair = f"{rest if first in symbols else source}\n{target}".encode()
-    return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
-
-
-def _count_rejoined(tokenizer: Tokenizer, lines: list[str], words: list[str]) -> Counter[str]:
-    """Count lines without symbols, and those that become another text if words are joined again."""
-    both = [
-        (normalise(line, tokenizer.normalize), tokenizer.text(of_line))
-        for line, of_line in zip(lines, words, strict=True)
-        if tokenizer.parts(line) == [line]
-    ]
-    changed = sum(line != joined for line, joined in both)
-    return +Counter({report.REJOINED: len(both), report.OTHERWISE: changed})
+    def _expand_columns(self, pair: CleanedPair) -> dict[str, list[int]]:
+        """Return the columns of a pair; UserError (65) if a line does not fit its text."""
+        if not self.columns:
+            return {}
+        per = columns_of(self.data)
+        files = zip(self.columns.items(), pair.columns, strict=True)
+        lines = {
+            name: ColumnLine(per[name], integers, f"{path}:{pair.line}")
+            for (name, path), integers in files
+        }
+        where = next(iter(lines.values())).where
+        return expand(pair.raw, lines, self.sides[0].segmenter, where)

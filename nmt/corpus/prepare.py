@@ -7,6 +7,7 @@ files and every setting that matters, so that an existing directory is the right
 import hashlib
 import importlib.metadata
 import json
+import logging
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,7 +19,6 @@ from nmt.config.settings import is_path
 from nmt.corpus import scan
 from nmt.corpus.pairs import HASHES, SIDES, Pairs, PairStore
 from nmt.corpus.passes import hash_pair
-from nmt.corpus.report import log_corpus
 from nmt.corpus.sampling import samplers
 from nmt.corpus.scan import ParallelText
 from nmt.corpus.steps import Preparation
@@ -30,6 +30,7 @@ from nmt.text.side import Side, Sides
 from nmt.text.unigram import language_codes
 from nmt.text.vocab import UNK
 
+log = logging.getLogger(__name__)
 FORMAT = 6  # raise it when the same input results in another prepared corpus
 FACTS, REPORT = "facts.json", "report.json"
 # settings of where text is and how fast it is prepared, which do not change the result
@@ -77,6 +78,14 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
     if not cache.ensure(final, make, f"data.cache={data.cache}"):
         log_corpus(data)
     return load(final)
+
+
+def log_corpus(data: Data) -> None:
+    """Log which text a corpus is."""
+    text = f"{data.train_source}, {data.train_target}"
+    if data.corpora:
+        text = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
+    log.info("corpus: %s (%s)", data.name, text)
 
 
 def count_known(prepared: Prepared, source: Path, target: Path) -> tuple[int, int]:

@@ -7,6 +7,7 @@ when a batch is made; development and test text keep their own segmentation.
 
 import random
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
@@ -16,8 +17,8 @@ from nmt.config.data import Data
 from nmt.corpus.pairs import SIDES, Pairs
 from nmt.errors import UserError
 from nmt.text.bpe import Bpe, BpeDropout
-from nmt.text.side import Side, Sides
-from nmt.text.unigram import NBest, Unigram
+from nmt.text.side import Sides
+from nmt.text.unigram import NBest
 from nmt.text.vocab import EOS
 
 BPE = ("bpe", "codes")  # kinds of segmenters that have merges
@@ -25,19 +26,19 @@ SAMPLE = 2000  # lines that show by how much sampling lengthens the text
 Sampler: TypeAlias = BpeDropout | NBest
 
 
-def refusal(data: Data, segmenter: str) -> str | None:
-    """Say why a segmenter of this kind cannot sample as `data` wants; None if it can."""
-    if data.bpe_dropout and segmenter not in BPE:
-        return (
-            f"data.bpe_dropout={data.bpe_dropout}: leaves out merges, and segmenter.kind="
-            f"{segmenter} has none; data.subword_alpha is its way to sample"
+def check_sampling(data: Data, segmenter: str) -> None:
+    """Raise UserError if a segmenter of this kind cannot sample as `data` wants."""
+    if segmenter in BPE:
+        key, other, wanted = "subword_alpha", "bpe_dropout", data.subword_alpha is not None
+        does = "needs the probabilities of a unigram model"
+    else:
+        key, other, wanted = "bpe_dropout", "subword_alpha", data.bpe_dropout > 0
+        does = "leaves out merges"
+    if wanted:
+        raise UserError(
+            f"data.{key}={getattr(data, key)}: {does}, and segmenter.kind={segmenter} has none; "
+            f"data.{other} is its way to sample"
         )
-    if data.subword_alpha is not None and segmenter in BPE:
-        return (
-            f"data.subword_alpha={data.subword_alpha}: needs the probabilities of a unigram model, "
-            f"and segmenter.kind={segmenter} has none; data.bpe_dropout is its way to sample"
-        )
-    return None
 
 
 def samplers(data: Data, sides: Sides) -> list[Sampler]:
@@ -45,21 +46,20 @@ def samplers(data: Data, sides: Sides) -> list[Sampler]:
 
     Raises UserError for a segmenter that cannot sample so.
     """
-    if not data.bpe_dropout and data.subword_alpha is None:
-        return []
-    return [_sampler(data, name, side) for name, side in zip(SIDES, sides, strict=True)]
-
-
-def _sampler(data: Data, name: str, side: Side) -> Sampler:
-    if why := refusal(data, side.segmenter.kind):
-        raise UserError(why)
-    if isinstance(side.segmenter, Bpe):
-        return BpeDropout(side.segmenter, side.vocabulary, data.bpe_dropout)
-    assert isinstance(side.segmenter, Unigram) and data.subword_alpha is not None, "see `refusal`"
-    try:
-        return NBest(side.segmenter, side.vocabulary, data.subword_alpha, data.subword_nbest)
-    except ValueError as error:
-        raise UserError(f"data.subword_alpha={data.subword_alpha}: {name}: {error}") from None
+    made = list[Sampler]()
+    for side in sides if data.bpe_dropout or data.subword_alpha is not None else ():
+        segmenter, vocabulary = side.segmenter, side.vocabulary
+        check_sampling(data, segmenter.kind)
+        if isinstance(segmenter, Bpe):
+            made.append(BpeDropout(segmenter, vocabulary, data.bpe_dropout))
+            continue
+        assert data.subword_alpha is not None, "see `check_sampling`"
+        try:
+            made.append(NBest(segmenter, vocabulary, data.subword_alpha, data.subword_nbest))
+        except ValueError as error:
+            which = SIDES[len(made)]
+            raise UserError(f"data.subword_alpha={data.subword_alpha}: {which}: {error}") from None
+    return made
 
 
 class RandomSegmentation:
@@ -78,33 +78,27 @@ class RandomSegmentation:
 
     def segment(self, pairs: Pairs, counts: NDArray[np.int64], epoch: int) -> Pairs:
         """Segment pairs, of which the examples have `counts` [example], one after the other."""
-        ids, offsets = {}, {}
+        rows = dict[str, list[list[int]]]()
         state = random.getstate()
-        for n, (side, sampler) in enumerate(zip(SIDES, self._samplers, strict=True)):
-            all_ids, ends = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
-            lines, row = list[list[int]](), 0
-            for count in counts.tolist():
-                prepared = [all_ids[ends[i] : ends[i + 1] - 1] for i in range(row, row + count)]
-                drawn = [
-                    self._draw(sampler, line, epoch, int(pairs.lines[i]), n)
-                    for i, line in enumerate(prepared, start=row)
-                ]
-                fits = count == 1 or sum(map(len, drawn)) <= self._join_length
-                lines += drawn if fits else prepared
-                row += count
-            flat = [i for line in lines for i in (*line, EOS)]
-            ids[side] = np.array(flat, pairs.ids[side].dtype)
-            offsets[side] = np.cumsum([0, *(len(line) + 1 for line in lines)])
+        for number, side in enumerate(SIDES):
+            ids, ends = pairs.ids[side].tolist(), pairs.offsets[side].tolist()
+            prepared = [ids[start : end - 1] for start, end in pairwise(ends)]
+            lines = zip(prepared, pairs.lines.tolist(), strict=True)
+            drawn = [self._draw(number, line, epoch, at) for line, at in lines]
+            rows[side] = []
+            for end, count in zip(np.cumsum(counts).tolist(), counts.tolist(), strict=True):
+                example = slice(end - count, end)
+                fits = count == 1 or sum(map(len, drawn[example])) <= self._join_length
+                rows[side] += [[*line, EOS] for line in (drawn if fits else prepared)[example]]
         random.setstate(state)
         per = {name: per for name, per in pairs.per.items() if per == "sentence"}
         columns = {name: pairs.columns[name] for name in per}
-        return Pairs(pairs.lines, ids, offsets, per, columns, pairs.corpora, pairs.codes)
+        dtype = pairs.ids["source"].dtype
+        return Pairs.of_rows(pairs.lines, rows, dtype, per, columns, pairs.corpora, pairs.codes)
 
-    def _draw(
-        self, sampler: Sampler, line: list[int], epoch: int, number: int, side: int
-    ) -> list[int]:
+    def _draw(self, side: int, line: list[int], epoch: int, number: int) -> list[int]:
         random.seed(((self._seed << 32 | epoch) << 32 | number) << 1 | side)
-        drawn = sampler.line(line)
+        drawn = self._samplers[side].line(line)
         return drawn if len(drawn) <= self._max_length else line
 
 

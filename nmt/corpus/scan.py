@@ -1,7 +1,7 @@
 """The files of a corpus: do they exist, are they parallel; hashes, and lines in chunks."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
@@ -27,14 +27,11 @@ class Scan(NamedTuple):
 
 def scan(path: Path, hint: str = "check the path") -> Scan:
     """Hash a text file and count its lines; UserError if it is missing, damaged or empty."""
-    digest, lines, block = hashlib.sha256(), 0, b"\n"
+    digest, lines = hashlib.sha256(), 0
     with opened(path, hint) as stream:
-        rows = iter(stream)
-        while read := b"".join(islice(rows, CHUNK)):
-            block = read
-            digest.update(block)
-            lines += block.count(b"\n")
-    lines += not block.endswith(b"\n")
+        for line in stream:
+            digest.update(line)
+            lines += 1
     if not lines:
         raise UserError(f"{path}: is empty; {hint}", Exit.DATA)
     return Scan(path, digest.hexdigest(), lines)
@@ -45,7 +42,7 @@ class Chunk(NamedTuple):
 
     text: "ParallelText"
     first: int  # number of the first line, from 1
-    lines: tuple[list[bytes], ...]  # of each file, with their line ends
+    lines: list[list[bytes]]  # of each file, with their line ends
 
     def rows(self) -> Iterator[tuple[bytes, ...]]:
         """Yield the lines of all files at once, without line ends and byte order marks."""
@@ -62,11 +59,6 @@ class ParallelText(NamedTuple):
     tag: str = ""  # put before each source
     before: int = 0  # numbers of lines that are taken by corpora before it
 
-    @property
-    def files(self) -> list[Scan]:
-        """Source, target and columns."""
-        return [self.source, self.target, *self.columns.values()]
-
     def sizes(self) -> list[int]:
         """Return how many lines each chunk has."""
         total = self.source.lines
@@ -74,19 +66,20 @@ class ParallelText(NamedTuple):
 
     def chunks(self) -> Iterator[Chunk]:
         """Read the files again; UserError (65), at the end at the latest, if they have changed."""
-        digests = [hashlib.sha256() for _ in self.files]
-        names = ", ".join(str(file.path) for file in self.files)
+        files = [self.source, self.target, *self.columns.values()]
+        digests = [hashlib.sha256() for _ in files]
+        names = ", ".join(str(file.path) for file in files)
         changed = UserError(f"{names}: changed while they were read; start again", Exit.DATA)
         with ExitStack() as stack:
-            streams = [iter(stack.enter_context(opened(file.path))) for file in self.files]
+            streams = [iter(stack.enter_context(opened(file.path))) for file in files]
             for number, size in enumerate(self.sizes()):
-                lines = tuple(list(islice(stream, size)) for stream in streams)
+                lines = [list(islice(stream, size)) for stream in streams]
                 if any(len(part) != size for part in lines):
                     raise changed
                 for digest, part in zip(digests, lines, strict=True):
                     digest.update(b"".join(part))
                 yield Chunk(self, number * CHUNK + 1, lines)
-        if [digest.hexdigest() for digest in digests] != [file.sha256 for file in self.files]:
+        if [digest.hexdigest() for digest in digests] != [file.sha256 for file in files]:
             raise changed
 
 
@@ -97,17 +90,17 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
     """
     ensure_text(data)
     texts: dict[str, list[ParallelText]] = {split: [] for split in SPLITS}
+    languages = data.source_language, data.target_language
     for name, corpus in sorted(data.corpora.items()):
         root = Path(data.root or "", name) if corpus.root is None else Path(corpus.root)
-        languages = (data.source_language, data.target_language)
         for split in SPLITS if corpus.dev_source else ("train",):
-            files = dict[str, str]()
-            for side, code in zip(SIDES, languages, strict=True):
-                key = f"{split}_{side}"
-                files[key] = str(root / (getattr(corpus, key) or f"train.{code}"))
+            files = {
+                f"{split}_{side}": root / (getattr(corpus, f"{split}_{side}") or f"train.{code}")
+                for side, code in zip(SIDES, languages, strict=True)
+            }
+            text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
             # one more than it has: the last line of a corpus is not next to the first of another
             before = sum(text.source.lines + 1 for text in texts[split])
-            text = _scan_pair(files, f"set data.corpora.{name}.root, or its {{}}")
             texts[split].append(text._replace(corpus=name, tag=corpus.tag or "", before=before))
     for split in ("train",) if data.dev_lines else SPLITS:
         if not texts[split]:
@@ -115,16 +108,16 @@ def scan_files(data: Data) -> dict[str, list[ParallelText]]:
             instead = data.other_dev if split == "dev" else ""
             text = _scan_pair(files, f"set data.root or data.{{}}{instead}")
             for name, column in data.columns.items():
-                hint = f"set data.columns.{name}.{split}"
-                text.columns[name] = scan(Path(getattr(column, split)), hint)
+                path = Path(getattr(column, split))
+                text.columns[name] = scan(path, f"set data.columns.{name}.{split}")
                 _check_parallel(text.columns[name], text.source)
             texts[split] = [text]
     return texts
 
 
-def _scan_pair(files: dict[str, str], hint: str) -> ParallelText:
-    """Scan two parallel files, by their keys, which stand for {} in the hint."""
-    source, target = (scan(side_file(path, hint.format(key))) for key, path in files.items())
+def _scan_pair(files: Mapping[str, Path | str], hint: str) -> ParallelText:
+    """Scan two parallel files, by the keys that name them, which stand for {} in the hint."""
+    source, target = (scan(side_file(str(path), hint.format(key))) for key, path in files.items())
     _check_parallel(source, target)
     return ParallelText(source, target, {})
 

@@ -4,9 +4,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,9 +15,9 @@ from numpy.typing import NDArray
 from nmt.config.data import Data, Segmentation, columns_of
 from nmt.corpus import report
 from nmt.corpus.learn import learn_bpe_sides, learn_unigram_sides
-from nmt.corpus.pairs import SIDES, Corpora, PairStore, Writer, id_type
-from nmt.corpus.passes import CleanedChunk, CleanedText, Cleaning, Numbering
-from nmt.corpus.report import Tally
+from nmt.corpus.pairs import SIDES, Corpora, Pairs, PairStore, id_type, write_pairs
+from nmt.corpus.passes import CleanedChunk, Cleaning, Numbering
+from nmt.corpus.report import Counts
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
@@ -32,13 +33,14 @@ FEW_LINES = 30_000  # that one process prepares sooner than several
 BLOCK = 2**16  # pairs that are copied at a time
 
 
-class Counted(NamedTuple):
-    """What was counted in a split."""
+@dataclass
+class Counted:
+    """What is counted in a split while it is prepared."""
 
-    tallies: dict[str, Tally]  # by corpus; the name is empty if there is but one
-    changes: dict[str, Counter[str]]  # by side: lines and characters that were changed
-    hashes: NDArray[np.uint64]  # [pair]
-    unknown: NDArray[np.bool_]  # [side, pair] whether all pieces are unknown
+    pairs: Counts = field(default_factory=Counter)
+    changes: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
+    words: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
+    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [pair]
 
 
 class Preparation:
@@ -55,56 +57,31 @@ class Preparation:
         self.data, self.segmenter, self.sides, self.texts = data, segmenter, sides, texts
         # BPE is learned from counts of words
         self.counts_words = sides is None and segmenter.kind == "bpe"
-        self.words: list[Counter[str]] = [Counter(), Counter()]  # by side, of the training text
-        self.directory, self.workers = Path(), 1
+        self.counted = {split: Counted() for split in SPLITS}
+        sizes = [size for text in texts["train"] for size in text.sizes()]
+        self.lines = sum(sizes)
+        usual = 1 if self.lines < FEW_LINES else min(cores(), len(sizes))
+        self.workers = data.workers or usual
 
     def write(self, directory: Path) -> dict[str, Any]:
         """Fill a directory; returns a report of each split, and the sizes of the vocabularies."""
-        started = time.monotonic()
-        self.directory = directory
+        started, number = time.monotonic(), self.data.dev_lines
         tokenizers = self._tokenizers()
-        sizes = [size for text in self.texts["train"] for size in text.sizes()]
-        few = sum(sizes) < FEW_LINES
-        self.workers = self.data.workers or (1 if few else min(cores(), len(sizes)))
         several = f" with {self.workers} processes" if self.workers > 1 else ""
-        log.info("preparing %s lines%s", f"{sum(sizes):,}", several)
+        log.info("preparing %s lines%s", f"{self.lines:,}", several)
+        splits = [split for split in SPLITS if self.texts[split]]
         with TemporaryDirectory(dir=directory) as work:
-            cleaned = {
-                split: self._clean(split, tokenizers, Path(work, split))
-                for split in SPLITS
-                if self.texts[split]
-            }
-            sides = self._learn(tokenizers, cleaned["train"])
-            self.words.clear()  # its memory is needed
+            chunks = {split: self._clean(split, tokenizers, Path(work, split)) for split in splits}
+            sides = self.sides or self._learn(tokenizers, chunks["train"])
             for name, side in zip(SIDES, sides, strict=True):
                 (directory / f"{name}.json").write_bytes(manifest.dump(side.to_json()))
-            places = {split: directory / split for split in SPLITS}
-            if number := self.data.dev_lines:
-                places["train"] = Path(work, "whole")
-            counted = {s: self._number(s, sides, cleaned[s], places[s]) for s in cleaned}
+            stores = Path(work, "whole") if number else directory
+            for split in splits:
+                self._number(split, sides, chunks[split], stores / split)
             if number:
-                counted = hold_out(places["train"], directory, counted["train"], number)
-        unique = np.unique(counted["train"].hashes)
-        (directory / "train" / "hashes").write_bytes(unique.tobytes())
+                self._hold_out(stores / "train", directory, number)
         log.info("prepared in %.0f s", time.monotonic() - started)
-        stores = {split: PairStore(directory / split) for split in SPLITS}
-        reports = {
-            split: report.split_report(of.tallies, of.changes, of.unknown, stores[split])
-            for split, of in counted.items()
-        }
-        reports["train"]["duplicates"] = len(counted["train"].hashes) - len(unique)
-        reports["dev"]["known"] = int(np.isin(counted["dev"].hashes, unique).sum())
-        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
-        sizes_of = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
-        return reports | {"vocabulary": sizes_of}
-
-    def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
-        """Return workers that have a function, and what it needs, by the fork.
-
-        The development text has few lines, and each worker would have to segment all their words.
-        """
-        count = self.workers if split == "train" else 1
-        return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
+        return self._report(directory, sides)
 
     def _tokenizers(self) -> list[Tokenizer]:
         """Return those of both sides; UserError for an imported segmenter without its model."""
@@ -115,110 +92,108 @@ class Preparation:
                 "segmenter.kind=imported: comes with a model that was imported; give its directory "
                 "as trainer.init_from"
             )
-        return tokenizers_of(self.data, self.segmenter.tokenizer)
+        return tokenizers_of(self.data, self.segmenter)
+
+    def _pool(self, split: str, function: Callable[..., Any]) -> WorkerPool:
+        """Return workers that have a function, and what it needs, by the fork.
+
+        The development text has few lines, and each worker would have to segment all their words.
+        """
+        count = self.workers if split == "train" else 1
+        return WorkerPool(count, "data.workers", f"set data.workers below {count}", [function])
 
     def _clean(
         self, split: str, tokenizers: Sequence[Tokenizer], directory: Path
     ) -> list[CleanedChunk]:
-        """Clean a split; returns its chunks, without the words, which are counted."""
+        """Clean a split; returns its chunks without their words, which are counted."""
         directory.mkdir()
-        counts = self.counts_words and split == "train"
-        clean = Cleaning(self.data, tokenizers, counts, directory).clean
+        counts_words, counted = self.counts_words and split == "train", self.counted[split]
+        clean = Cleaning(self.data, tokenizers, counts_words, directory).clean
         cleaned: list[CleanedChunk] = []
         with self._pool(split, clean) as pool:
             for text in self.texts[split]:
                 chunks = in_order(pool, clean, text.chunks())
                 for chunk in track(chunks, f"tokenising {text.corpus or split}", text.sizes()):
-                    for total, words in zip(self.words, chunk.words, strict=True):
-                        total.update(words)
-                    cleaned.append(chunk._replace(words=(Counter(), Counter())))
+                    counted.pairs.update(chunk.counts)
+                    for side in range(len(SIDES)):
+                        counted.changes[side].update(chunk.changes[side])
+                        counted.words[side].update(chunk.words[side])
+                    cleaned.append(chunk._replace(words=()))
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]) -> Sides:
-        """Return the sides, learned from the training text unless they are given."""
-        if self.sides is not None:
-            return self.sides
-        if self.segmenter.kind == "bpe":
-            return learn_bpe_sides(self.segmenter, tokenizers, self.words)
+        """Learn both sides from the training text."""
+        if self.segmenter.kind != "bpe":
+            return learn_unigram_sides(self.segmenter, tokenizers, chunks)
+        sides = learn_bpe_sides(self.segmenter, tokenizers, self.counted["train"].words)
+        self.counted["train"].words.clear()  # its memory is needed
+        return sides
 
-        def full_pairs() -> Iterator[tuple[str, str]]:
-            texts = (CleanedText.read(chunk.path) for chunk in chunks)
-            return filter(all, (pair for text in texts for pair in zip(*text.words, strict=True)))
-
-        total = sum(chunk.full for chunk in chunks)
-        return learn_unigram_sides(self.segmenter, tokenizers, full_pairs, total)
-
-    def _number(
-        self, split: str, sides: Sides, cleaned: Sequence[CleanedChunk], place: Path
-    ) -> Counted:
-        """Write the store of a split."""
-        texts = self.texts[split]
-        tallies = {text.corpus: report.no_tally() for text in texts}
-        first, tagged = [text.before + 1 for text in texts], [bool(text.tag) for text in texts]
-        corpora = Corpora(list(tallies), first, tagged) if texts[0].corpus else None
+    def _number(self, split: str, sides: Sides, chunks: Sequence[CleanedChunk], path: Path) -> None:
+        """Write the store of a split; UserError (65) if no pair of a corpus is left."""
+        texts, counted = self.texts[split], self.counted[split]
         columns = {name: file.path for name, file in texts[0].columns.items()}
         number = Numbering(self.data, sides, columns, limited=split == "train").number
-        changes: dict[str, Counter[str]] = {side: Counter() for side in SIDES}
-        hashes, unknown = list[NDArray[np.uint64]](), list[NDArray[np.bool_]]()
-        dtype = id_type(*(len(side.vocabulary) for side in sides))
-        with (
-            self._pool(split, number) as pool,  # first, so that workers have no file to write
-            Writer(place, dtype, columns_of(self.data), corpora) as writer,
-        ):
-            numbered = in_order(pool, number, [chunk.path for chunk in cleaned])
-            parts = track(numbered, f"segmenting {split}", [chunk.pairs for chunk in cleaned])
-            for chunk, part in zip(cleaned, parts, strict=True):
-                for side, ids, lengths in zip(SIDES, part.ids, part.lengths, strict=True):
-                    writer.add(side, ids, lengths)
-                for name, values in part.columns.items():
-                    writer.add_column(name, np.array(values))
-                writer.add_lines(part.lines)
-                tallies[chunk.corpus] += chunk.tally + part.tally
-                for side, counts in zip(SIDES, chunk.changes, strict=True):
-                    changes[side].update(counts)
+        hashes = list[NDArray[np.uint64]]()
+
+        def parts(pool: WorkerPool) -> Iterator[Pairs]:
+            numbered = in_order(pool, number, chunks)
+            for part in track(numbered, f"segmenting {split}", [chunk.pairs for chunk in chunks]):
+                counted.pairs.update(part.counts)
                 hashes.append(part.hashes)
-                unknown.append(part.unknown)
-        for name, tally in tallies.items():
-            if not tally[report.KEPT, 0]:
+                yield part.pairs
+
+        names, tagged = [text.corpus for text in texts], [bool(text.tag) for text in texts]
+        first = [text.before + 1 for text in texts]
+        corpora = Corpora(names, first, tagged) if texts[0].corpus else None
+        dtype = id_type(*(len(side.vocabulary) for side in sides))
+        with self._pool(split, number) as pool:  # first, so that workers have no file to write
+            write_pairs(path, parts(pool), dtype, columns_of(self.data), corpora)
+        counted.hashes = np.concatenate(hashes)
+        for name in names:
+            if not counted.pairs[name, report.KEPT, "pairs"]:
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
-                raise UserError(
-                    f"data.{where}: no pair of the {split} text is left; "
-                    f"{report.most_dropped(tally)}",
-                    Exit.DATA,
-                )
-        return Counted(tallies, changes, np.concatenate(hashes), np.hstack(unknown))
+                why = report.say_why_dropped(counted.pairs, name)
+                problem = f"no pair of the {split} text is left; {why}"
+                raise UserError(f"data.{where}: {problem}", Exit.DATA)
 
+    def _hold_out(self, whole: Path, directory: Path, number: int) -> None:
+        """Divide pairs that training would keep: `number` of them, evenly spread, are the dev text.
 
-def hold_out(whole: Path, directory: Path, counted: Counted, number: int) -> dict[str, Counted]:
-    """Divide pairs that training would keep: `number` of them, evenly spread, are the dev text.
+        None of these is in the training text, wherever it occurs. Writes both stores. Raises
+        UserError (65) if too few pairs are left.
+        """
+        store, key = PairStore(whole), f"data.dev_lines={number}"
+        if 2 * number > len(store):
+            kept = f"{len(store)} pairs of the training text are kept"
+            raise UserError(f"{key}: {kept}; hold out half of them at most", Exit.DATA)
+        train, dev = self.counted["train"], self.counted["dev"]
+        chosen = np.arange(number) * len(store) // number
+        is_held = np.isin(train.hashes, train.hashes[chosen])
+        if is_held.all():
+            raise UserError(f"{key}: all other pairs are repetitions", Exit.DATA)
+        for measure, count in report.count_rows(store, np.flatnonzero(is_held)).items():
+            train.pairs["", report.KEPT, measure] -= count
+            train.pairs["", report.HELD_OUT, measure] += count
+        for measure, count in report.count_rows(store, chosen).items():
+            dev.pairs["", report.KEPT, measure] = count
+        dev.hashes, train.hashes = train.hashes[chosen], train.hashes[~is_held]
+        for split, rows in (("train", np.flatnonzero(~is_held)), ("dev", chosen)):
+            blocks = np.array_split(rows, -(-len(rows) // BLOCK))
+            write_pairs(directory / split, map(store.select, blocks), store.ids["source"].dtype)
 
-    None of these is in the training text, wherever it occurs. Writes both stores. Raises UserError
-    (65) if too few pairs are left.
-    """
-    store, hashes = PairStore(whole), counted.hashes
-    if 2 * number > len(store):
-        raise UserError(
-            f"data.dev_lines={number}: {len(store)} pairs of the training text are kept; hold out "
-            "half of them at most",
-            Exit.DATA,
-        )
-    chosen = np.arange(number) * len(store) // number
-    is_held = np.isin(hashes, hashes[chosen])
-    held = np.flatnonzero(is_held)
-    for split, rows in (("train", np.flatnonzero(~is_held)), ("dev", chosen)):
-        if not len(rows):
-            raise UserError(f"data.dev_lines={number}: all other pairs are repetitions", Exit.DATA)
-        with Writer(directory / split, store.ids["source"].dtype) as writer:
-            for block in np.array_split(rows, -(-len(rows) // BLOCK)):
-                pairs = store.select(block)
-                for side in SIDES:
-                    writer.add(side, pairs.ids[side], np.diff(pairs.offsets[side]))
-                writer.add_lines(pairs.lines)
-    kept, moved = (report.tally_rows(store, held, what) for what in (report.KEPT, report.HELD))
-    dev_tally = report.tally_rows(store, chosen, report.KEPT)
-    tallies = {name: tally - kept + moved for name, tally in counted.tallies.items()}
-    train, dev = (
-        counted._replace(tallies=of_rows, hashes=hashes[rows], unknown=counted.unknown[:, rows])
-        for of_rows, rows in ((tallies, ~is_held), ({"": dev_tally}, chosen))
-    )
-    return {"train": train, "dev": dev._replace(changes={side: Counter() for side in SIDES})}
+    def _report(self, directory: Path, sides: Sides) -> dict[str, Any]:
+        """Write the hashes of training pairs, and return what was counted of a corpus."""
+        train, dev = self.counted["train"].hashes, self.counted["dev"].hashes
+        unique = np.unique(train)
+        (directory / "train" / "hashes").write_bytes(unique.tobytes())
+        stores = {split: PairStore(directory / split) for split in SPLITS}
+        reports = {
+            split: report.report_split(counted.pairs, counted.changes, stores[split], sides)
+            for split, counted in self.counted.items()
+        }
+        reports["train"]["duplicates"] = len(train) - len(unique)
+        reports["dev"]["known"] = int(np.isin(dev, unique).sum())
+        reports["dev"] |= report.count_symbols(stores["train"], stores["dev"], sides[0])
+        sizes = {name: len(side.vocabulary) for name, side in zip(SIDES, sides, strict=True)}
+        return reports | {"vocabulary": sizes}

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.config.data import Data, symbols_of
+from nmt.config.data import Data, Segmentation, symbols_of
 from nmt.errors import Exit, UserError
 from nmt.text.lines import read_text
 from nmt.text.tokenizer import Tokenizer, warn_of_unknown
@@ -135,13 +135,15 @@ def read_patterns(path: str | None) -> list[str]:
     return list(dict.fromkeys(patterns))
 
 
-def tokenizers_of(data: Data, kind: str) -> list[Tokenizer]:
+def tokenizers_of(data: Data, choice: Segmentation) -> list[Tokenizer]:
     """The tokenizers of both sides of a corpus; raises what `read_patterns` does."""
     languages = (data.source_language, data.target_language)
-    if kind == "moses":
+    if choice.tokenizer == "moses":
         warn_of_unknown(languages, ". segmenter.tokenizer=none keeps the text as it is")
-    patterns, symbols = read_patterns(data.protected), symbols_of(data)
+    patterns, symbols = read_patterns(data.protected), [*symbols_of(data)]
     if patterns and (taken := [*filter(PLACEHOLDERS.__contains__, symbols)]):
         raise UserError(f"data.user_symbols, tags: {taken[0]} stands for strings of data.protected")
     symbols += PLACEHOLDERS if patterns else ()
-    return [Tokenizer(data.normalize, kind, code, symbols, patterns) for code in languages]
+    return [
+        Tokenizer(data.normalize, choice.tokenizer, code, symbols, patterns) for code in languages
+    ]

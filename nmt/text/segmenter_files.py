@@ -20,7 +20,7 @@ def sides_of_files(data: Data, choice: Segmentation) -> Sides:
 
     Raises UserError: 66 for a file that is missing, 65 for one that is something else.
     """
-    source, target = tokenizers_of(data, choice.tokenizer)
+    source, target = tokenizers_of(data, choice)
     if choice.kind == "spm":
         return [
             _sentencepiece(source, "source_model", choice.source_model),

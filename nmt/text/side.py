@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, TypeAlias
 
@@ -37,13 +37,14 @@ class Side:
         return self.vocabulary.ids(self.segmenter.encode(text))
 
     @cached_property
-    def _blank(self) -> set[int]:
+    def blank(self) -> set[int]:
+        """Ids that say nothing by themselves: unknown pieces, tags and other symbols, EOS."""
         symbols = self.vocabulary.ids(self.segmenter.tokenizer.symbols)  # with EOS
         return {UNK, *symbols, *language_codes(self.vocabulary).values()}
 
     def is_unknown(self, ids: Sequence[int]) -> bool:
         """Whether a line has unknown pieces, and besides them tags and other symbols alone."""
-        return UNK in ids and self._blank.issuperset(ids)
+        return UNK in ids and self.blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
         """Return one line of text for the ids before the first EOS."""
@@ -71,46 +72,27 @@ class _Side:
 
 
 @dataclass
-class _Tokenizer:
-    normalize: Literal["nfc", "nfkc", "none"]
-    kind: Literal["moses", "none"]
-    language: str
-    symbols: list[str] = field(default_factory=list)
-    protected: list[str] = field(default_factory=list)
-
-
-@dataclass
 class _Segmenter:
     kind: Literal["bpe", "unigram", "marian"]
-    tokenizer: _Tokenizer
-
-
-@dataclass
-class _Bpe(_Segmenter):
-    merges: Any
-    pieces: Any
-
-
-@dataclass
-class _SentencePiece(_Segmenter):
-    model: str  # in base64
+    tokenizer: Tokenizer
+    merges: Any = None  # of bpe
+    pieces: Any = None  # of bpe
+    model: str = ""  # of SentencePiece, in base64
 
 
 def segmenter_from_json(value: Any) -> Segmenter:
     """Build the segmenter whose `to_json` returned `value`; UserError (65) if there is none."""
-    is_bpe = isinstance(value, dict) and value.get("kind") == Bpe.kind
-    fields = _read(_Bpe if is_bpe else _SentencePiece, value, "segmenter")
+    fields = _read(_Segmenter, value, "segmenter")
     check_pieces(fields.tokenizer.symbols, "segmenter.tokenizer.symbols")
-    tokenizer = Tokenizer(**vars(fields.tokenizer))
-    if is_bpe:
+    if fields.kind == Bpe.kind:
         merges = _check_merges(fields.merges)
-        return Bpe(tokenizer, merges, check_pieces(fields.pieces, "segmenter.pieces"))
+        return Bpe(fields.tokenizer, merges, check_pieces(fields.pieces, "segmenter.pieces"))
     kind = MarianSegmenter if fields.kind == MarianSegmenter.kind else Unigram
     try:
         model = base64.b64decode(fields.model, validate=True)
         if not model:
             raise ValueError("empty")
-        return kind(tokenizer, model)
+        return kind(fields.tokenizer, model)
     except (ValueError, RuntimeError, OSError):
         raise damaged("segmenter.model", "expected a SentencePiece model") from None
 

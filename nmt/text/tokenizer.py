@@ -10,10 +10,12 @@ import logging
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
+from nmt.config.check import plain
 from nmt.text.quotes import join_marked, mark_quotes
 
 log = logging.getLogger(__name__)
@@ -30,38 +32,32 @@ UNUSUAL_SPACE = re.compile("  |^ | $|[\u00a0\u1680\u2000-\u200a\u202f\u205f\u300
 REPLACED = re.compile("[\u2581\ud800-\udfff]")
 
 
+@dataclass(eq=False)
 class Tokenizer:
     """Splits a line of text into words, and joins words into a line of text.
 
     Symbols are words, wherever they occur in the line. `protected`: see nmt.text.protection.
     """
 
-    def __init__(
-        self,
-        normalize: str,
-        kind: str,
-        language: str,
-        symbols: Sequence[str] = (),
-        protected: Sequence[str] = (),
-    ) -> None:
-        self.normalize, self.kind, self.language = normalize, kind, language
-        self.symbols, self.protected = tuple(symbols), tuple(protected)
-        longest_first = sorted(map(re.escape, symbols), key=len, reverse=True)
+    normalize: Literal["nfc", "nfkc", "none"]
+    kind: Literal["moses", "none"]
+    language: str
+    symbols: list[str] = field(default_factory=list)
+    protected: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        longest_first = sorted(map(re.escape, self.symbols), key=len, reverse=True)
         self.symbol_pattern = f"({'|'.join(longest_first)})"
-        self._symbol = re.compile(self.symbol_pattern) if symbols else None
-        self._moses = _load_moses(language) if kind == "moses" else None
+        self._symbol = re.compile(self.symbol_pattern) if self.symbols else None
+        self._moses = _load_moses(self.language) if self.kind == "moses" else None
 
-    def words(self, text: str) -> str:
-        """Normalise and tokenise a line; single spaces separate the words."""
-        return self.lines([text])[0]
+    def words(self, text: str, counts: Counter[str] | None = None) -> str:
+        """Normalise and tokenise a line; single spaces separate the words.
 
-    def lines(self, texts: Iterable[str], counts: Counter[str] | None = None) -> list[str]:
-        """Normalise and tokenise many lines."""
-        parts = [self.parts(normalise(text, self.normalize, counts)) for text in texts]
-        return [
-            " ".join(part if part in self.symbols else self._split(part) for part in line)
-            for line in parts
-        ]
+        `counts` counts what was changed, as `normalise` does.
+        """
+        parts = self.parts(normalise(text, self.normalize, counts))
+        return " ".join(part if part in self.symbols else self._split(part) for part in parts)
 
     def parts(self, text: str) -> list[str]:
         """Cut text at its symbols, which are parts by themselves."""
@@ -89,10 +85,8 @@ class Tokenizer:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `nmt.text.side` reads, as plain values."""
-        plain = {"normalize": self.normalize, "kind": self.kind, "language": self.language}
-        lists = {"symbols": list(self.symbols), "protected": list(self.protected)}
-        return plain | {key: values for key, values in lists.items() if values}
+        """Return the arguments that make it, as plain values."""
+        return {name: value for name, value in plain(self).items() if value != []}
 
 
 def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.batches import Batches
-from nmt.corpus.pairs import SIDES, PairStore, Writer, id_type
+from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
 from nmt.corpus.prepare import Prepared
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
@@ -77,15 +77,14 @@ def make(
     store, seed, options = directory / "store", settings.seed, settings.trainer
     pieces = lengths(pairs, mean, seed, equal=equal)
     per = {name: what for name, what in columns_of(settings.data).items() if name in columns}
-    with Writer(store, id_type(vocab), per) as writer:
-        for number, (side, counts) in enumerate(zip(SIDES, pieces, strict=True)):
-            ends = np.cumsum(counts + 1) - 1
-            ids = zipf(int(ends[-1]) + 1, vocab - SPECIALS, seed + number) + SPECIALS
-            ids[ends] = EOS
-            writer.add(side, ids, counts + 1)
-        for name, what in per.items():
-            writer.add_column(name, _column(name, what, pieces[0], seed))
-        writer.add_lines(np.arange(1, pairs + 1))
+    ids, offsets = {}, {}
+    for number, (side, counts) in enumerate(zip(SIDES, pieces, strict=True)):
+        offsets[side] = np.append(0, np.cumsum(counts + 1))
+        ids[side] = zipf(int(offsets[side][-1]), vocab - SPECIALS, seed + number) + SPECIALS
+        ids[side][offsets[side][1:] - 1] = EOS
+    filled = {name: _column(name, what, pieces[0], seed) for name, what in per.items()}
+    lines = np.arange(1, pairs + 1, dtype=np.uint32)
+    write_pairs(store, [Pairs(lines, ids, offsets, per, filled)], id_type(vocab), per)
     cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, seed)
     arrays: dict[str, Any] = {}
     tokens, work, places = [], [], np.zeros((2, 2))  # real ones, all of each side
@@ -103,19 +102,20 @@ def make(
     return SyntheticCorpus(store, directory / "batches.npz", vocab, updates, tokens, work, shares)
 
 
-def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.integer[Any]]:
+def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.int32]:
     """Integers of a column of the source: a tree for heads, else the number of each piece."""
     draw = np.random.default_rng([seed, 3])
     if per == "sentence":
-        return draw.integers(0, 2, len(lengths))
+        return draw.integers(0, 2, len(lengths)).astype(np.int32)
     if name != "heads":
-        return np.concatenate([np.arange(n + 1) for n in lengths.tolist()])  # eos: the last place
+        places = [np.arange(n + 1, dtype=np.int32) for n in lengths.tolist()]  # eos: the last
+        return np.concatenate(places)
     rows = []
     for n in lengths.tolist():  # each hangs on one that came before it in a random order; 0: root
         order = draw.permutation(n)
         above = order[(draw.random(n) * np.arange(n)).astype(np.int64)] + 1
         above[0] = 0
-        row = np.zeros(n + 1, np.int64)  # eos: a root
+        row = np.zeros(n + 1, np.int32)  # eos: a root
         row[order] = above
         rows.append(row)
     return np.concatenate(rows)

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from nmt.corpus.batches import Batches, in_order
-from nmt.corpus.pairs import PairStore, Writer, id_type
+from nmt.corpus.pairs import Pairs, PairStore, id_type, write_pairs
 from nmt.text.vocab import BOS, EOS, PAD
 
 PAIRS = 4000
@@ -22,12 +22,13 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
     target = np.clip(source * draw.normal(1.05, 0.15, PAIRS), 1, 100).astype(int)
     source[7] = target[7] = 700
     path: Path = tmp_path_factory.mktemp("store") / "train"
-    with Writer(path, id_type(9000)) as writer:
-        for name, lengths in (("source", source), ("target", target)):
-            ids = draw.integers(4, 9000, lengths.sum() + PAIRS)
-            ids[np.cumsum(lengths + 1) - 1] = EOS
-            writer.add(name, ids, lengths + 1)
-        writer.add_lines(np.arange(1, PAIRS + 1))
+    ids, offsets = {}, {}
+    for name, lengths in (("source", source), ("target", target)):
+        offsets[name] = np.append(0, np.cumsum(lengths + 1))
+        ids[name] = draw.integers(4, 9000, lengths.sum() + PAIRS)
+        ids[name][offsets[name][1:] - 1] = EOS
+    lines = np.arange(1, PAIRS + 1, dtype=np.uint32)
+    write_pairs(path, [Pairs(lines, ids, offsets)], id_type(9000))
     return PairStore(path)
 
 

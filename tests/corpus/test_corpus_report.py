@@ -1,6 +1,7 @@
 """What is said of a corpus before anything is trained on it."""
 
 import logging
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -75,6 +76,6 @@ def test_an_experiment_says_it_once_for_all(
 
 
 def test_why_nothing_is_left() -> None:
-    tally = report.no_tally()
-    tally[report.UNLIKE, 0], tally[report.TOO_LONG, 0] = 2, 3
-    assert report.most_dropped(tally) == "most are dropped as too long; see data.max_length"
+    counts = Counter({("", report.UNLIKE, "pairs"): 2, ("", report.TOO_LONG, "pairs"): 3})
+    why = "most are dropped as too long; see data.max_length"
+    assert report.say_why_dropped(counts, "") == why

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Examples, Joining, draw_examples, find_longest, joining_of
-from nmt.corpus.pairs import Corpora, PairStore, Writer
+from nmt.corpus.pairs import Corpora, Pairs, PairStore, write_pairs
 from nmt.errors import UserError
 from nmt.text.vocab import BOS, EOS, PAD
 from tests.composing import settings_of
@@ -27,14 +27,15 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> PairStore:
 def stored(path: Path, pairs: int) -> PairStore:
     """Pairs of 1 to 12 pieces; line 21 and its like were dropped; documents change at 50s."""
     random = np.random.default_rng(0)
-    with Writer(path, np.dtype("<u2"), {"document": "sentence"}) as writer:
-        for _ in range(pairs):
-            for side in ("source", "target"):
-                ids = np.append(random.integers(4, 60, random.integers(1, 13)), EOS)
-                writer.add(side, ids, np.array([len(ids)]))
-        lines = np.arange(1, pairs + 1)
-        writer.add_lines(lines + (lines > 20) + (lines > 77))
-        writer.add_column("document", lines // 50)
+    rows = dict[str, list[list[int]]](source=[], target=[])
+    for _ in range(pairs):
+        for of_side in rows.values():
+            of_side.append([*random.integers(4, 60, random.integers(1, 13)).tolist(), EOS])
+    lines, per = np.arange(1, pairs + 1), {"document": "sentence"}
+    columns = {"document": (lines // 50).astype(np.int32)}
+    lines = lines + (lines > 20) + (lines > 77)
+    whole = Pairs.of_rows(lines, rows, np.dtype("<u2"), per, columns)
+    write_pairs(path, [whole], np.dtype("<u2"), per)
     return PairStore(path)
 
 

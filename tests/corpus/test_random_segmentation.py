@@ -14,7 +14,7 @@ import pytest
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining
 from nmt.corpus.learn import count_pieces, learn_merges
-from nmt.corpus.pairs import PairStore, Writer
+from nmt.corpus.pairs import Pairs, PairStore, write_pairs
 from nmt.corpus.sampling import RandomSegmentation, measure_growth
 from nmt.errors import Exit, UserError
 from nmt.text.bpe import SEPARATOR, Bpe, BpeDropout
@@ -37,16 +37,15 @@ def bpe() -> tuple[Bpe, Vocabulary]:
 def stored(path: Path, lines: Sequence[int]) -> PairStore:
     """Some lines of the text and their reversal, with a column of each kind."""
     segmenter, vocabulary = bpe()
-    with Writer(path, np.dtype("<u2"), {"tag": "word", "document": "sentence"}) as writer:
-        for number in lines:
-            for side, step in (("source", 1), ("target", -1)):
-                words = TEXTS[number].split()[::step]
-                ids = np.array(vocabulary.ids(segmenter.segment(" ".join(words))))
-                writer.add(side, ids, np.array([len(ids)]))
-                if side == "source":
-                    writer.add_column("tag", ids)
-            writer.add_column("document", np.array([number // 40]))
-        writer.add_lines(np.array(lines))
+    rows = dict[str, list[list[int]]](source=[], target=[])
+    for number in lines:
+        for side, step in (("source", 1), ("target", -1)):
+            words = TEXTS[number].split()[::step]
+            rows[side].append(vocabulary.ids(segmenter.segment(" ".join(words))))
+    per, dtype = {"tag": "word", "document": "sentence"}, np.dtype("<u2")
+    tags = np.concatenate(rows["source"]).astype(np.int32)
+    columns = {"tag": tags, "document": np.array(lines, np.int32) // 40}
+    write_pairs(path, [Pairs.of_rows(np.array(lines), rows, dtype, per, columns)], dtype, per)
     return PairStore(path)
 
 

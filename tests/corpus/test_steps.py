@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from nmt.corpus import learn, scan, steps
-from nmt.corpus import prepare as prepared
+from nmt.corpus import learn, scan
 from nmt.corpus.passes import Cleaning, Numbering
 from nmt.corpus.prepare import prepare
 from nmt.system import atomic
@@ -24,29 +23,6 @@ from tests.pages import ROOT
 @pytest.fixture(autouse=True)
 def chunks_of_seven_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan, "CHUNK", 7)
-
-
-@pytest.mark.parametrize(
-    ("module", "name"),
-    [
-        *((Cleaning, "clean"), (steps, "learn_bpe_sides"), (Numbering, "number")),
-        (prepared, "_facts"),  # when all else is written
-    ],
-)
-def test_it_leaves_nothing_where_it_was_stopped(
-    module: Any, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def interrupt(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    data = corpus(tmp_path)
-    with monkeypatch.context() as patch:
-        patch.setattr(module, name, interrupt)
-        with pytest.raises(KeyboardInterrupt):
-            prepare(data, BPE)
-    assert cached(data) == []
-    whole = prepare(replace(data, cache=str(tmp_path / "whole")), BPE)
-    assert contents(prepare(data, BPE)) == contents(whole)
 
 
 @pytest.mark.parametrize("frequent", [0, 2])
@@ -74,7 +50,8 @@ def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) 
     cleaning = Cleaning(data, [side.segmenter.tokenizer for side in sides], False, tmp_path)
     numbering = Numbering(data, sides, {}, limited=True)
     copy = pickle.loads(pickle.dumps((cleaning, numbering)))
-    ids = [copy[1].number(copy[0].clean(chunk).path).ids[0] for chunk in texts[0].chunks()]
+    cleaned = map(copy[0].clean, texts[0].chunks())
+    ids = [copy[1].number(chunk).pairs.ids["source"] for chunk in cleaned]
     assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 

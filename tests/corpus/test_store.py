@@ -7,20 +7,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.corpus.pairs import PairStore, Writer, id_type
+from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
 
 SEQUENCE = st.lists(st.integers(3, 60_000), max_size=5).map(lambda ids: [*ids, 2])
 PAIRS = st.lists(st.tuples(SEQUENCE, SEQUENCE), min_size=1, max_size=12)
 
 
 def write(path: Path, pairs: list[tuple[list[int], list[int]]], part: int = 3) -> None:
-    with Writer(path, id_type(60_000)) as writer:
-        for start in range(0, len(pairs), part):
-            some = pairs[start : start + part]
-            for side, name in enumerate(("source", "target")):
-                ids = np.array([i for pair in some for i in pair[side]], np.int64)
-                writer.add(name, ids, np.array([len(pair[side]) for pair in some]))
-            writer.add_lines(np.arange(start, start + len(some)) * 2 + 1)
+    parts = []
+    for start in range(0, len(pairs), part):
+        some = pairs[start : start + part]
+        rows = {name: [pair[side] for pair in some] for side, name in enumerate(SIDES)}
+        lines = np.arange(start, start + len(some)) * 2 + 1
+        parts.append(Pairs.of_rows(lines, rows, np.dtype(np.int64)))
+    write_pairs(path, parts, id_type(60_000))
 
 
 @given(PAIRS)
@@ -45,13 +45,13 @@ def test_round_trip(
 
 def test_columns_keep_in_step_with_the_source(tmp_path: Path) -> None:
     per = {"tag": "word", "language": "sentence"}
-    with Writer(tmp_path / "train", id_type(9), per) as writer:
-        for part in range(2):
-            for side in ("source", "target"):
-                writer.add(side, np.array([5, 2, 6, 7, 2]), np.array([2, 3]))
-            writer.add_column("tag", np.array([-1, 2**31 - 1, 3, 4, -(2**31)]))
-            writer.add_column("language", np.array([part, 7]))
-            writer.add_lines(np.array([1, 2]) + 2 * part)
+    rows, dtype = {side: [[5, 2], [6, 7, 2]] for side in SIDES}, id_type(9)
+    parts = []
+    for part in range(2):
+        tags = np.array([-1, 2**31 - 1, 3, 4, -(2**31)], np.int32)
+        columns = {"tag": tags, "language": np.array([part, 7], np.int32)}
+        parts.append(Pairs.of_rows(np.array([1, 2]) + 2 * part, rows, dtype, per, columns))
+    write_pairs(tmp_path / "train", parts, dtype, per)
     store = PairStore(tmp_path / "train")
     assert store.per == per
     assert store.columns["tag"].tolist() == [-1, 2**31 - 1, 3, 4, -(2**31)] * 2

@@ -125,7 +125,7 @@ def test_the_best_segmentations_are_drawn_by_the_power_of_their_probability() ->
 
 
 def test_text_beside_a_symbol_is_sampled_as_text_alone() -> None:
-    plain = Tokenizer("nfc", "none", "de", ("<x1>",))
+    plain = Tokenizer("nfc", "none", "de", ["<x1>"])
     segmenter = Unigram(plain, learn_model(LINES, 40, 1.0))
     vocabulary = Vocabulary([*segmenter.pieces, "<x1>"])
     sampler = NBest(segmenter, vocabulary, 0.1, 8)

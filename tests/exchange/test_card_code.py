@@ -108,7 +108,7 @@ def by_the_card(directory: Path, lines: list[str], clients: Path) -> list[str]:
     return done.stdout.split("\n")[:-1]
 
 
-def of_bpe(*words: str, tokenizer: str = "moses") -> Trained:
+def of_bpe(*words: str, tokenizer: Any = "moses") -> Trained:
     """A tiny model of single letters, merged and then cut where the vocabulary lacks a piece."""
     trained = of_letters("encoding=relative", *SHORT, *words)
     pieces = [*trained.source.vocabulary.to_json(), "ei@@", "ein", "en"]

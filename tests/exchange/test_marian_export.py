@@ -40,7 +40,7 @@ def sentencepiece(text: int, size: int = 60) -> bytes:
     return learn_model([pair[text] for pair in TEXT], size, 1.0)
 
 
-def made(*words: str, shared: bool = False, form: str = "nfc", tokenizer: str = "none") -> Trained:
+def made(*words: str, shared: bool = False, form: Any = "nfc", tokenizer: Any = "none") -> Trained:
     """A tiny model of our own, every parameter moved; some of its outputs end."""
     settings = settings_of(*TINY, *POST, *words)
     learned = [sentencepiece(0, 80), sentencepiece(0, 80) if shared else sentencepiece(1)]

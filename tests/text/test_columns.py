@@ -34,7 +34,7 @@ MERGES = learn_merges({w: 3 for line in TEXT for w in line.split()}, 12, 1)[0]
 MODEL = learn_model(TEXT, 40, 1.0)
 
 
-def segmenter(kind: str, tokenizer: str = "none") -> Segmenter:
+def segmenter(kind: str, tokenizer: Any = "none") -> Segmenter:
     words = Tokenizer("nfc", tokenizer, "de")
     return Bpe(words, MERGES) if kind == "bpe" else Unigram(words, MODEL)
 

@@ -38,7 +38,7 @@ def shipped() -> Protection:
 
 
 def protection(*patterns: str, symbols: tuple[str, ...] = ()) -> Protection:
-    return Protection(Tokenizer("nfc", "none", "de", (*symbols, *PLACEHOLDERS), patterns))
+    return Protection(Tokenizer("nfc", "none", "de", [*symbols, *PLACEHOLDERS], [*patterns]))
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_strings_come_back_with_the_spaces_of_the_source(
 
 
 WORD = st.sampled_from(["dog", "Größe", "3", "(", ")", "“", ".", ",", "{", "}", "<", "&", "%"])
-SPACED = Tokenizer("nfc", "none", "", PLACEHOLDERS)
+SPACED = Tokenizer("nfc", "none", "", [*PLACEHOLDERS])
 UNSPACED = st.sampled_from(["访问", "谢谢", "。", "\uff0c", "\uff08", "\uff09", "の", "は"])
 STRING = st.sampled_from(
     [URL, MAIL, "<b>", "</b>", '<a title="a > b">', "{name}", "{{x}}", "%s", "%%", "`a b`", "&lt;"]
@@ -310,7 +310,7 @@ def test_a_missing_file_and_a_symbol_that_is_a_placeholder_are_named(tmp_path: P
 
 @pytest.mark.parametrize("wrong", ["(b", 5])
 def test_damaged_patterns_of_a_model_are_named(wrong: Any) -> None:
-    tokenizer = Tokenizer("nfc", "none", "de", PLACEHOLDERS, ["a"])
+    tokenizer = Tokenizer("nfc", "none", "de", [*PLACEHOLDERS], ["a"])
     plain = Side.of(Bpe(tokenizer, []), ["a"]).to_json()
     plain["segmenter"]["tokenizer"]["protected"] = ["a", wrong]
     with pytest.raises(UserError, match=r"tokenizer\.protected") as error:

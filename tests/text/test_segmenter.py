@@ -34,7 +34,7 @@ def learn_counts(lines: list[str]) -> Counter[str]:
 
 
 @cache
-def bpe(tokenizer: str = "none", filtered: bool = True) -> Bpe:
+def bpe(tokenizer: Any = "none", filtered: bool = True) -> Bpe:
     counts = learn_counts(LINES)
     merges, _ = learn_merges(counts, 60, 2)
     pieces = sorted(count_pieces(counts, merges)) if filtered else []
@@ -42,7 +42,7 @@ def bpe(tokenizer: str = "none", filtered: bool = True) -> Bpe:
 
 
 @cache
-def unigram(tokenizer: str = "none") -> Unigram:
+def unigram(tokenizer: Any = "none") -> Unigram:
     return Unigram(Tokenizer("nfc", tokenizer, "de"), learn_model(LINES, 60, 0.9995))
 
 

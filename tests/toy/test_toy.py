@@ -98,7 +98,7 @@ def test_joined_lines_are_the_pieces_of_their_parts() -> None:
     twos = [drawn[i : i + 2] for i in range(0, len(drawn), 2)]
     tokenizers = [Tokenizer("nfc", "moses", language) for language in ("de", "en")]
     counts = [
-        Counter(" ".join(tokenizer.lines(side)).split(" "))
+        Counter(" ".join(map(tokenizer.words, side)).split(" "))
         for tokenizer, side in zip(tokenizers, zip(*short(), strict=True), strict=True)
     ]
     merges, _ = learn_merges(counts[0] + counts[1], 50000, 2)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nmt.config.settings import Settings, thaw
-from nmt.corpus.pairs import PairStore, Writer
+from nmt.corpus.pairs import Pairs, PairStore, write_pairs
 from nmt.corpus.prepare import Prepared
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
@@ -116,13 +116,13 @@ def prepared(path: Path) -> Prepared:
 def store(path: Path, pairs: int, seed: int) -> PairStore:
     """Pairs of 2 to 9 random letters and their reversal."""
     random = np.random.default_rng(seed)
-    with Writer(path, np.dtype("<u2")) as writer:
-        for _ in range(pairs):
-            ids = random.integers(4, 4 + len(LETTERS), random.integers(2, 10))
-            for name, sequence in (("source", ids), ("target", ids[::-1])):
-                full = np.append(sequence, 2)
-                writer.add(name, full, np.array([len(full)]))
-        writer.add_lines(np.arange(1, pairs + 1))
+    rows = dict[str, list[list[int]]](source=[], target=[])
+    for _ in range(pairs):
+        ids = random.integers(4, 4 + len(LETTERS), random.integers(2, 10)).tolist()
+        rows["source"].append([*ids, 2])
+        rows["target"].append([*ids[::-1], 2])
+    dtype = np.dtype("<u2")
+    write_pairs(path, [Pairs.of_rows(np.arange(1, pairs + 1), rows, dtype)], dtype)
     return PairStore(path)
 
 
