@@ -19,9 +19,8 @@ from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text
-from nmt.evaluation.groups import check_bounds
-from nmt.evaluation.metrics import NAMES, of_language
-from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions
+from nmt.evaluation.metrics import of_language
+from nmt.evaluation.options import LEAST_SAMPLES, METRICS, EvaluationOptions, check_bounds
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import System, SystemModel
@@ -151,8 +150,8 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     scale = read_part(TableScale, runs[0].experiment)
     report = read_part(TableReport, runs[0].experiment)
     check_bounds(scale.bounds, "bounds=")
-    if unknown := [name for name in report.table.metrics if name not in NAMES]:
-        raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
+    if unknown := [name for name in report.table.metrics if name not in METRICS]:
+        raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(METRICS)}")
     for language in {run.settings.data.target_language for run in runs}:
         known = of_language(report.table.metrics, language)
         if moses := [name for name in report.table.metrics if name not in known]:

@@ -1,6 +1,5 @@
 """What a report says of its systems: size, training, search, versions, files, settings."""
 
-import logging
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,16 +10,13 @@ from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import REFERENCE, SOURCE, ComparedSystem, TrainedRun
-from nmt.evaluation.scoring import TranslatedTest
-from nmt.evaluation.systems import ModelFacts, System, SystemModel
+from nmt.evaluation.report import SOURCE, ComparedSystem, TranslatedTest
+from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.system import manifest
 from nmt.text.columns import missing
 from nmt.text.lines import file_of
 from nmt.training.directory import progress
-
-log = logging.getLogger(__name__)
 
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 TOO_LONG = {
@@ -34,38 +30,29 @@ SPLITS = {
 }  # decode.split in words
 
 
-def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
-    """The systems as a report has them; warns where a trained length cannot be marked."""
+def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
+    """The systems as a report has them."""
     rows = []
-    for s, system in enumerate(systems):
-        facts = system.facts
-        for side in {test.side for test in tests if test.trained[s] is None}:
-            if facts:
-                _warn_of_missing_marks(system.label, facts, side)
+    for system in systems:
         runs = [_trained(model, model.run) for model in system.models if model.run]
         row = ComparedSystem(system.label, runs=runs)
-        if facts:
+        if facts := system.facts:
             sizes = facts.longest, facts.parameters, facts.encoding_parameters
             row = ComparedSystem(system.label, *sizes, runs)
         rows.append(row)
     return rows
 
 
-def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
-    """Say why the trained length of a model is not marked: in other pieces, or not known."""
-    if model.of(side)[1] is not None:
-        reason = "segments otherwise than lengths are counted; its trained length is not marked"
-        log.warning("%s: %s", label, reason)
-    elif side == REFERENCE:
-        log.warning("%s: its longest target in training is not known, and not marked", label)
-
-
-def _trained(model: SystemModel, run: Path) -> TrainedRun:
+def _trained(model: SystemModel, run: Path) -> dict[str, Any]:
     """The training of a run up to its newest checkpoint, or to the one that the model is."""
     facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
-    step = facts["step"] if is_checkpoint else progress(run)[0]
-    return TrainedRun(str(run), model.settings.seed, step, facts.get("dev_perplexity"))
+    return {
+        "run": str(run),
+        "seed": model.settings.seed,
+        "step": facts["step"] if is_checkpoint else progress(run)[0],
+        "dev_perplexity": facts.get("dev_perplexity"),
+    }
 
 
 def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:

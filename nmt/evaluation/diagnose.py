@@ -14,13 +14,13 @@ from nmt.config.settings import Decode, with_decode
 from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
-from nmt.evaluation.estimates import score_group
+from nmt.evaluation.estimates import count_runs, score_group
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import REPETITION, ratio
-from nmt.evaluation.models import single, with_search_settings
+from nmt.evaluation.metrics import ratio, repeats
+from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
-from nmt.evaluation.systems import System
+from nmt.evaluation.systems import System, with_search_settings
 from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -102,7 +102,7 @@ def diagnose(
     def losses(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
         chosen = [(references or sources)[i] for i in lines]
         of_outputs, of_chosen = map(_characters, (outputs, chosen))
-        repeated = REPETITION.counts(outputs).sum(0)
+        repeated = repeats(outputs).sum(0)
         return Losses(
             len(lines),
             _lost(chosen, outputs, options) if references and lines else None,
@@ -146,11 +146,11 @@ def diagnose(
 def _lost(
     references: Sequence[str], outputs: Sequence[str], options: EvaluationOptions
 ) -> Figure | None:
-    scorer = lost_text(references)
-    counts = {scorer.metric.name: scorer.counts(outputs)}
+    metric = lost_text(references)
+    (runs,) = count_runs([metric], [[outputs]])
     about = {"test": "", "group": "", "system": "", "pairs": len(references)}
     bootstrap = options.samples, options.seed
-    rows = score_group([scorer], [[counts]], np.arange(len(references)), [about], *bootstrap)
+    rows = score_group([metric], [runs], np.arange(len(references)), [about], *bootstrap)
     return next(iter(rows), None)
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 from statistics import fmean, stdev
 
+from nmt.evaluation.metrics import Metric
 from nmt.evaluation.report import (
     ALL,
     BEYOND,
@@ -13,9 +14,8 @@ from nmt.evaluation.report import (
     ComparedSystem,
     Figure,
     Group,
-    Metric,
     Report,
-    ScoredTest,
+    TranslatedTest,
 )
 
 STAR, CARET, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
@@ -85,12 +85,12 @@ def pairs(group: Group) -> str:
     return f"n = {count(group.pairs)}{' few' if group.few else ''}"
 
 
-def describe_axis(test: ScoredTest) -> str:
+def describe_axis(test: TranslatedTest) -> str:
     """What the lengths of a test count."""
     return f"{test.side} length in {test.unit}" if test.unit else "no source, hence no lengths"
 
 
-def order_systems(report: Report, test: ScoredTest, best_first: bool) -> list[int]:
+def order_systems(report: Report, test: TranslatedTest, best_first: bool) -> list[int]:
     """Systems as they were named, or those that are best beyond training (else longest) first."""
     systems = list(range(len(report.systems)))
     if not best_first:
@@ -104,8 +104,8 @@ def order_systems(report: Report, test: ScoredTest, best_first: bool) -> list[in
 
 def system_cells(system: ComparedSystem) -> list[str]:
     """Size and budget of a system, by SYSTEM_COLUMNS."""
-    steps = sorted({run.step for run in system.runs})
-    known = [p for run in system.runs if (p := run.dev_perplexity) is not None]
+    steps = sorted({run["step"] for run in system.runs})
+    known = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
     perplexity = f"{fmean(known):.2f}" if known else EMPTY
     return [
         *map(count, (system.parameters, system.encoding_parameters, system.longest_trained)),
@@ -115,7 +115,7 @@ def system_cells(system: ComparedSystem) -> list[str]:
     ]
 
 
-def conclude(report: Report, test: ScoredTest) -> list[str]:
+def conclude(report: Report, test: TranslatedTest) -> list[str]:
     """Who is best beyond the trained lengths, and whether the paired test tells it: two sentences.
 
     Of the main metric, on all lines beyond training; of the longest bucket where that is all of
@@ -150,7 +150,7 @@ def conclude(report: Report, test: ScoredTest) -> list[str]:
     return [f"{sentence}.", f"Few pairs: not reliable. {verdict}" if group.few else verdict]
 
 
-def _decisive_group(report: Report, test: ScoredTest) -> Group:
+def _decisive_group(report: Report, test: TranslatedTest) -> Group:
     """The lines beyond training; the longest bucket beyond that of some system; or all."""
     metric = test.metrics[0].name
     candidates = [*filter(None, [test.group(BEYOND)]), *reversed(test.buckets)]
@@ -209,7 +209,7 @@ def _seeds(report: Report) -> str:
 
 def _budgets(report: Report) -> list[str]:
     """The updates of all runs, and a warning if some had more than others."""
-    runs = [(system.label, run.step) for system in report.systems for run in system.runs]
+    runs = [(system.label, run["step"]) for system in report.systems for run in system.runs]
     if len(steps := {step for _, step in runs}) > 1:
         budgets = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
         return [

@@ -20,9 +20,9 @@ from nmt import figure
 from nmt.config.check import flat
 from nmt.evaluation import notation, plot
 from nmt.evaluation.lost import LOST
-from nmt.evaluation.metrics import RATIO
+from nmt.evaluation.metrics import RATIO, Metric
 from nmt.evaluation.notation import spell_out
-from nmt.evaluation.report import REFERENCES, Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import REFERENCES, Group, Report, TranslatedTest
 
 TEMPLATE = Path(__file__).with_name("page.jinja")
 OPEN = 8  # examples that are open at first
@@ -55,7 +55,7 @@ def html(report: Report) -> str:
     )
 
 
-def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
+def _test(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, Any]:
     """What the template shows of a test: charts and tables, the main metric's first."""
     on_axis = [m for m in test.metrics if report.known(test, m.name, test.buckets)]
     charted = on_axis if has_charts and test.unit else []
@@ -70,7 +70,7 @@ def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
     }
 
 
-def _table(report: Report, test: ScoredTest, metric: Metric) -> dict[str, Any]:
+def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
     """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
     groups = report.known(test, metric.name, test.groups)
     labels = [*report.labels, REFERENCES]
@@ -83,14 +83,14 @@ def _table(report: Report, test: ScoredTest, metric: Metric) -> dict[str, Any]:
     }
 
 
-def _best(report: Report, test: ScoredTest, metric: Metric, group: Group) -> str | None:
+def _best(report: Report, test: TranslatedTest, metric: Metric, group: Group) -> str | None:
     means = [f.mean for f in report.row(test, group, metric.name) if f]
     if metric.higher_is_better is None or len(means) < 2:
         return None
     return notation.number((max if metric.higher_is_better else min)(means), metric.form)
 
 
-def _chart(report: Report, test: ScoredTest, metric: Metric) -> str:
+def _chart(report: Report, test: TranslatedTest, metric: Metric) -> str:
     svg = plot.chart(report, test, metric)
     return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')}"
 

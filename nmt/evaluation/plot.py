@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.evaluation.metrics import RATIO
+from nmt.evaluation.metrics import RATIO, Metric
 from nmt.evaluation.notation import CARET, count, spell_out, title_of
-from nmt.evaluation.report import Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import Group, Report, TranslatedTest
 from nmt.figure import drawn
 
 SIZE = (8, 4.5)  # inches, of a file
@@ -44,7 +44,7 @@ def draw(report: Report, path: Path) -> None:
         figure.legend(handles=handles, **LEGEND)
 
 
-def chart(report: Report, test: ScoredTest, metric: Metric) -> str:
+def chart(report: Report, test: TranslatedTest, metric: Metric) -> str:
     """A metric by length as the text of an SVG file."""
     text = io.StringIO()
     with drawn(text, CHART, font=9, **PLAIN) as figure:
@@ -58,7 +58,7 @@ def chart(report: Report, test: ScoredTest, metric: Metric) -> str:
     return text.getvalue()
 
 
-def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> list[Any]:
+def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> list[Any]:
     """A line for each system through its buckets, each with an interval; hollow where few pairs.
 
     Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
@@ -92,7 +92,7 @@ def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) ->
     return handles
 
 
-def _groups(test: ScoredTest) -> Sequence[Group]:
+def _groups(test: TranslatedTest) -> Sequence[Group]:
     return test.buckets or test.groups[:1]
 
 
@@ -102,7 +102,7 @@ def _style(s: int) -> dict[str, str]:
     return {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[(s + before) % len(MARKERS)]}
 
 
-def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
+def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]:
     """A dashed line where the texts get longer than any in training; one for each such length."""
     limits, lines = test.trained_lengths(), []
     for longest, systems in limits.items():
@@ -121,7 +121,7 @@ def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
     return lines
 
 
-def _label_buckets(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> None:
+def _label_buckets(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> None:
     groups = _groups(test)
     names = []
     for group in groups:

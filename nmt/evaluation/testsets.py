@@ -19,12 +19,7 @@ TEST = "test"  # the name of the one test set that is given none
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
 
 
-class TextPair(NamedTuple):
-    """The lines of a test set in memory."""
-
-    sources: list[str] | None  # None: there are references alone, which no model can translate
-    references: list[str]
-    parts: list[list[str]] | None = None  # reference sentences of each joined line; None: as read
+Lines = list[str]
 
 
 class ParallelFiles(NamedTuple):
@@ -37,9 +32,13 @@ class ParallelFiles(NamedTuple):
     join: int = 1  # so many consecutive lines of a file are read as one
     tags: Set[str] = frozenset()  # what may stand before a source: only equal ones are joined
 
-    def read(self) -> TextPair:
-        """The lines of both sides; raises UserError (65) unless they are parallel."""
-        pairs = list[tuple[list[str], list[str]]]()  # source and reference sentences of each line
+    def read(self) -> tuple[Lines | None, Lines, list[Lines] | None]:
+        """Sources, references, and the sentences of each joined reference.
+
+        None: there are references alone, which no model can translate; and no line is joined.
+        Raises UserError (65) unless both sides are parallel.
+        """
+        pairs = list[tuple[Lines, Lines]]()  # source and reference sentences of each line
         for number, path in enumerate(self.references):
             references = read_text(path)
             if not references:
@@ -48,11 +47,10 @@ class ParallelFiles(NamedTuple):
             if self.sources:
                 sources = read_parallel(self.sources[number], references, path)
             pairs += join_lines(sources, references, self.join, self.tags)
-        parts = [reference for _, reference in pairs] if self.join > 1 else None
-        lines = [" ".join(source) for source, _ in pairs]
-        return TextPair(
-            lines if self.sources else None, [" ".join(reference) for _, reference in pairs], parts
-        )
+        parts = [reference for _, reference in pairs]
+        sources = [" ".join(source) for source, _ in pairs]
+        references = list(map(" ".join, parts))
+        return sources if self.sources else None, references, parts if self.join > 1 else None
 
     @property
     def described(self) -> str:
@@ -68,14 +66,14 @@ class ParallelFiles(NamedTuple):
 
 def join_lines(
     sources: Sequence[str], references: Sequence[str], k: int, tags: Set[str] = frozenset()
-) -> list[tuple[list[str], list[str]]]:
+) -> list[tuple[Lines, Lines]]:
     """The sentences of each joined line: k consecutive ones, fewer in the last line.
 
     As in training, sources that begin with different `tags` are not joined; equal ones stand once.
     Rosendahl et al. (2019), section 5, join pairs to see how a model copes with lengths beyond
     those of its training.
     """
-    lines = list[tuple[list[str], list[str]]]()
+    lines = list[tuple[Lines, Lines]]()
     before = None
     for source, reference in zip(sources, references, strict=True):
         tag, rest = tag_and_rest(source, tags)

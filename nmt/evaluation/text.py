@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import (
     EMPTY,
     SYSTEM_COLUMNS,
@@ -23,7 +24,7 @@ from nmt.evaluation.notation import (
     system_cells,
     title_of,
 )
-from nmt.evaluation.report import ALL, REFERENCES, Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import ALL, REFERENCES, Group, Report, TranslatedTest
 from nmt.system import manifest
 from nmt.system.outputs import Writer, text_writer
 
@@ -73,7 +74,7 @@ def render(report: Report, best_first: bool = False, form: str = "plain") -> str
 
 
 def _test_blocks(
-    report: Report, test: ScoredTest, order: Sequence[int], form: str
+    report: Report, test: TranslatedTest, order: Sequence[int], form: str
 ) -> Iterator[str]:
     total = test.group(ALL)
     head = f"{test.name}, {count(total.pairs if total else 0)} pairs; {describe_axis(test)}"
@@ -98,7 +99,7 @@ Rows = Iterator[list[str]]
 
 
 def _detailed(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
+    report: Report, test: TranslatedTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
     """A system's scores; below, where known: interval, p, deviation over seeds."""
     row = report.across(test, metric.name, label, groups)
@@ -114,7 +115,7 @@ def _detailed(
 
 
 def _means(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
+    report: Report, test: TranslatedTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
     """A system's means, and of how many pairs where these are its own."""
     cells = []
@@ -126,7 +127,7 @@ def _means(
 
 
 def _brief(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
+    report: Report, test: TranslatedTest, metric: Metric, groups: Sequence[Group], label: str
 ) -> Rows:
     """A system's means with their intervals and marks, in one line."""
     row = report.across(test, metric.name, label, groups)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.evaluation.metrics import Scorer, scorers
+from nmt.evaluation.metrics import Metric, make_metrics
 from nmt.evaluation.significance import Floats, interval, p_value, resampled
 
 COLUMNS = 10  # of BLEU: lengths of hypothesis and reference, then matches and n-grams, n = 1-4
@@ -24,7 +24,7 @@ class Population(NamedTuple):
     """BLEU counts [sentences, 2 x COLUMNS] of two systems side by side."""
 
     counts: Floats
-    scorer: Scorer
+    metric: Metric
 
     @property
     def truth(self) -> float:
@@ -75,15 +75,16 @@ def population(sentences: int, seed: int = 0) -> Population:
         for own in systems:
             own.append(" ".join(_corrupted(rng, reference, difficulty + rng.normal(0, 0.5))))
     lines = [" ".join(words) for words in references]
-    scorer = scorers(["BLEU"], lines, "en", "none", 0, 0)[0]
-    counts = np.stack([scorer.counts(own) for own in systems], axis=1)  # [sentences, 2, COLUMNS]
+    metric = make_metrics(["BLEU"], lines, "en", "none", 0, 0)[0]
+    assert metric.counts
+    counts = np.stack([metric.counts(own) for own in systems], axis=1)  # [sentences, 2, COLUMNS]
     swapped = rng.random(sentences) < 0.5
     counts[swapped] = counts[swapped][:, ::-1]
-    return Population(counts.reshape(sentences, -1), scorer)
+    return Population(counts.reshape(sentences, -1), metric)
 
 
 def bleu(sums: Floats) -> Floats:
-    """Corpus BLEU of summed counts [..., COLUMNS]; the same as Scorer.value, all at once.
+    """Corpus BLEU of summed counts [..., COLUMNS]; the same as Metric.value, all at once.
 
     An order without a match is smoothed as there: the first counts as half a match, the next as
     a quarter. Raises ValueError where there is no n-gram of some order at all.

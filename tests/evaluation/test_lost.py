@@ -6,16 +6,15 @@ from collections.abc import Sequence
 import pytest
 
 from nmt.evaluation.lost import (
-    WIDTH,
     distinctive_ngrams,
     lost_text,
     missing,
     ngrams,
     parts_left_out,
-    place_scorers,
+    parts_of_lines,
 )
 from nmt.evaluation.report import Report
-from tests.evaluation.made_up import compare
+from tests.evaluation.made_up import compare, score
 
 FIRST = "The commission will present its report to the parliament before the end of this year."
 SECOND = "Small farms in the mountains of Scotland lost a quarter of their sheep last winter."
@@ -58,10 +57,8 @@ def test_unrelated_text_hardly_arrives_however_long_it_is() -> None:
 
 
 def test_what_is_lost_is_pooled_over_lines() -> None:
-    scorer = lost_text(["abcdefgh", "", "ABCDEFG"])
-    counts = scorer.counts(["abcdefg", "abcdef", "ABCDEFG"])
-    assert counts.tolist() == [[1, 3], [0, 0], [0, 2]]
-    assert scorer.value(counts.sum(0)) == pytest.approx(1 / 5)
+    lost = lost_text(["abcdefgh", "", "ABCDEFG"])
+    assert score(lost, ["abcdefg", "abcdef", "ABCDEFG"]) == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +95,8 @@ def test_parts_by_hand() -> None:
     """Each n-gram of a part that no other has, looked for by plain loops."""
     parts = [[FIRST, SECOND, THIRD]]
     texts = ["".join(text.split()) for text in parts[0]]
-    (arrived_scorer, *_), *_ = place_scorers(parts)
+    of_parts = parts_of_lines(parts)
+    assert of_parts.counts
 
     def counts(orders: Sequence[int], output: str) -> list[tuple[int, int, int]]:
         """By part: how many arrived, how many there are, how many are too many."""
@@ -115,8 +113,7 @@ def test_parts_by_hand() -> None:
 
     for hypothesis in ("", FIRST, f"{SECOND} {SECOND} {FIRST[:40]}", "Something else.", "0 0"):
         output = "".join(hypothesis.split())
-        (row,) = arrived_scorer.counts([hypothesis])  # of all places and metrics
-        by_place = row.reshape(3, WIDTH)
+        (by_place,) = of_parts.counts([hypothesis])  # [place, columns]
         expected = counts([6], output)
         assert by_place[:, [0, 1, 4]].tolist() == [list(part) for part in expected]
         recalls = [arrived / total for arrived, total, _ in counts(range(1, 7), output)]

@@ -167,7 +167,7 @@ def test_few_draws_at_a_time_and_several_processes_give_the_same_numbers(
     used = [by_name(RIGHT)["BLEU"]]
     counted = count_runs(used, [GOOD[:1], WORSE[:1]])
     for (counts,), run in zip(counted, (GOOD[0], WORSE[0]), strict=True):
-        assert (counts["BLEU"] == used[0].counts(run)).all()
+        assert used[0].counts and (counts["BLEU"] == used[0].counts(run)).all()
 
 
 def test_numbers_that_are_given_have_means_intervals_and_tests() -> None:
@@ -193,23 +193,23 @@ def test_attention_is_of_a_sample_of_each_bucket_and_so_of_no_other_group() -> N
 
 def test_examples_are_the_most_different_and_the_worst() -> None:
     (test,) = compare({"a": GOOD, "b": WORSE}, RIGHT).tests
-    whys = [example.why for example in test.examples]
+    whys = [example["why"] for example in test.examples]
     assert whys == ["most different"] * 20 + ["worst"] * 10
-    assert len({example.line for example in test.examples}) == 30
+    assert len({example["line"] for example in test.examples}) == 30
     for example in test.examples[::7]:
-        i = example.line - 1
-        assert (example.reference, example.length) == (RIGHT[i], LENGTHS[i])
-        assert example.translations == [GOOD[0][i], WORSE[0][i]]
-        for text, score in zip(example.translations, example.scores, strict=True):
+        i = example["line"] - 1
+        assert (example["reference"], example["length"]) == (RIGHT[i], LENGTHS[i])
+        assert example["translations"] == [GOOD[0][i], WORSE[0][i]]
+        for text, score in zip(example["translations"], example["scores"], strict=True):
             assert score == pytest.approx(CHRF().corpus_score([text], [[RIGHT[i]]]).score)
-    spreads = [abs(e.scores[0] - e.scores[1]) for e in test.examples[:20]]
+    spreads = [abs(e["scores"][0] - e["scores"][1]) for e in test.examples[:20]]
     assert spreads == sorted(spreads, reverse=True) and spreads[-1] > 0
-    means = [sum(e.scores) for e in test.examples[20:]]
+    means = [sum(e["scores"]) for e in test.examples[20:]]
     assert means == sorted(means)
-    buckets = {next(b.name for b in test.buckets if e.length <= (b.high or 999))
+    buckets = {next(b.name for b in test.buckets if e["length"] <= (b.high or 999))
                for e in test.examples[:20]}  # fmt: skip
     assert buckets == {"0-10", "11-20", "21-35", "36-50"}  # by turns
     same = compare({"a": GOOD[:1], "b": GOOD[:1]}, RIGHT)
-    assert {example.why for example in same.tests[0].examples} == {"worst"}
+    assert {example["why"] for example in same.tests[0].examples} == {"worst"}
     blank = compare({"a": [["zzz", *GOOD[0][1:]]]}, RIGHT, sources=["", *RIGHT[1:]])
-    assert 1 not in {e.line for e in blank.tests[0].examples}  # nobody can translate nothing
+    assert 1 not in {e["line"] for e in blank.tests[0].examples}  # nobody can translate nothing

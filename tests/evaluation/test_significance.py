@@ -19,6 +19,7 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     systems = [("a", noisy(right, 0.3)), ("b", noisy(right, 0.5, seed=2))]
     _, found = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
     scorer = by_name(right)["BLEU"]
+    assert scorer.counts
     (sums,) = resampled([scorer.counts(systems[1][1])], 200, seed=7)
     results: Any = found["BLEU"]
     mean, half = estimate_ci(np.array([scorer.value(row) for row in sums]))

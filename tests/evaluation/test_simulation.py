@@ -51,7 +51,7 @@ def sound_test(found: Found) -> bool:
 def test_all_scores_at_once_are_sacrebleu_s(size: int) -> None:
     sums = people().counts[:500].reshape(-1, size, 2 * COLUMNS).sum(axis=1)[:, :COLUMNS]
     sums = sums[sums[:, -1] > 0]  # four words or more
-    expected = np.array([people().scorer.value(row) for row in sums])
+    expected = np.array([people().metric.value(row) for row in sums])
     assert bleu(sums) == pytest.approx(expected, abs=1e-9)
     assert (sums[:, 0] < sums[:, 1]).any()  # some of this is the brevity penalty
     assert (sums[:, 2:6] == 0).any() == (size == 1)  # or the smoothing

@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import conclude, notes_of, order_systems
-from nmt.evaluation.report import ComparedSystem, Figure, Group, Metric, Report, TrainedRun
+from nmt.evaluation.report import ComparedSystem, Figure, Group, Report
 from nmt.evaluation.text import COLUMNS, render, tsv
 from tests.evaluation.made_up import compare, lengths, noisy, references
 
@@ -54,7 +55,7 @@ def test_marks_and_their_notes_come_together(three: Report) -> None:
     quiet = "\n".join(notes_of(plain))
     assert "^" not in quiet and "p <" not in quiet and "few" not in quiet
     assert "seeds of training are held fixed" in quiet
-    run = TrainedRun("r", 1, 1, None)
+    run = {"run": "r", "seed": 1, "step": 1, "dev_perplexity": None}
     unlike = replace(three, systems=[*three.systems[:2], ComparedSystem("x", runs=[run])])
     assert "Warning: systems were trained for different numbers" in "\n".join(notes_of(unlike))
     alike = replace(three, systems=[ComparedSystem("x", runs=[run])])
