@@ -348,7 +348,7 @@ def test_a_table_says_what_its_runs_share() -> None:
     settings = experiment_of(["experiment=compare"]).settings
     assert describe.search_of(settings) == "greedy search"
     limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
-    assert describe.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
+    assert describe.search_of(limited) == "greedy search, min_length_ratio 0.5, no_repeat_ngram 4"
     alone = describe.search_of(with_decode(settings, {"split": "sentences"}))
     assert alone == "greedy search, each sentence alone"
     shared = " ".join(describe.shared_settings(settings, "seed 1"))

@@ -140,26 +140,26 @@ def search_notes(systems: Sequence[System]) -> list[str]:
     for system in systems:
         if system.models:
             searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
-    described = [
-        search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
-        for search, labels in searches.items()
-    ]
-    return [f"Translation: {'; '.join(described)}."] if described else []
+    if len(searches) < 2:
+        return [f"Translation: {search}." for search in searches]
+    described = [f"{search} ({', '.join(labels)})" for search, labels in searches.items()]
+    return [f"Translation: {'; '.join(described)}."]
 
 
 def search_of(settings: Settings) -> str:
     """How a model searches, as its settings say."""
     decode = settings.decode
-    chosen = f", the best of {decode.mbr} by expected chrF" if decode.mbr else ""
-    for key, free in RESTRICTIONS.items():
-        if (value := getattr(decode, key)) != free:
-            chosen = f", {key} {value}{chosen}"
-    chosen += SPLITS.get(decode.split, "")
     if decode.method == "sample":
-        return (
+        search = (
             f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
-            f"top_p {decode.top_p:g}, seed {decode.seed}){chosen}"
+            f"top_p {decode.top_p:g}, seed {decode.seed})"
         )
-    if decode.beam_size == 1:
-        return f"greedy search{chosen}"
-    return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}{chosen}"
+    elif decode.beam_size == 1:
+        search = "greedy search"
+    else:
+        search = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+    restrictions = {key: getattr(decode, key) for key in RESTRICTIONS}
+    search += "".join(f", {k} {v}" for k, v in restrictions.items() if v != RESTRICTIONS[k])
+    if decode.mbr:
+        search += f", the best of {decode.mbr} by expected chrF"
+    return search + SPLITS.get(decode.split, "")

@@ -7,10 +7,9 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.estimates import figures
-from nmt.evaluation.metrics import Lines, Metric, ratio
+from nmt.evaluation.metrics import Floats, Lines, Metric, ratio
 from nmt.evaluation.report import BEYOND, WITHIN, Figure
-from nmt.evaluation.significance import Floats, resampled
+from nmt.evaluation.significance import figures, resampled
 
 ORDER = 6
 """Length of the character n-grams that are counted: a word or so.

@@ -13,6 +13,7 @@ from math import inf
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
@@ -20,7 +21,6 @@ from sacrebleu.metrics.ter import TER
 from nmt import __version__
 from nmt.errors import Exit, UserError
 from nmt.evaluation.options import METRICS
-from nmt.evaluation.significance import Floats
 
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
@@ -31,6 +31,7 @@ CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
 
 Lines = Sequence[str]
+Floats = NDArray[np.float64]
 
 
 def ratio(total: Floats) -> float:

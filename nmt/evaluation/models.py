@@ -13,10 +13,10 @@ from nmt.decode.score import GivenTranslation, score_translations
 from nmt.decode.sources import LENGTH
 from nmt.errors import RefusedLinesError
 from nmt.evaluation.attention import count_unattended, draw_lines
+from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import TranslatedTest
 from nmt.evaluation.scoring import choose_lines
-from nmt.evaluation.significance import Floats
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.translations import KeptTranslation, load, translate_all
 from nmt.exchange import ctranslate2_engine

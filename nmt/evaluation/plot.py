@@ -67,7 +67,7 @@ def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric
     groups, scale = _groups(test), 100 if metric.form in ("share", "points") else 1
     for s, label in enumerate(report.labels):
         offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-        found = report.across(test, metric.name, label, groups)
+        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
         known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
         x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
         style = _style(s)

@@ -93,7 +93,7 @@ class TranslatedTest:
     # what scoring adds
     metrics: list[Metric] = field(default_factory=list)  # the first is the main one
     groups: list[Group] = field(default_factory=list)  # buckets, beyond training, all; then places
-    examples: list[dict[str, Any]] = field(default_factory=list)  # see `examples.choose_examples`
+    examples: list[dict[str, Any]] = field(default_factory=list)  # see `scoring.choose_examples`
 
     @property
     def longest(self) -> int | None:
@@ -185,15 +185,16 @@ class Report:
         """A figure of each system, in their order."""
         return [self.figure(metric, label, group.name, test.name) for label in self.labels]
 
-    def across(
-        self, test: TranslatedTest, metric: str, system: str, groups: Sequence[Group]
-    ) -> list[Figure | None]:
-        """A figure of one system in several groups."""
-        return [self.figure(metric, system, group.name, test.name) for group in groups]
-
-    def known(self, test: TranslatedTest, metric: str, groups: Sequence[Group]) -> list[Group]:
-        """Those of some groups in which any system has a figure of this metric."""
-        return [group for group in groups if any(self.row(test, group, metric))]
+    def table(
+        self, test: TranslatedTest, metric: str
+    ) -> tuple[list[Group], dict[str, list[Figure | None]]]:
+        """The groups in which any system has a figure of this metric; the rows that have any."""
+        groups = [group for group in test.groups if any(self.row(test, group, metric))]
+        rows = {
+            label: [self.figure(metric, label, group.name, test.name) for group in groups]
+            for label in (*self.labels, REFERENCES)
+        }
+        return groups, {label: row for label, row in rows.items() if any(row)}
 
     def to_json(self) -> dict[str, Any]:
         """Plain values for a JSON file."""

@@ -14,6 +14,7 @@ from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation import lost, metrics, models
 from nmt.evaluation.describe import compare_systems, notes, provenance_of
+from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import (
     DEFAULT_METRICS,
     LEAST_SAMPLES,
@@ -25,7 +26,6 @@ from nmt.evaluation.options import (
 )
 from nmt.evaluation.report import REFERENCE, SOURCE, Figure, Group, Report, TranslatedTest
 from nmt.evaluation.scoring import metrics_of, score_test
-from nmt.evaluation.significance import Floats
 from nmt.evaluation.systems import System, facts_at, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
 from nmt.exchange import ctranslate2_engine

@@ -1,17 +1,17 @@
 """A translated test set, scored: all metrics on all groups of its lines. No model is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.estimates import count_runs, score_group
-from nmt.evaluation.examples import SENTENCE, choose_examples
 from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
     GIVEN,
     REPETITION,
     UNATTENDED,
+    Floats,
     Metric,
     make_metrics,
     of_language,
@@ -20,7 +20,10 @@ from nmt.evaluation.metrics import (
 )
 from nmt.evaluation.options import DEFAULT_METRICS, EvaluationOptions
 from nmt.evaluation.report import ALL, BEYOND, REFERENCES, Figure, Group, TranslatedTest
-from nmt.evaluation.significance import Floats
+from nmt.evaluation.significance import count_runs, score_group
+
+SENTENCE = "chrF2"  # scores single sentences: BLEU and TER say little of so few words
+DIFFERENT, WORST = 20, 10  # examples shown
 
 Given = Mapping[str, Mapping[int, Sequence[Floats]]]
 """Counts [lines, 2] of figures that the texts do not give: by name, system and run."""
@@ -137,3 +140,49 @@ def _of_references(test: TranslatedTest, chosen: ChosenLines) -> Iterator[Figure
         if counts[lines, 1].sum():
             share = ratio(counts[lines].sum(0))
             yield Figure(test.name, group.name, group.pairs, REFERENCES, REPETITION.name, share)
+
+
+def choose_examples(
+    test: TranslatedTest, scores: Floats, buckets: Sequence[Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Lines with all translations, of the first runs, by the scores of sentences [system, line].
+
+    By turns from each bucket of lines.
+    """
+    sources, lengths = test.sources or [], test.lengths or []
+    spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
+    groups = [
+        [int(i) for i in lines if sources[i].strip() and test.references[i].strip()]
+        for lines in buckets
+    ]
+    differing = [[i for i in lines if spread[i] > 0] for lines in groups]
+    different = round_robin(differing, (-spread).tolist(), DIFFERENT)
+    remaining = [[i for i in lines if i not in different] for lines in groups]
+    worst = round_robin(remaining, mean.tolist(), WORST)
+    return [
+        {
+            "line": i + 1,
+            "why": why,
+            "length": lengths[i],
+            "source": sources[i],
+            "reference": test.references[i],
+            "translations": [runs[0][i] for runs in test.hypotheses],
+            "scores": scores[:, i].tolist(),
+        }
+        for why, chosen in (("most different", different), ("worst", worst))
+        for i in chosen
+    ]
+
+
+def round_robin(groups: Sequence[Sequence[int]], keys: Sequence[float], most: int) -> list[int]:
+    """Up to `most` lines of smallest key, by turns from each group; sorted by key.
+
+    Without turns, a long test set would show its longest (or shortest) sentences alone.
+    """
+    waiting = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
+    chosen: list[int] = []
+    while any(waiting) and len(chosen) < most:
+        for lines in waiting:
+            if lines and len(chosen) < most:
+                chosen.append(lines.pop(0))
+    return sorted(chosen, key=lambda i: (keys[i], i))

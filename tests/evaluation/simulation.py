@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nmt.evaluation.metrics import Metric, make_metrics
-from nmt.evaluation.significance import Floats, interval, p_value, resampled
+from nmt.evaluation.metrics import Floats, Metric, make_metrics
+from nmt.evaluation.significance import interval, p_value, resampled
 
 COLUMNS = 10  # of BLEU: lengths of hypothesis and reference, then matches and n-grams, n = 1-4
 LEVEL = 0.05

@@ -10,9 +10,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import Exit, UserError
-from nmt.evaluation.metrics import REPETITION, Metric, is_unspaced, make_metrics, ratio
+from nmt.evaluation.metrics import REPETITION, Floats, Metric, is_unspaced, make_metrics, ratio
 from nmt.evaluation.options import parse_metrics
-from nmt.evaluation.significance import Floats
 from tests.evaluation.made_up import by_name, noisy, references, score
 
 

@@ -9,9 +9,9 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.evaluation import estimates, significance
-from nmt.evaluation.estimates import count_runs
+from nmt.evaluation import significance
 from nmt.evaluation.report import BEYOND, REFERENCES, Figure, Report
+from nmt.evaluation.significance import count_runs
 from tests.evaluation.made_up import by_name, compare, lengths, noisy, references
 
 RIGHT = references(150)
@@ -163,7 +163,7 @@ def test_few_draws_at_a_time_and_several_processes_give_the_same_numbers(
     systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
     again = compare(systems, RIGHT, [20, 30, None], metrics=["BLEU", "TER"])
     assert again.figures == three.figures
-    monkeypatch.setattr(estimates, "LINES", 100)
+    monkeypatch.setattr(significance, "LINES", 100)
     used = [by_name(RIGHT)["BLEU"]]
     counted = count_runs(used, [GOOD[:1], WORSE[:1]])
     for (counts,), run in zip(counted, (GOOD[0], WORSE[0]), strict=True):

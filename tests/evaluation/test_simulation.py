@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from nmt.evaluation.significance import Floats
+from nmt.evaluation.metrics import Floats
 from tests.evaluation.simulation import (
     COLUMNS,
     Drawn,
