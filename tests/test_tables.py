@@ -57,7 +57,9 @@ def planned(*words: str) -> tables.PlannedTable:
 
 
 def row_of(run: PlannedRun) -> System:
-    return tables.system_of([run], "some text")
+    corpora: Any = {run.name: SimpleNamespace(facts={"fingerprint": "some text"})}
+    (system,) = tables.systems_of_runs([run], corpora)
+    return system
 
 
 @pytest.mark.slow
@@ -180,7 +182,7 @@ WRONG = {
             "data.root=x",
             "data.target_language=zh",
         ],
-        "table.metrics: Moses does not segment zh; use BLEU for BLEU-moses",
+        "table.metrics: no metric BLEU-moses; for zh",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
     "jobs": (

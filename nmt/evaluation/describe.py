@@ -10,7 +10,7 @@ from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import SOURCE, ComparedSystem, TranslatedTest
+from nmt.evaluation.report import ComparedSystem, TranslatedTest
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.system import manifest
@@ -31,7 +31,6 @@ SPLITS = {
 
 
 def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
-    """The systems as a report has them."""
     rows = []
     for system in systems:
         runs = [_trained(model, model.run) for model in system.models if model.run]
@@ -95,18 +94,14 @@ def notes(
 def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
     """What became of the sources that models do not translate whole; see `LineReader`."""
     labels_of = dict[str, list[str]]()
-    for s, system in enumerate(systems):
+    for system in systems:
         if system.facts is None or system.models[0].settings.decode.split != "lines":
             continue
-        counted = test.side == SOURCE and test.trained[s] is not None  # in its own pieces
-        lengths = test.lengths if counted else None
-        if lengths is None:
-            segmenter = system.facts.segmenter
-            lengths = [len(segmenter.encode(line)) for line in test.sources or ()]
+        encode = system.facts.segmenter.encode
         most, way = system.longest_whole, system.models[0].settings.decode.too_long
         if way == "split" and missing(system.facts.columns, ()):
             way = "refuse"  # columns cannot be divided
-        if count := sum(length > most for length in lengths):
+        if count := sum(len(encode(line)) > most for line in test.sources or ()):
             text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
             labels_of.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
     return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
@@ -147,7 +142,6 @@ def search_notes(systems: Sequence[System]) -> list[str]:
 
 
 def search_of(settings: Settings) -> str:
-    """How a model searches, as its settings say."""
     decode = settings.decode
     if decode.method == "sample":
         search = (

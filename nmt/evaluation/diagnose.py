@@ -78,11 +78,7 @@ def diagnose(
     text without words and files that are not parallel; 66 for files that are not there.
     """
     _check_single(system)
-    sources, references = read_text(source), None
-    if reference is not None:
-        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
-    if not any(line.strip() for line in sources):
-        raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
+    sources, references = _read_texts(source, reference)
     system = with_search_settings(system, options.decode)
     (model,), facts = system.models, system.facts
     assert facts is not None
@@ -95,8 +91,8 @@ def diagnose(
     long = [i for i, n in enumerate(pieces) if n > divided_at]
 
     def translate(lines: Sequence[str], changes: Changes) -> list[str]:
-        decode = with_decode(model.settings, changes).decode
-        request = KeptTranslation(system.label, model, source.name, lines, decode, {})
+        changed = model._replace(settings=with_decode(model.settings, changes))
+        request = KeptTranslation(system.label, changed, source.name, lines, {})
         return translate_all([request], options)[0]
 
     def measure(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
@@ -150,6 +146,15 @@ def _check_single(system: System) -> None:
     model = system.models[0]
     if ctranslate2_engine.is_exported(model.paths[0]):
         raise UserError(f"{model.place}: written for CTranslate2; name the model that was exported")
+
+
+def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:
+    sources, references = read_text(source), None
+    if reference is not None:
+        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
+    if not any(line.strip() for line in sources):
+        raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
+    return sources, references
 
 
 def _measure(

@@ -57,18 +57,13 @@ def distinctive_ngrams(
     ]
 
 
-def missing(expected: Counter[str], output: Counter[str]) -> int:
-    """How many of the n-grams expected do not stand in an output."""
-    return sum(max(0, count - output[gram]) for gram, count in expected.items())
-
-
 def lost_text(references: Lines) -> Metric:
     """The share of the references' character 6-grams that do not stand in the translations."""
     expected = list(map(ngrams, references))
 
     def count(lines: Lines) -> Floats:
         pairs = zip(expected, map(ngrams, lines), strict=True)
-        return np.array([[missing(e, o), e.total()] for e, o in pairs], np.float64).reshape(-1, 2)
+        return np.array([[(e - o).total(), e.total()] for e, o in pairs], np.float64).reshape(-1, 2)
 
     return replace(LOST, counts=count)
 
@@ -97,7 +92,7 @@ def parts_of_lines(parts: Parts) -> Metric:
             for place, expected in enumerate(distinctive_ngrams(references)):
                 total, out = expected.total(), left_out[place]
                 surplus = sum(max(0, output[gram] - n) for gram, n in expected.items())
-                arrived = total - missing(expected, output)
+                arrived = total - (expected - output).total()
                 row[place] = (arrived, total, bool(out), out is not None, surplus, total)
         return counts
 
@@ -120,7 +115,7 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
     """
     output = ngrams(hypothesis, ORDERS)
     recalls = [
-        (grams.total() - missing(grams, output)) / grams.total() if grams else None
+        (grams.total() - (grams - output).total()) / grams.total() if grams else None
         for grams in distinctive_ngrams(references, ORDERS)
     ]
     best = max((recall for recall in recalls if recall is not None), default=0.0)
@@ -200,15 +195,15 @@ def loss_counts(
     counts = []
     for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
         whole, output, forced_output = map(ngrams, (reference, *outputs))
-        of_whole = [missing(whole, output), whole.total()]
+        of_whole = [(whole - output).total(), whole.total()]
         if length <= longest:
             counts.append([*of_whole, -1, -1, -1])
             continue
         letters = "".join(reference.split())
         cut = round(len(letters) * longest / length)
         beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
-        of_beginning = [missing(beginning, forced_output), beginning.total()]
-        counts.append([*of_whole, missing(whole, forced_output), *of_beginning])
+        of_beginning = [(beginning - forced_output).total(), beginning.total()]
+        counts.append([*of_whole, (whole - forced_output).total(), *of_beginning])
     return np.array(counts, np.float64).reshape(-1, 5)
 
 
@@ -219,7 +214,6 @@ def is_divisible(counts: Floats) -> bool:
 
 
 def _beyond(counts: Floats) -> NDArray[np.bool_]:
-    """Which lines are longer than any in training."""
     return counts[:, 2] >= 0
 
 

@@ -64,7 +64,6 @@ class Metric:
 
     @property
     def is_share(self) -> bool:
-        """Whether it is shown in percent."""
         return self.form in ("share", "points")
 
 
@@ -85,10 +84,11 @@ def make_metrics(
     """
     names = list(dict.fromkeys(names))
     whole = language in WHOLE_FOR_MOSES
-    if missing := [name for name in names if name not in of_language(METRICS, language)]:
+    known = of_language(METRICS, language)
+    if unknown := [name for name in names if name not in known]:
         raise UserError(
-            f"--metric {missing[0]}: there is none for this target language; "
-            f"choose from {', '.join(of_language(METRICS, language))}"
+            f"--metric {unknown[0]}: there is none for this target language; "
+            f"choose from {', '.join(known)}"
         )
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
     bleu, ter = partial(BLEU, force=True), partial(TER, normalized=whole, asian_support=whole)
@@ -184,7 +184,6 @@ def is_unspaced(lines: Lines) -> bool:
 
 
 def of_language(names: Iterable[str], language: str) -> list[str]:
-    """The metrics of these that there are for a target language."""
     return [n for n in names if not (n.endswith(MOSES) and language in WHOLE_FOR_MOSES)]
 
 

@@ -28,25 +28,23 @@ log = logging.getLogger(__name__)
 
 def translate_tests(
     tests: Sequence[TranslatedTest], systems: Sequence[System], options: EvaluationOptions
-) -> list[list[list[list[str]]]]:
-    """The translations that models make: test, system, run -> lines; no run of a file.
-
-    Raises what `translate_all` does.
-    """
-    requests = {
-        (t, s, run): KeptTranslation(
-            *(system.label, model, test.name, test.sources or [], model.settings.decode),
-            *(test.columns[s], _forced_lengths(system, model, test, s)),
+) -> None:
+    """Add the translations that models make to the tests; raises what `translate_all` does."""
+    requests = [
+        (
+            test.hypotheses[s],
+            KeptTranslation(
+                *(system.label, model, test.name, test.sources or [], test.columns[s]),
+                _forced_lengths(system, model, test, s),
+            ),
         )
         for s, system in enumerate(systems)
-        for run, model in enumerate(system.models)
-        for t, test in enumerate(tests)
-    }
-    translations: list[list[list[list[str]]]] = [[[] for _ in systems] for _ in tests]
-    made = translate_all(list(requests.values()), options)
-    for (t, s, _), lines in zip(requests, made, strict=True):
-        translations[t][s].append(lines)
-    return translations
+        for model in system.models
+        for test in tests
+    ]
+    translations = translate_all([request for _, request in requests], options)
+    for (runs, _), lines in zip(requests, translations, strict=True):
+        runs.append(lines)
 
 
 def _forced_lengths(
@@ -80,8 +78,9 @@ def translate_with_forced_lengths(
         s: {name: path for name, path in files.items() if name != LENGTH}
         for s, files in test.columns.items()
     }
-    (lines,) = translate_tests([replace(test, columns=columns)], forced_systems, options)
-    return lines
+    forced = replace(test, columns=columns, hypotheses=[[] for _ in systems])
+    translate_tests([forced], forced_systems, options)
+    return forced.hypotheses
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
@@ -169,6 +168,5 @@ def single(model: SystemModel, options: EvaluationOptions) -> Trained:
 
 
 def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
-    """The columns that a model reads."""
     reads = trained.model.columns
     return {name: read_text(path) for name, path in files.items() if name in reads}

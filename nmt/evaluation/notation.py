@@ -46,7 +46,6 @@ def count(value: float | None) -> str:
 
 
 def title_of(metric: Metric) -> str:
-    """The name of a metric, with its unit."""
     return f"{metric.name}, %" if metric.is_share else metric.name
 
 
@@ -82,7 +81,6 @@ def pairs(group: Group) -> str:
 
 
 def describe_axis(test: TranslatedTest) -> str:
-    """What the lengths of a test count."""
     return f"{test.side} length in {test.unit}" if test.unit else "no source, hence no lengths"
 
 
@@ -184,7 +182,7 @@ def notes_of(report: Report) -> list[str]:
     notes += [f"Longest: {', '.join(longest)}."] if longest else []
     metrics = [m for t in report.tests for m in t.metrics if m.signature]
     signatures = dict.fromkeys(f"{m.name}: {m.signature}" for m in metrics)
-    return [*notes, *_describe_budgets(report), *report.notes, *signatures]
+    return [*notes, *_warn_of_budgets(report), *report.notes, *signatures]
 
 
 def _describe_seeds(report: Report) -> str:
@@ -198,16 +196,13 @@ def _describe_seeds(report: Report) -> str:
     return f"and over seeds, by their pooled deviation with {degrees} {of} of freedom{apart}"
 
 
-def _describe_budgets(report: Report) -> list[str]:
-    """The updates of all runs, and a warning if some had more than others."""
+def _warn_of_budgets(report: Report) -> list[str]:
+    """A warning if some runs had more updates than others."""
     runs = [(system.label, run["step"]) for system in report.systems for run in system.runs]
-    if len({step for _, step in runs}) > 1:
-        budgets = ", ".join(dict.fromkeys(f"{label} {count(step)}" for label, step in runs))
-        return [f"Warning: systems were trained for different numbers of updates: {budgets}."]
-    every = all(system.runs for system in report.systems)
-    labels = ", ".join(dict.fromkeys(label for label, _ in runs))
-    who = "Every model was" if every else f"{labels}:"
-    return [f"{who} trained for {count(step)} update{'s' * (step != 1)}." for _, step in runs[:1]]
+    if len({step for _, step in runs}) < 2:
+        return []
+    budgets = ", ".join(dict.fromkeys(f"{label} {count(step)}" for label, step in runs))
+    return [f"Warning: systems were trained for different numbers of updates: {budgets}."]
 
 
 def spell_out(text: str) -> str:

@@ -61,11 +61,7 @@ def check_bounds(bounds: Sequence[int], option: str) -> None:
 
 
 def parse_metrics(text: str) -> list[str]:
-    """Read `BLEU,exact`, in any case; raises UserError for a name that no metric bears."""
+    """Read `BLEU,exact`, in any case; a name that no metric bears is refused when it is made."""
     by_name = {name.lower(): name for name in METRICS}
-    names = [word.strip().lower() for word in text.split(",")]
-    if unknown := [name for name in names if name not in by_name]:
-        raise UserError(
-            f"--metric {text}: no metric {unknown[0]!r}; choose from {', '.join(METRICS)}"
-        )
-    return list(dict.fromkeys(by_name[name] for name in names))
+    words = (word.strip() for word in text.split(","))
+    return list(dict.fromkeys(by_name.get(word.lower(), word) for word in words))

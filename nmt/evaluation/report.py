@@ -32,7 +32,6 @@ class Group:
 
     @property
     def few(self) -> bool:
-        """Too few pairs for more than a hint."""
         return self.pairs < FEW
 
     def is_unseen(self, trained: int | None) -> bool:
@@ -59,7 +58,6 @@ class Figure:
 
     @property
     def significant(self) -> bool:
-        """Whether the paired test tells the system from the first."""
         return self.p is not None and self.p < SIGNIFICANT
 
 
@@ -97,7 +95,6 @@ class TranslatedTest:
 
     @property
     def longest(self) -> int | None:
-        """The greatest of the lengths."""
         return max(self.lengths or (), default=None)
 
     @property
@@ -106,33 +103,9 @@ class TranslatedTest:
         return [group for group in self.groups if group.low is not None]
 
     def group(self, name: str) -> Group | None:
-        """The group of this name."""
         return next((group for group in self.groups if group.name == name), None)
 
-    def trained_lengths(self) -> dict[int, list[int]]:
-        """The systems by the longest text in their training, where it is known, shortest first."""
-        limits: dict[int, list[int]] = {}
-        for system, length in enumerate(self.trained):
-            if length is not None:
-                limits.setdefault(length, []).append(system)
-        return dict(sorted(limits.items()))
-
-    def axis_position(self, length: int) -> float | None:
-        """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
-
-        None if nothing of the test is longer.
-        """
-        longest = self.longest
-        if longest is None or length >= longest:
-            return None
-        for i, bucket in enumerate(self.buckets):
-            low, high = bucket.low or 0, longest if bucket.high is None else bucket.high
-            if length <= high:
-                return i + max(0.0, (length - low + 1) / (high - low + 1))
-        return None
-
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file."""
         names = "name", "title", "form", "higher_is_better", "signature"
         keys = "name", "about", "unit", "side", "longest", "examples"
         return {key: getattr(self, key) for key in keys} | {
@@ -197,7 +170,6 @@ class Report:
         return groups, {label: row for label, row in rows.items() if any(row)}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file."""
         plain = {key: value for key, value in vars(self).items() if key != "_index"}
         return plain | {
             "systems": list(map(vars, self.systems)),

@@ -1,7 +1,6 @@
 """One evaluation: systems and test sets, translated, scored by source length, as one Report."""
 
 import logging
-import math
 import re
 import time
 from collections.abc import Mapping, Sequence
@@ -65,11 +64,9 @@ def evaluate(
     for test in read_tests:  # metrics that cannot be had are said before hours of translation
         metrics_of(test, options)
     given = [_read_scores(test, systems, options) for test in read_tests]
-    translations = models.translate_tests(read_tests, systems, options)
+    models.translate_tests(read_tests, systems, options)
     figures = list[Figure]()
-    for test, by_system, scores in zip(read_tests, translations, given, strict=True):
-        for runs, made in zip(test.hypotheses, by_system, strict=True):
-            runs += made
+    for test, scores in zip(read_tests, given, strict=True):
         figures += _score(test, systems, options, scores)
     report = Report(
         systems=compare_systems(systems),
@@ -255,25 +252,17 @@ def _read_scores(
         seeds = len(systems[labels.index(label)].models)
         if seeds > 1:
             raise UserError(f"--scores {name}={label}: has {seeds} seeds; name one run")
-        lines = read_text(path)
-        if len(lines) != len(test.references):
-            counts = f"{len(lines)} lines, but the test has {len(test.references)}"
-            raise UserError(f"{path}: {counts}; give one number for each", Exit.DATA)
-        values = [_parse_number(path, number, line) for number, line in enumerate(lines, start=1)]
-        counts_of_lines = np.stack([values, np.ones(len(values))], axis=1)
+        try:
+            values = np.array(read_text(path), np.float64)
+        except ValueError as error:  # it names the text that is no number
+            raise UserError(f"{path}: {error}; give one number a line", Exit.DATA) from None
+        lines = len(test.references)
+        if len(values) != lines or not np.isfinite(values).all():
+            each = f"the test has {lines} lines, and each needs a finite number"
+            raise UserError(f"{path}: {len(values)} lines; {each}", Exit.DATA)
+        counts_of_lines = np.stack([values, np.ones(lines)], axis=1)
         given.setdefault(name, {})[labels.index(label)] = [counts_of_lines]
     return given
-
-
-def _parse_number(path: Path, number: int, line: str) -> float:
-    try:
-        value = float(line)
-    except ValueError:
-        value = math.nan
-    if not math.isfinite(value):
-        where = f"{path}:{number}"
-        raise UserError(f"{where}: {line[:40]!r} is no number; give one a line", Exit.DATA)
-    return value
 
 
 def _score(

@@ -134,7 +134,6 @@ def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]
 
 
 def _of_references(test: TranslatedTest, chosen: ChosenLines) -> Iterator[Figure]:
-    """How repetitive the references themselves are."""
     counts = repeats(test.references)
     for group, lines in chosen.items():
         if counts[lines, 1].sum():

@@ -216,7 +216,6 @@ def _is_single_run(system: System) -> bool:
 
 
 def _join_seeds(group: list[System]) -> System:
-    """The system of a group, its runs by seed."""
     if not _is_single_run(group[0]):
         return group[0]
     group = sorted(group, key=lambda system: system.models[0].settings.seed)

@@ -37,7 +37,6 @@ COLUMNS = (
 
 
 def wrap(line: str) -> str:
-    """A sentence in lines that are not too long."""
     return textwrap.fill(line, PROSE, subsequent_indent="  ", break_on_hyphens=False)
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, modeldir
-from nmt.config.settings import Decode
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.evaluation.options import EvaluationOptions
@@ -46,7 +45,6 @@ class KeptTranslation:
     model: SystemModel
     test: str  # its name
     lines: Sequence[str]  # of the test's source
-    decode: Decode
     columns: Mapping[str, Path]  # integers parallel to the source
     lengths: Sequence[int] = ()  # of the outputs in pieces, where no column has them
 
@@ -61,13 +59,12 @@ class KeptTranslation:
             "models": [digest_of(path) for path in self.model.paths],
             "source": text,
             "columns": columns,
-            "decode": vars(self.decode),
+            "decode": vars(self.model.settings.decode),
             "version": __version__,
         }
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all that decides on the translation."""
         return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
 
     def path(self, ending: str) -> Path:
@@ -143,7 +140,6 @@ def translate_all(
 
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
-    """The models at these paths, on the device that is wanted."""
     return engines.load(paths, options.device, options.threads, workers=options.workers)
 
 
@@ -151,7 +147,7 @@ def _translate(request: KeptTranslation, loaded: LoadedModels) -> list[str]:
     lines = request.lines
     log.info("translating %s by %s: %s lines", request.test, request.label, f"{len(lines):,}")
     keep_memory()
-    translator = loaded.translator(request.decode)
+    translator = loaded.translator(request.model.settings.decode)
     streams = {name: read_text(path) for name, path in request.columns.items()}
     if request.lengths:
         streams[LENGTH] = list(map(str, request.lengths))

@@ -119,9 +119,9 @@ def test_scores_of_a_learned_metric_are_treated_like_any(command: Run, tmp_path:
     table = out.split("\ncomet  (")[1].split("\n\n")[0]
     assert "0.562" in table and "0.812*" in table and "  95%" in table
     for lines, code, message in (
-        (["1"] * 39, 65, "b.comet: 39 lines, but the test has 40"),
-        (["1"] * 39 + ["good"], 65, "b.comet:40: 'good' is no number"),
-        (["1"] * 39 + ["nan"], 65, "b.comet:40: 'nan' is no number"),
+        (["1"] * 39, 65, "b.comet: 39 lines; the test has 40"),
+        (["1"] * 39 + ["good"], 65, "b.comet: could not convert string to float: 'good'"),
+        (["1"] * 39 + ["nan"], 65, "b.comet: 40 lines"),
     ):
         write(tmp_path / "b.comet", lines)
         found, out, err = command(*words, *given)
@@ -235,7 +235,7 @@ WRONG = {
     "no system": (("decode.alpha=1", "--reference", "ref"), 2, "no system"),
     "nothing": (("decode.alpha=1",), 2, "no system: name a model, or a file of translations"),
     "no source": (("model", "--reference", "ref"), 2, "add --source SRC"),
-    "metric": (("a.txt", "--reference", "ref", "--metric", "x"), 2, "no metric 'x'; choose from"),
+    "metric": (("a.txt", "--reference", "ref", "--metric", "x"), 2, "--metric x: there is none"),
     "plot": (("a.txt", "--reference", "ref", "-o", "p.gif"), 2, "must end in .html"),
     "output": (("a.txt", "--reference", "ref", "-o", "ref/r.json"), 73, "ref: "),
     "no reference": (("a.txt",), 2, "a.txt: names no test set; add --reference REF"),

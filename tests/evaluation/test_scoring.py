@@ -5,12 +5,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn_from
+from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
+from nmt.errors import Exit, UserError
 from nmt.evaluation import significance
+from nmt.evaluation.options import parse_bounds
+from nmt.evaluation.plot import axis_position
 from nmt.evaluation.report import BEYOND, REFERENCES, Figure, Report
+from nmt.evaluation.scoring import choose_lines
 from nmt.evaluation.significance import count_runs
 from tests.evaluation.made_up import by_name, compare, lengths, noisy, references
 
@@ -103,10 +109,10 @@ def test_without_lengths_there_is_one_group(three: Report) -> None:
 def test_where_a_length_lies_on_the_axis() -> None:
     (test,) = compare({"a": GOOD[:1]}, RIGHT, metrics=["exact"], bounds=[10, 20, 35, 50]).tests
     assert test.longest == max(LENGTHS) == 40
-    assert test.axis_position(20) == 2  # the border of 11-20 and 21-35
-    assert test.axis_position(0) == pytest.approx(1 / 11)
-    assert test.axis_position(38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
-    assert test.axis_position(40) is None  # no source is longer
+    assert axis_position(test, 20) == 2  # the border of 11-20 and 21-35
+    assert axis_position(test, 0) == pytest.approx(1 / 11)
+    assert axis_position(test, 38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
+    assert axis_position(test, 40) is None  # no source is longer
 
 
 def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
@@ -213,3 +219,33 @@ def test_examples_are_the_most_different_and_the_worst() -> None:
     assert {example["why"] for example in same.tests[0].examples} == {"worst"}
     blank = compare({"a": [["zzz", *GOOD[0][1:]]]}, RIGHT, sources=["", *RIGHT[1:]])
     assert 1 not in {e["line"] for e in blank.tests[0].examples}  # nobody can translate nothing
+
+
+def test_the_paper_s_groups() -> None:
+    lengths = [0, 1, 25, 26, 50, 51, 75, 76, 100, 101, 999]
+    chosen = choose_lines(11, lengths, [25, 50, 75, 100], [50, None, 76])
+    assert {group.name: lines.tolist() for group, lines in chosen.items()} == {
+        "0-25": [0, 1, 2],
+        "26-50": [3, 4],
+        "51-75": [5, 6],
+        "76-100": [7, 8],
+        "over 100": [9, 10],
+        BEYOND: [8, 9, 10],  # longer than any in the training of each
+        "all": [*range(11)],
+    }
+
+
+@drawn_from(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
+def test_each_pair_falls_into_one_bucket(bounds: set[int], lengths: list[int]) -> None:
+    parsed = parse_bounds(",".join(map(str, sorted(bounds))))
+    chosen = choose_lines(len(lengths), lengths, parsed)
+    every, _ = chosen.popitem()
+    assert sorted(i for lines in chosen.values() for i in lines) == list(range(len(lengths)))
+    assert every.pairs == len(lengths) and all(group.pairs for group in chosen)
+
+
+@pytest.mark.parametrize("text", ["", "a", "25,", "50,25", "25,25", "0,5", "-3", "1.5", "25;50"])
+def test_wrong_bounds(text: str) -> None:
+    with pytest.raises(UserError, match="--bounds") as caught:
+        parse_bounds(text)
+    assert caught.value.code == Exit.USAGE
