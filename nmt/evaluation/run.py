@@ -141,6 +141,8 @@ def read(
             columns[s] = _columns(system, sources, options)
             for path in columns[s].values():
                 read_parallel(path, references, files.described)
+    if unread := set(options.columns).difference(*(s.facts.columns for s in systems if s.facts)):
+        log.warning("--columns: no model reads %s", ", ".join(sorted(unread)))
     typed = options.target_language
     side = REFERENCE if options.lengths == REFERENCE else SOURCE
     segmenter, unit = _unit(systems, options, side)
