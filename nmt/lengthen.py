@@ -7,15 +7,16 @@ from pathlib import Path
 from nmt import modeldir
 from nmt.config.compose import Experiment
 from nmt.config.data import tags_of
-from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING, Decode
+from nmt.config.settings import BEAM, RESTRICTIONS, SAMPLING
 from nmt.errors import UserError
+from nmt.evaluation import text
 from nmt.evaluation.metrics import of_language
 from nmt.evaluation.options import BOUNDS, EvaluationOptions
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_at
 from nmt.evaluation.testsets import corpus_test, unnamed_files
-from nmt.system import manifest, outputs
+from nmt.system import outputs
 from nmt.text.languages import languages_of
 from nmt.text.unigram import language_codes
 
@@ -67,16 +68,17 @@ def report(experiment: Experiment) -> Report | None:
     if absent := unnamed_files(settings):
         log.info("no test set to compare on: name %s", " and ".join(absent))
         return None
-    codes = language_codes(modeldir.read_sides(run)[0].vocabulary)
-    tags = {*codes, *tags_of(settings.data)}
+    tags = {*language_codes(modeldir.read_sides(run)[0].vocabulary), *tags_of(settings.data)}
     test = corpus_test(settings)
     joined = test._replace(
         name="test-joined", about="The same lines, each two joined.", join=2, tags=tags
     )
+    # keys of search that two models share; others say how a model reads its input
+    shared_keys = [*ANY_SEARCH, *(BEAM if settings.decode.method == "beam" else ())]
     options = EvaluationOptions(
         bounds=_bounds(parent),
         metrics=of_language(METRICS, languages_of(settings)[1]),
-        decode=_search(settings.decode),
+        decode={key: getattr(settings.decode, key) for key in shared_keys},
         perplexity=True,
         device=settings.trainer.device,
         title=f"{run} and its parent, {parent}, by source length",
@@ -87,14 +89,8 @@ def report(experiment: Experiment) -> Report | None:
 
 def write(report: Report, run: Path) -> None:
     """Keep a report in the directory of its run; UserError (74) where it cannot be written."""
-    text = outputs.text_writer(lambda: manifest.json_text(report.to_json()))
-    outputs.write_all([(run / DIRECTORY / REPORT, text)])
-
-
-def _search(decode: Decode) -> dict[str, str | int | float]:
-    """Search settings that two models share; other keys say how a model reads its input."""
-    keys = [*ANY_SEARCH, *(BEAM if decode.method == "beam" else ())]
-    return {key: getattr(decode, key) for key in keys}
+    path = run / DIRECTORY / REPORT
+    outputs.write_all([(path, text.writer_of(path, report))])
 
 
 def _bounds(parent: Path) -> Sequence[int]:

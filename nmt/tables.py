@@ -14,14 +14,13 @@ from nmt.config import check
 from nmt.config.check import OPEN, Between, PositiveInt, key
 from nmt.config.compose import Experiment
 from nmt.config.hydra_conf import AbsentError
-from nmt.config.settings import Settings, freeze
+from nmt.config.settings import freeze
 from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.evaluation import text
-from nmt.evaluation.groups import check_bounds
-from nmt.evaluation.metrics import NAMES, of_language
-from nmt.evaluation.options import LEAST_SAMPLES, EvaluationOptions
+from nmt.evaluation.metrics import of_language
+from nmt.evaluation.options import LEAST_SAMPLES, METRICS, EvaluationOptions, check_bounds
 from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import System, SystemModel
@@ -35,7 +34,6 @@ from nmt.sweep import (
     train_all,
 )
 from nmt.system import manifest, outputs
-from nmt.toy.recipe import ensure_text
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +130,11 @@ def make_table(
     for corpus, trained in by_corpus.items():
         systems, facts = systems_of_runs(trained, corpora), _training_sizes(trained, corpora)
         reports.append(_report(table, systems, tests[corpus], [*notes, *facts], command))
+        stem = trained[0].directory.parent / f"{table.sweep.name}"
+        paths = [stem.with_name(f"{stem.name}.{form}") for form in ("txt", "json", "tsv", "html")]
         try:
-            _write(reports[-1], trained[0].directory.parent / f"{table.sweep.name}")
+            outputs.write_all((path, text.writer_of(path, reports[-1])) for path in paths)
+            log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)
         except UserError as error:
             unwritten = error
     return reports, failure_error(failed, len(runs)) if failed else unwritten
@@ -151,15 +152,11 @@ def plan_table(sweep: Sweep) -> PlannedTable:
     scale = read_part(TableScale, runs[0].experiment)
     report = read_part(TableReport, runs[0].experiment)
     check_bounds(scale.bounds, "bounds=")
-    if unknown := [name for name in report.table.metrics if name not in NAMES]:
-        raise UserError(f"table.metrics: no metric {unknown[0]}; choose from {', '.join(NAMES)}")
     for language in {run.settings.data.target_language for run in runs}:
-        known = of_language(report.table.metrics, language)
-        if moses := [name for name in report.table.metrics if name not in known]:
-            plain = moses[0].removesuffix("-moses")
-            raise UserError(
-                f"table.metrics: Moses does not segment {language}; use {plain} for {moses[0]}"
-            )
+        known = of_language(METRICS, language)
+        if unknown := [name for name in report.table.metrics if name not in known]:
+            choose = f"for {language}, choose from {', '.join(known)}"
+            raise UserError(f"table.metrics: no metric {unknown[0]}; {choose}")
     absent: dict[str, list[str]] = {}  # why -> runs
     for overrides, error in left_out:
         kind = next(str(o.value()) for o in overrides if o.key_or_group == "run")
@@ -173,35 +170,33 @@ def plan_table(sweep: Sweep) -> PlannedTable:
 
 
 def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[System]:
-    """The rows of trained runs; those that differ in the seed alone are one."""
+    """The rows of trained runs; those that differ in the seed alone are one.
+
+    They search as the command line says. A row has the paper's name for its runs, unless the
+    command line changed what they are.
+    """
     rows: dict[bytes, list[PlannedRun]] = {}
     for run in runs:
         rows.setdefault(manifest.dump({**freeze(run.settings), "seed": None}), []).append(run)
-    return [
-        system_of(same, str(corpora[same[0].name].facts["fingerprint"])) for same in rows.values()
-    ]
+    systems = []
+    for first, *others in rows.values():
+        fingerprint = str(corpora[first.name].facts["fingerprint"])
+        models = [
+            SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
+            for run in (first, *others)
+        ]
+        systems.append(System(_label(first), models))
+    return systems
 
 
-def system_of(runs: Sequence[PlannedRun], fingerprint: str) -> System:
-    """The row of trained runs that differ in the seed, searched with as the command line says.
-
-    The fingerprint is that of their corpus. The row has the paper's name for them, unless the
-    command line changed what they are.
-    """
-    experiment, settings = runs[0].experiment, runs[0].settings
-    limit, row = settings.data.max_length, experiment.others.get("row")
+def _label(run: PlannedRun) -> str:
+    experiment, row = run.experiment, run.experiment.others.get("row")
     if row is None or any(o.startswith("encoding") for o in experiment.overrides):
-        label = " + ".join(settings.encoding)
+        label = " + ".join(run.settings.encoding)
     else:
         label = row.rsplit(" ", 1)[0]
     changed = "-".join(experiment.changed)
-    return System(
-        ", ".join([label, f"max {limit}", *([changed] if changed else [])]),
-        [
-            SystemModel(str(run.directory), (run.directory,), run.settings, fingerprint)
-            for run in runs
-        ],
-    )
+    return ", ".join(filter(None, [label, f"max {run.settings.data.max_length}", changed]))
 
 
 def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[str]:
@@ -233,13 +228,6 @@ def _report(
     return evaluate(systems, [test], options)
 
 
-def _write(report: Report, stem: Path) -> None:
-    """Write a report as text, JSON, TSV and a page; raises UserError (74)."""
-    paths = [stem.with_name(f"{stem.name}.{form}") for form in ("txt", "json", "tsv", "html")]
-    outputs.write_all((path, text.writer_of(path, report)) for path in paths)
-    log.info("report: %s.html, and .json, .tsv, .txt beside it", stem)
-
-
 def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
     """The test set of a table for each corpus of its runs, by the name of the corpus.
 
@@ -248,29 +236,23 @@ def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
     """
     kind, by_corpus = table.report.table.test, dict[str, ParallelFiles]()
     for run in table.runs:
-        if (dataset := run.settings.data.name) in by_corpus:
+        if (corpus := run.settings.data.name) in by_corpus:
             continue
         tests = read_part(TableScale, run.experiment).tests  # R9 and R10 have others
         name: str = getattr(tests, kind)
         join = tests.join if kind == "joined" else 1
-        if tests.root is None:
-            test = corpus_test(run.settings, join)._replace(name=name)
-        else:
-            test = _test_on_disk(Path(tests.root), name, tests, run.settings, join)
+        test = corpus_test(run.settings, join)._replace(name=name)
+        if tests.root is not None:
+            data, root = run.settings.data, Path(tests.root)
+            source, target = (
+                root / f"{name}.{code}" for code in (data.source_language, data.target_language)
+            )
+            about = f"{name} in {root}{f', each {join} lines joined' if join > 1 else ''}."
+            test = test._replace(about=about, sources=[source], references=[target])
+            for _, path in test.paths:
+                if not path.is_file():
+                    how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
+                    raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
         test.read()  # says what is wrong before anything is trained
-        by_corpus[dataset] = test
+        by_corpus[corpus] = test
     return by_corpus
-
-
-def _test_on_disk(
-    root: Path, name: str, tests: ScaleTests, settings: Settings, join: int
-) -> ParallelFiles:
-    data = settings.data
-    ensure_text(data)
-    paths = [root / f"{name}.{code}" for code in (data.source_language, data.target_language)]
-    for path in paths:
-        if not path.is_file():
-            how = f"{tests.made_by} makes it" if tests.made_by else "see tests.root"
-            raise UserError(f"{path}: no such file; {how}", Exit.NO_INPUT)
-    about = f"{name} in {root}{f', each {join} lines joined' if join > 1 else ''}."
-    return ParallelFiles(name, about, [paths[0]], [paths[1]], join)

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
-from nmt.evaluation import facts, run, translations
+from nmt.evaluation import run, systems, translations
 from nmt.evaluation.systems import ModelFacts
 from nmt.modeldir import Trained
 
@@ -25,7 +25,7 @@ def pretend(patch: pytest.MonkeyPatch, trained: Trained) -> list[str]:
     patch.setattr(modeldir, "load", load)
     patch.setattr(modeldir, "read_settings", lambda path: trained.settings)
     patch.setattr(modeldir, "read_sides", lambda path: (trained.source, trained.target))
-    for module in (facts, run):
+    for module in (systems, run):
         patch.setattr(module, "facts_at", lambda path: known)
     patch.setattr(translations, "digest_of", str)
     return loaded

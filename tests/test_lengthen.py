@@ -163,7 +163,7 @@ def test_a_joined_line_of_the_test_text_names_its_language_once(
     assert lines == [">>fr<< das ein", ">>fr<< haus", ">>it<< ja nein", " so da"]
     assert references[0] == ">>fr<< das >>fr<<ein", "a reference is a text"
     assert parts and parts[1:3] == [[">>fr<< haus"], [">>it<< ja", ">>it<< nein"]]
-    plain = test.read().sources
+    plain, _, _ = test.read()
     assert plain == [" ".join(sources[i : i + 2]) for i in range(0, 7, 2)]
     side = SimpleNamespace(vocabulary=Vocabulary(["a", ">>fr<<", ">>it<<"]))
     monkeypatch.setattr(modeldir, "read_sides", lambda run: (side, side))

@@ -57,7 +57,9 @@ def planned(*words: str) -> tables.PlannedTable:
 
 
 def row_of(run: PlannedRun) -> System:
-    return tables.system_of([run], "some text")
+    corpora: Any = {run.name: SimpleNamespace(facts={"fingerprint": "some text"})}
+    (system,) = tables.systems_of_runs([run], corpora)
+    return system
 
 
 @pytest.mark.slow
@@ -180,7 +182,7 @@ WRONG = {
             "data.root=x",
             "data.target_language=zh",
         ],
-        "table.metrics: Moses does not segment zh; use BLEU for BLEU-moses",
+        "table.metrics: no metric BLEU-moses; for zh",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
     "jobs": (
@@ -348,7 +350,7 @@ def test_a_table_says_what_its_runs_share() -> None:
     settings = experiment_of(["experiment=compare"]).settings
     assert describe.search_of(settings) == "greedy search"
     limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
-    assert describe.search_of(limited) == "greedy search, no_repeat_ngram 4, min_length_ratio 0.5"
+    assert describe.search_of(limited) == "greedy search, min_length_ratio 0.5, no_repeat_ngram 4"
     alone = describe.search_of(with_decode(settings, {"split": "sentences"}))
     assert alone == "greedy search, each sentence alone"
     shared = " ".join(describe.shared_settings(settings, "seed 1"))

@@ -14,7 +14,14 @@ from nmt.cli.decoding import add_translating, decode_overrides, search_settings_
 from nmt.cli.parser import SAMPLES, Parser, integer
 from nmt.cli.streams import write_outputs
 from nmt.errors import UserError
-from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
+from nmt.evaluation.options import (
+    BOUNDS,
+    SEED,
+    TOKENIZERS,
+    EvaluationOptions,
+    parse_bounds,
+    parse_metrics,
+)
 from nmt.system import outputs
 
 if TYPE_CHECKING:
@@ -115,14 +122,9 @@ def places_of(
 
 def translations(report: "Report", places: Sequence[Path]) -> Iterator[tuple[Path, outputs.Writer]]:
     """What is written into the files of `places_of`, if any."""
-    columns = (
-        [f"{line.hypotheses[s][i]}\n" for line in test.lines]
-        for test in report.tests
-        for s, runs in enumerate(test.lines[0].hypotheses)
-        for i in range(len(runs))
-    )
-    for path, lines in zip(places, columns, strict=False):  # no place: not wanted
-        yield path, outputs.text_writer(partial("".join, lines))
+    texts = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
+    for path, lines in zip(places, texts, strict=False):  # no place: not wanted
+        yield path, outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -164,13 +166,8 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         elif path.suffix.lower() not in (".json", ".tsv", ".html", ".md", ".txt"):
             endings = ".html, .json, .tsv, .md, .txt, .png, .svg or .pdf"
             raise UserError(f"-o {path}: the name must end in {endings}")
-    from nmt.evaluation import (  # numpy and sacrebleu take their time: not for --help
-        groups,
-        metrics,
-    )
-
-    typed.bounds = groups.parse_bounds(typed.bounds)
-    typed.metrics = None if typed.metrics is None else metrics.parse_metrics(typed.metrics)
+    typed.bounds = parse_bounds(typed.bounds)
+    typed.metrics = None if typed.metrics is None else parse_metrics(typed.metrics)
     return typed
 
 

@@ -22,10 +22,11 @@ import torch
 from torch import Tensor
 
 from nmt.corpus.grouping import by_length
+from nmt.decode.cross_attention import CrossAttention
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
 from nmt.decode.sources import Source
-from nmt.model.layers import AttentionRecord, watching
+from nmt.model.layers import watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 
@@ -73,18 +74,12 @@ def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:
     model = trained.model
     source, target, columns = as_inputs(pairs, next(model.parameters()).device)
     keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
-    sums = list[Tensor]()
-
-    def add(record: AttentionRecord) -> None:
-        if record.site == "cross":
-            p = record.probabilities.unflatten(0, (-1, model.streams)).float().mean(1)
-            p = p[:, :, -queries.shape[1] :, -keys.shape[1] :]  # without pieces for languages
-            p = p * (queries[:, :, None] & keys[:, None, :])[:, None]
-            sums.append(p.mean(1).sum(1))
-
-    with torch.inference_mode(), watching(model, add):
+    attention = CrossAttention(model)
+    with torch.inference_mode(), watching(model, attention.add):
         model.hidden(source, target, columns)
-    return torch.stack(sums).mean(0)
+    # without pieces for languages
+    p = attention.take()[:, -queries.shape[1] :, -keys.shape[1] :]
+    return (p * (queries[:, :, None] & keys[:, None, :])).sum(1)
 
 
 def _all_but_last(ids: Tensor) -> Tensor:

@@ -1,6 +1,5 @@
 """What a report says of its systems: size, training, search, versions, files, settings."""
 
-import logging
 import platform
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,16 +10,13 @@ from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
 from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import REFERENCE, SOURCE, ComparedSystem, TrainedRun
-from nmt.evaluation.scoring import TranslatedTest
-from nmt.evaluation.systems import ModelFacts, System, SystemModel
+from nmt.evaluation.report import ComparedSystem, TranslatedTest
+from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.system import manifest
 from nmt.text.columns import missing
 from nmt.text.lines import file_of
 from nmt.training.directory import progress
-
-log = logging.getLogger(__name__)
 
 PACKAGES = ("sacrebleu", "sacremoses", "numpy")  # on which scores depend
 TOO_LONG = {
@@ -34,38 +30,28 @@ SPLITS = {
 }  # decode.split in words
 
 
-def compared(systems: Sequence[System], tests: Sequence[TranslatedTest]) -> list[ComparedSystem]:
-    """The systems as a report has them; warns where a trained length cannot be marked."""
+def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
     rows = []
-    for s, system in enumerate(systems):
-        facts = system.facts
-        for side in {test.side for test in tests if test.trained[s] is None}:
-            if facts:
-                _warn_of_missing_marks(system.label, facts, side)
+    for system in systems:
         runs = [_trained(model, model.run) for model in system.models if model.run]
         row = ComparedSystem(system.label, runs=runs)
-        if facts:
+        if facts := system.facts:
             sizes = facts.longest, facts.parameters, facts.encoding_parameters
             row = ComparedSystem(system.label, *sizes, runs)
         rows.append(row)
     return rows
 
 
-def _warn_of_missing_marks(label: str, model: ModelFacts, side: str) -> None:
-    """Say why the trained length of a model is not marked: in other pieces, or not known."""
-    if model.of(side)[1] is not None:
-        reason = "segments otherwise than lengths are counted; its trained length is not marked"
-        log.warning("%s: %s", label, reason)
-    elif side == REFERENCE:
-        log.warning("%s: its longest target in training is not known, and not marked", label)
-
-
-def _trained(model: SystemModel, run: Path) -> TrainedRun:
+def _trained(model: SystemModel, run: Path) -> dict[str, Any]:
     """The training of a run up to its newest checkpoint, or to the one that the model is."""
     facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
-    step = facts["step"] if is_checkpoint else progress(run)[0]
-    return TrainedRun(str(run), model.settings.seed, step, facts.get("dev_perplexity"))
+    return {
+        "run": str(run),
+        "seed": model.settings.seed,
+        "step": facts["step"] if is_checkpoint else progress(run)[0],
+        "dev_perplexity": facts.get("dev_perplexity"),
+    }
 
 
 def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
@@ -108,18 +94,14 @@ def notes(
 def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
     """What became of the sources that models do not translate whole; see `LineReader`."""
     labels_of = dict[str, list[str]]()
-    for s, system in enumerate(systems):
+    for system in systems:
         if system.facts is None or system.models[0].settings.decode.split != "lines":
             continue
-        counted = test.side == SOURCE and test.trained[s] is not None  # in its own pieces
-        lengths = test.lengths if counted else None
-        if lengths is None:
-            segmenter = system.facts.segmenter
-            lengths = [len(segmenter.encode(line)) for line in test.sources or ()]
+        encode = system.facts.segmenter.encode
         most, way = system.longest_whole, system.models[0].settings.decode.too_long
         if way == "split" and missing(system.facts.columns, ()):
             way = "refuse"  # columns cannot be divided
-        if count := sum(length > most for length in lengths):
+        if count := sum(len(encode(line)) > most for line in test.sources or ()):
             text = f"Sources of {test.name} with more than {most:,} pieces: {count:,}"
             labels_of.setdefault(f"{text}, {TOO_LONG[way]}", []).append(system.label)
     return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
@@ -153,26 +135,25 @@ def search_notes(systems: Sequence[System]) -> list[str]:
     for system in systems:
         if system.models:
             searches.setdefault(search_of(system.models[0].settings), []).append(system.label)
-    described = [
-        search if len(searches) == 1 else f"{search} ({', '.join(labels)})"
-        for search, labels in searches.items()
-    ]
-    return [f"Translation: {'; '.join(described)}."] if described else []
+    if len(searches) < 2:
+        return [f"Translation: {search}." for search in searches]
+    described = [f"{search} ({', '.join(labels)})" for search, labels in searches.items()]
+    return [f"Translation: {'; '.join(described)}."]
 
 
 def search_of(settings: Settings) -> str:
-    """How a model searches, as its settings say."""
     decode = settings.decode
-    chosen = f", the best of {decode.mbr} by expected chrF" if decode.mbr else ""
-    for key, free in RESTRICTIONS.items():
-        if (value := getattr(decode, key)) != free:
-            chosen = f", {key} {value}{chosen}"
-    chosen += SPLITS.get(decode.split, "")
     if decode.method == "sample":
-        return (
+        search = (
             f"samples (temperature {decode.temperature:g}, top_k {decode.top_k}, "
-            f"top_p {decode.top_p:g}, seed {decode.seed}){chosen}"
+            f"top_p {decode.top_p:g}, seed {decode.seed})"
         )
-    if decode.beam_size == 1:
-        return f"greedy search{chosen}"
-    return f"beam search of {decode.beam_size}, alpha {decode.alpha:g}{chosen}"
+    elif decode.beam_size == 1:
+        search = "greedy search"
+    else:
+        search = f"beam search of {decode.beam_size}, alpha {decode.alpha:g}"
+    restrictions = {key: getattr(decode, key) for key in RESTRICTIONS}
+    search += "".join(f", {k} {v}" for k, v in restrictions.items() if v != RESTRICTIONS[k])
+    if decode.mbr:
+        search += f", the best of {decode.mbr} by expected chrF"
+    return search + SPLITS.get(decode.split, "")

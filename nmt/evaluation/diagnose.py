@@ -4,7 +4,7 @@ Every number is of the user's own lines. The lines beyond the trained length are
 those within it, and a sample of them is translated again with other search settings.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,13 +14,13 @@ from nmt.config.settings import Decode, with_decode
 from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
-from nmt.evaluation.estimates import score_group
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import REPETITION, ratio
-from nmt.evaluation.models import single, with_search_settings
+from nmt.evaluation.metrics import ratio, repeats
+from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
-from nmt.evaluation.systems import System
+from nmt.evaluation.significance import count_runs, score_group
+from nmt.evaluation.systems import System, with_search_settings
 from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -31,6 +31,8 @@ SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
 BEAM, COVERAGE = 4, 0.2  # of coverage_penalty, which needs a beam
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
+
+Changes = dict[str, object]  # of keys under decode
 
 
 class Losses(NamedTuple):
@@ -76,11 +78,7 @@ def diagnose(
     text without words and files that are not parallel; 66 for files that are not there.
     """
     _check_single(system)
-    sources, references = read_text(source), None
-    if reference is not None:
-        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
-    if not any(line.strip() for line in sources):
-        raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
+    sources, references = _read_texts(source, reference)
     system = with_search_settings(system, options.decode)
     (model,), facts = system.models, system.facts
     assert facts is not None
@@ -92,66 +90,53 @@ def diagnose(
     short = [i for i, n in enumerate(pieces) if n <= divided_at]
     long = [i for i, n in enumerate(pieces) if n > divided_at]
 
-    def translate(lines: Sequence[str], changes: Mapping[str, object]) -> list[str]:
-        decode = with_decode(model.settings, changes).decode
-        kept = KeptTranslation(system.label, model, source.name, lines, decode, {})
-        return translate_all([kept], options)[0]
+    def translate(lines: Sequence[str], changes: Changes) -> list[str]:
+        changed = model._replace(settings=with_decode(model.settings, changes))
+        request = KeptTranslation(system.label, changed, source.name, lines, {})
+        return translate_all([request], options)[0]
 
-    hypotheses = translate(sources, {})
-
-    def losses(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
-        chosen = [(references or sources)[i] for i in lines]
-        of_outputs, of_chosen = map(_characters, (outputs, chosen))
-        repeated = REPETITION.counts(outputs).sum(0)
-        return Losses(
-            len(lines),
-            _lost(chosen, outputs, options) if references and lines else None,
-            None,
-            ratio(repeated) if repeated[1] else None,
-            of_outputs / of_chosen if of_chosen else None,
-        )
+    def measure(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
+        texts = [(references or sources)[i] for i in lines]
+        return _measure(texts, outputs, references is not None, options)
 
     def unattended(lines: Sequence[int]) -> float | None:
         sample = draw_lines(lines, sources, options.seed)
         if not sample:
             return None
         counts = count_unattended(single(model, options), sources, hypotheses, sample)
-        little, all_pieces = map(sum, zip(*counts.values(), strict=True))
-        return little / all_pieces if all_pieces else None
+        return ratio(np.sum([*counts.values()], axis=0))
 
-    within, beyond = (losses(lines, [hypotheses[i] for i in lines]) for lines in (short, long))
+    hypotheses = translate(sources, {})
+    within, beyond = (measure(lines, [hypotheses[i] for i in lines]) for lines in (short, long))
     if references is None:
-        within = within._replace(unattended=unattended(short))
-        beyond = beyond._replace(unattended=unattended(long))
+        trained = single(model, options)
+        shares = []
+        for lines in (short, long):
+            sample = draw_lines(lines, sources, options.seed)
+            counts = list(count_unattended(trained, sources, hypotheses, sample).values())
+            shares.append(ratio(np.sum(counts, axis=0)) if counts else None)
+        within, beyond = (
+            within._replace(unattended=shares[0]),
+            beyond._replace(unattended=shares[1]),
+        )
     sample = draw_lines(long, sources, options.seed, SAMPLE)
     count = sum(pieces[i] for i in short)
     written = sum(len(facts.target_segmenter.encode(hypotheses[i])) for i in short)
     decode = model.settings.decode
     shortest = min(SHARE * (written / count if count else 1.0), decode.max_length_ratio)
     remedies = []
-    for name, changes in _remedies(divided_at, shortest, decode).items() if sample else ():
-        outputs = [hypotheses[i] for i in sample]
+    for name, changes in _list_remedies(divided_at, shortest, decode).items() if sample else ():
+        outputs, overrides = [hypotheses[i] for i in sample], list[str]()
         if changes:
             outputs = translate([sources[i] for i in sample], changes)
-            changes = {**options.decode, **changes}
-        overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in changes.items()]
-        remedies.append(Remedy(name, overrides, losses(sample, outputs)))
+            settings = {**options.decode, **changes}
+            overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in settings.items()]
+        remedies.append(Remedy(name, overrides, measure(sample, outputs)))
     return Diagnosis(
         model.place, str(source), model.run is not None,
         f"encoding={'+'.join(model.settings.encoding)}",
         facts.longest, divided_at, max(pieces), references is not None, within, beyond, remedies,
     )  # fmt: skip
-
-
-def _lost(
-    references: Sequence[str], outputs: Sequence[str], options: EvaluationOptions
-) -> Figure | None:
-    scorer = lost_text(references)
-    counts = {scorer.metric.name: scorer.counts(outputs)}
-    about = {"test": "", "group": "", "system": "", "pairs": len(references)}
-    bootstrap = options.samples, options.seed
-    rows = score_group([scorer], [[counts]], np.arange(len(references)), [about], *bootstrap)
-    return next(iter(rows), None)
 
 
 def _check_single(system: System) -> None:
@@ -163,21 +148,53 @@ def _check_single(system: System) -> None:
         raise UserError(f"{model.place}: written for CTranslate2; name the model that was exported")
 
 
-def _remedies(most: int, shortest: float, decode: Decode) -> dict[str, dict[str, object]]:
+def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:
+    sources, references = read_text(source), None
+    if reference is not None:
+        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
+    if not any(line.strip() for line in sources):
+        raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
+    return sources, references
+
+
+def _measure(
+    texts: Sequence[str], outputs: Sequence[str], are_references: bool, options: EvaluationOptions
+) -> Losses:
+    """The losses of some lines, by their references, or else their sources."""
+    lost = None
+    if are_references and texts:
+        metric = lost_text(texts)
+        about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
+        counts = count_runs([metric], [[outputs]])
+        bootstrap = options.samples, options.seed
+        rows = score_group([metric], counts, np.arange(len(texts)), [about], *bootstrap)
+        lost = next(iter(rows), None)
+    repeated = repeats(outputs).sum(0)
+    of_outputs, of_texts = map(_count_characters, (outputs, texts))
+    return Losses(
+        len(texts),
+        lost,
+        None,
+        ratio(repeated) if repeated[1] else None,
+        of_outputs / of_texts if of_texts else None,
+    )
+
+
+def _list_remedies(most: int, shortest: float, decode: Decode) -> dict[str, Changes]:
     """Search settings to try, by name; shortest: least pieces of a translation per source piece."""
-    not_too_short: dict[str, object] = {"min_length_ratio": round(shortest, 2)}
-    beam: dict[str, object] = {} if decode.beam_size >= BEAM else {"beam_size": BEAM}
-    covering = {**beam, "coverage_penalty": COVERAGE} if decode.method == "beam" else None
-    return {
-        "as the model searches": {},
-        **({"by sentences": {"split": "sentences"}} if split.is_sentencex_installed() else {}),
-        "in parts": {"max_source": most, "too_long": "split"},
-        "not too short": not_too_short,
-        "without repetitions": {"no_repeat_ngram": NGRAM},
-        "both": {**not_too_short, "no_repeat_ngram": NGRAM},
-        **({} if covering is None else {"covering the source": covering}),
-    }
+    not_too_short: Changes = {"min_length_ratio": round(shortest, 2)}
+    remedies: dict[str, Changes] = {"as the model searches": {}}
+    if split.is_sentencex_installed():
+        remedies["by sentences"] = {"split": "sentences"}
+    remedies["in parts"] = {"max_source": most, "too_long": "split"}
+    remedies["not too short"] = not_too_short
+    remedies["without repetitions"] = {"no_repeat_ngram": NGRAM}
+    remedies["both"] = {**not_too_short, "no_repeat_ngram": NGRAM}
+    if decode.method == "beam":
+        beam: Changes = {} if decode.beam_size >= BEAM else {"beam_size": BEAM}
+        remedies["covering the source"] = {**beam, "coverage_penalty": COVERAGE}
+    return remedies
 
 
-def _characters(lines: Sequence[str]) -> int:
+def _count_characters(lines: Sequence[str]) -> int:
     return sum(len("".join(line.split())) for line in lines)

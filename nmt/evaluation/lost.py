@@ -1,16 +1,15 @@
 """What of a text is lost in its translation: how much, of which part of a line, and why."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.evaluation.estimates import Estimate, figures
-from nmt.evaluation.metrics import Lines, Scorer, ratio
-from nmt.evaluation.report import BEYOND, WITHIN, Figure, Metric
-from nmt.evaluation.significance import Floats, over_seeds, resampled
+from nmt.evaluation.metrics import Floats, Lines, Metric, ratio
+from nmt.evaluation.report import BEYOND, WITHIN, Figure
+from nmt.evaluation.significance import figures, resampled
 
 ORDER = 6
 """Length of the character n-grams that are counted: a word or so.
@@ -58,64 +57,52 @@ def distinctive_ngrams(
     ]
 
 
-def missing(expected: Counter[str], output: Counter[str]) -> int:
-    """How many of the n-grams expected do not stand in an output."""
-    return sum(max(0, count - output[gram]) for gram, count in expected.items())
-
-
-def lost_text(references: Lines) -> Scorer:
+def lost_text(references: Lines) -> Metric:
     """The share of the references' character 6-grams that do not stand in the translations."""
     expected = list(map(ngrams, references))
 
     def count(lines: Lines) -> Floats:
         pairs = zip(expected, map(ngrams, lines), strict=True)
-        return np.array([[missing(e, o), e.total()] for e, o in pairs], np.float64).reshape(-1, 2)
+        return np.array([[(e - o).total(), e.total()] for e, o in pairs], np.float64).reshape(-1, 2)
 
-    return Scorer(LOST, count, ratio)
+    return replace(LOST, counts=count)
 
 
 # Joined lines, part by part
 
+PARTS = "parts"  # counts of all parts of a line
 PLACE_METRICS = (  # two columns each
     Metric("arrived", "share of a part's 6-grams that arrived", "share", True),
     Metric("left out", "share of the lines in which a part was left out", "share", False),
     Metric("surplus", "6-grams of a part that are too many, over its own", "ratio", False),
 )
-WIDTH = 2 * len(PLACE_METRICS)
 
 
-def place_scorers(parts: Parts) -> list[list[Scorer]]:
-    """Three scorers for each place in joined lines, all of the same counts.
+def parts_of_lines(parts: Parts) -> Metric:
+    """Counts for each part of joined lines: [lines, places, 2 columns of each PLACE_METRICS].
 
     Counted are 6-grams of a part that no other part of its line has: how many arrived, and how
     often the translation has one of them more often than the reference. See `parts_left_out`.
     """
-    places = max(map(len, parts), default=0)
 
     def count(lines: Lines) -> Floats:
-        counts = np.zeros((len(lines), places * WIDTH))
+        counts = np.zeros((len(lines), max(map(len, parts)), 2 * len(PLACE_METRICS)))
         for row, line, references in zip(counts, lines, parts, strict=True):
             output, left_out = ngrams(line), parts_left_out(line, references)
             for place, expected in enumerate(distinctive_ngrams(references)):
                 total, out = expected.total(), left_out[place]
                 surplus = sum(max(0, output[gram] - n) for gram, n in expected.items())
-                row[place * WIDTH :][:WIDTH] = (
-                    *(total - missing(expected, output), total),
-                    *(bool(out), out is not None),
-                    *(surplus, total),
-                )
+                arrived = total - (expected - output).total()
+                row[place] = (arrived, total, bool(out), out is not None, surplus, total)
         return counts
 
-    def value(start: int, total: Floats) -> float:
-        return ratio(total[start : start + 2])
+    return Metric(PARTS, "", counts=count)
 
-    return [
-        [
-            Scorer(metric, count, partial(value, place * WIDTH + 2 * column))
-            for column, metric in enumerate(PLACE_METRICS)
-        ]
-        for place in range(places)
-    ]
+
+def counts_at(place: int, run: Mapping[str, Floats]) -> dict[str, Floats]:
+    """The counts of one run's lines by PLACE_METRICS, of the part at one place."""
+    table = run[PARTS][:, place]
+    return {m.name: table[:, 2 * n : 2 * n + 2] for n, m in enumerate(PLACE_METRICS)}
 
 
 def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | None]:
@@ -128,7 +115,7 @@ def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | No
     """
     output = ngrams(hypothesis, ORDERS)
     recalls = [
-        (grams.total() - missing(grams, output)) / grams.total() if grams else None
+        (grams.total() - (grams - output).total()) / grams.total() if grams else None
         for grams in distinctive_ngrams(references, ORDERS)
     ]
     best = max((recall for recall in recalls if recall is not None), default=0.0)
@@ -181,21 +168,18 @@ def causes_of_loss(
     may be harder in other ways than by length, which counts as `content`.
     """
     known = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
-    by_run = [[parts_of_run(run, samples, seed) for run in runs] for runs in known.values()]
+    parts = [
+        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in known.values()
+    ]
     rows = []
     for number, metric in enumerate(CAUSE_METRICS if known else ()):
-        group = BEYOND if number else WITHIN
         about = [
             {"test": test, "group": group, "system": labels[s], "pairs": int(lines.sum())}
             for s, runs in known.items()
-            for lines in [_beyond(runs[0]) if number else ~_beyond(runs[0])]
+            for beyond in [_beyond(runs[0])]
+            for group, lines in [(BEYOND, beyond) if number else (WITHIN, ~beyond)]
         ]
-        shares = [np.array([run[number] for run in runs]) for runs in by_run]
-        found = [
-            Estimate(list(map(float, runs[:, 0])), drawn[1:])
-            for runs, drawn in zip(shares, over_seeds(shares, seed), strict=True)
-        ]
-        rows += figures(metric, found, about, is_tested=False)
+        rows += figures(metric, [of[:, number] for of in parts], about, seed, is_tested=False)
     return rows
 
 
@@ -211,15 +195,15 @@ def loss_counts(
     counts = []
     for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
         whole, output, forced_output = map(ngrams, (reference, *outputs))
-        of_whole = [missing(whole, output), whole.total()]
+        of_whole = [(whole - output).total(), whole.total()]
         if length <= longest:
             counts.append([*of_whole, -1, -1, -1])
             continue
         letters = "".join(reference.split())
         cut = round(len(letters) * longest / length)
         beginning, _ = distinctive_ngrams([letters[:cut], letters[cut:]])
-        of_beginning = [missing(beginning, forced_output), beginning.total()]
-        counts.append([*of_whole, missing(whole, forced_output), *of_beginning])
+        of_beginning = [(beginning - forced_output).total(), beginning.total()]
+        counts.append([*of_whole, (whole - forced_output).total(), *of_beginning])
     return np.array(counts, np.float64).reshape(-1, 5)
 
 
@@ -230,7 +214,6 @@ def is_divisible(counts: Floats) -> bool:
 
 
 def _beyond(counts: Floats) -> NDArray[np.bool_]:
-    """Which lines are longer than any in training."""
     return counts[:, 2] >= 0
 
 

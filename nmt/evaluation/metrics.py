@@ -1,27 +1,27 @@
 """What figures are: values of counts that add up over lines.
 
 BLEU, chrF, TER (sacreBLEU's), exact match, length ratio, repetition, perplexity: each is a
-`Scorer`.
+`Metric`.
 """
 
 import math
 import re
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt import __version__
 from nmt.errors import Exit, UserError
-from nmt.evaluation.report import Metric
-from nmt.evaluation.significance import Floats
+from nmt.evaluation.options import METRICS
 
-DEFAULTS = ("BLEU", "BLEU-moses", "chrF2", "TER")  # what a report shows unless asked otherwise
-NAMES = (*DEFAULTS, "TER-moses", "exact")  # all that compare translations with references
 DEFAULT_TOKENIZER = {"zh": "zh", "ja": "ja-mecab", "ko": "ko-mecab"}  # as sacreBLEU maps them
 WHOLE_FOR_MOSES = ("zh", "ja")  # languages that Moses leaves unsegmented
 MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
@@ -31,15 +31,7 @@ CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
 
 Lines = Sequence[str]
-Count = Callable[[Lines], Floats]  # translations -> counts [lines, columns]
-
-
-class Scorer(NamedTuple):
-    """A metric, and how it is computed against fixed references."""
-
-    metric: Metric
-    counts: Count  # columns are the metric's own
-    value: Callable[[Floats], float]  # of counts summed over lines [columns]; NaN: of nothing
+Floats = NDArray[np.float64]
 
 
 def ratio(total: Floats) -> float:
@@ -47,14 +39,42 @@ def ratio(total: Floats) -> float:
     return float(total[0] / total[1]) if total[1] else math.nan
 
 
-def scorers(
+@dataclass(frozen=True)
+class Metric:
+    """A figure of some lines, computed from the sum of their counts."""
+
+    name: str
+    title: str
+    form: str = "score"  # or "mean", "ratio", "share" (0 to 1, in percent), "points" (of shares)
+    higher_is_better: bool | None = None  # None: neither
+    signature: str = ""
+    counts: Callable[[Lines], Floats] | None = None  # [lines, columns]; None: not of the text
+    value: Callable[[Floats], float] = ratio  # of summed counts [columns]; NaN: of nothing
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Between which values it lies; a deviation of seeds knows no bounds."""
+        most = {"score": 100.0 if self.higher_is_better else inf, "share": 1.0, "points": 1.0}
+        return {"mean": -inf, "points": -1.0}.get(self.form, 0.0), most.get(self.form, inf)
+
+    @property
+    def is_main(self) -> bool:
+        """Whether tables show intervals and tests: of the others they are in JSON and TSV."""
+        return self.form in ("score", "mean")
+
+    @property
+    def is_share(self) -> bool:
+        return self.form in ("share", "points")
+
+
+def make_metrics(
     names: Iterable[str],
     references: Lines,
     language: str = "en",
     tokenize: str | None = None,
     samples: int = 1000,
     seed: int = 12345,
-) -> list[Scorer]:
+) -> list[Metric]:
     """The metrics of these names for references in `language`, then length ratio and repetition.
 
     BLEU, chrF2 and TER read plain (detokenised) text. Rosendahl et al. (2019) score tokenised
@@ -62,64 +82,56 @@ def scorers(
     signatures. Raises UserError for a tokenizer that is not installed, and for a metric that the
     language has not.
     """
+    names = list(dict.fromkeys(names))
     whole = language in WHOLE_FOR_MOSES
+    known = of_language(METRICS, language)
+    if unknown := [name for name in names if name not in known]:
+        raise UserError(
+            f"--metric {unknown[0]}: there is none for this target language; "
+            f"choose from {', '.join(known)}"
+        )
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
-    moses = str if whole else _moses(language)
+    bleu, ter = partial(BLEU, force=True), partial(TER, normalized=whole, asian_support=whole)
+    of_moses = f"on text tokenised by Moses ({language})"
+    lower = "lower is better; case ignored"
+    kinds: dict[str, tuple[str, Callable[..., Any]]] = {
+        "BLEU": (f"detokenised, cased, tokenizer {tokenize}", partial(bleu, tokenize=tokenize)),
+        "BLEU-moses": (f"cased, {of_moses}", partial(bleu, tokenize="none")),
+        "chrF2": ("character n-grams", CHRF),
+        "TER": (f"{lower}, as TERCom does", ter),
+        "TER-moses": (f"{lower}, {of_moses}", TER),
+    }
 
-    def make(
-        name: str,
-        title: str,
-        build: Callable[..., Any],
-        better: bool = True,
-        prepare: Callable[[str], str] = str,
-    ) -> Scorer:
+    def make(name: str) -> Metric:
+        if name == "exact":
+            return exact_match(references, f"bs:{samples}|seed:{seed}")
+        prepare = _moses(language) if name.endswith(MOSES) else str
+        title, build = kinds[name]
         metric = build(references=[list(map(prepare, references))])
         metric.n_bootstrap, metric.seed = samples, seed
-        facts = Metric(name, title, "score", better, str(metric.get_signature()))
         # sacreBLEU offers counts without the final sum only under a private name; its own
         # significance tests use the same two functions
-        return Scorer(
-            facts,
+        return Metric(
+            *(name, title, "score", not name.startswith("TER"), str(metric.get_signature())),
             lambda lines: np.asarray(
                 metric._extract_corpus_statistics(list(map(prepare, lines)), None), np.float64
             ),
             lambda total: float(metric._compute_score_from_stats(total.tolist()).score),
         )
 
-    bleu, ter = partial(BLEU, force=True), partial(TER, normalized=whole, asian_support=whole)
-    of_moses = f"on text tokenised by Moses ({language})"
-    lower = "lower is better; case ignored"
-    known: dict[str, Callable[[], Scorer]] = {
-        "BLEU": lambda: make(
-            "BLEU", f"detokenised, cased, tokenizer {tokenize}", partial(bleu, tokenize=tokenize)
-        ),
-        "chrF2": lambda: make("chrF2", "character n-grams", CHRF),
-        "TER": lambda: make("TER", f"{lower}, as TERCom does", ter, better=False),
-        "exact": lambda: exact_match(references, f"bs:{samples}|seed:{seed}"),
-    }
-    if not whole:
-        known["BLEU-moses"] = lambda: make(
-            "BLEU-moses", f"cased, {of_moses}", partial(bleu, tokenize="none"), prepare=moses
-        )
-        known["TER-moses"] = lambda: make("TER-moses", f"{lower}, {of_moses}", TER, False, moses)
-    if missing := next((name for name in names if name not in known), None):
-        raise UserError(
-            f"--metric {missing}: there is none for this target language; "
-            f"choose from {', '.join(name for name in NAMES if name in known)}"
-        )
     try:
-        made = {name: known[name]() for name in dict.fromkeys((*names, "BLEU"))}
+        made = {name: make(name) for name in dict.fromkeys((*names, "BLEU"))}
     except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
         said = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
         reason = "; ".join(dict.fromkeys((said[0], said[-1])))
         raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
-    of_bleu = made["BLEU"].counts  # its first columns are the lengths
     about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
-    lengths = Metric(RATIO, about_ratio, "ratio")
-    return [*(made[name] for name in names), Scorer(lengths, of_bleu, ratio), REPETITION]
+    # the first columns of BLEU's counts are the lengths
+    lengths = Metric(RATIO, about_ratio, "ratio", counts=made["BLEU"].counts)
+    return [*(made[name] for name in names), lengths, REPETITION]
 
 
-def exact_match(references: Lines, signature: str) -> Scorer:
+def exact_match(references: Lines, signature: str) -> Metric:
     """The share of lines that equal their reference, in percent (Lake and Baroni 2018).
 
     White space is normalised first: none at the ends, and one space for each run of it inside.
@@ -132,8 +144,7 @@ def exact_match(references: Lines, signature: str) -> Scorer:
 
     signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}|{signature}"
     title = "% of lines equal to the reference, white space normalised"
-    metric = Metric("exact", title, "score", True, signature)
-    return Scorer(metric, count, lambda total: 100 * ratio(total))
+    return Metric("exact", title, "score", True, signature, count, lambda total: 100 * ratio(total))
 
 
 def repeats(lines: Lines) -> Floats:
@@ -149,33 +160,19 @@ def repeats(lines: Lines) -> Floats:
     return np.array(counts, np.float64).reshape(-1, 2)
 
 
-REPETITION = Scorer(
-    Metric(
-        "repeated 4-grams", "share of the 4-grams that stood earlier in their line", "share", False
-    ),
-    repeats,
-    ratio,
+REPETITION = Metric(
+    *("repeated 4-grams", "share of the 4-grams that stood earlier in their line", "share", False),
+    counts=repeats,
 )
-
-
-def of_given(metric: Metric, value: Callable[[Floats], float] = ratio) -> Scorer:
-    """The scorer of counts that do not come from the texts: [lines, 2]."""
-
-    def count(lines: Lines) -> Floats:
-        raise AssertionError(f"{metric.name} is not counted from text")
-
-    return Scorer(metric, count, value)
-
-
-GIVEN = {
+GIVEN = {  # counts that do not come from the text [lines, 2]
     # negative log-probability and pieces
-    PERPLEXITY: of_given(
-        Metric(PERPLEXITY, "of the references, by piece", "ratio", False),
-        lambda total: math.exp(ratio(total)),
+    PERPLEXITY: Metric(
+        *(PERPLEXITY, "of the references, by piece", "ratio", False),
+        value=lambda total: math.exp(ratio(total)),
     ),
     # pieces with little attention, and all
-    UNATTENDED: of_given(
-        Metric(UNATTENDED, "share of source pieces with almost no attention", "share", False)
+    UNATTENDED: Metric(
+        UNATTENDED, "share of source pieces with almost no attention", "share", False
     ),
 }
 
@@ -187,17 +184,7 @@ def is_unspaced(lines: Lines) -> bool:
 
 
 def of_language(names: Iterable[str], language: str) -> list[str]:
-    """The metrics of these that there are for a target language."""
     return [n for n in names if not (n.endswith(MOSES) and language in WHOLE_FOR_MOSES)]
-
-
-def parse_metrics(text: str) -> list[str]:
-    """Read `BLEU,exact`, in any case; raises UserError for a name that no metric bears."""
-    by_name = {name.lower(): name for name in NAMES}
-    for word in text.split(","):
-        if word.strip().lower() not in by_name:
-            raise UserError(f"--metric {text}: no metric {word!r}; choose from {', '.join(NAMES)}")
-    return list(dict.fromkeys(by_name[word.strip().lower()] for word in text.split(",")))
 
 
 @lru_cache(maxsize=4)

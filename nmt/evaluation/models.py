@@ -2,8 +2,8 @@
 
 import logging
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
@@ -13,11 +13,10 @@ from nmt.decode.score import GivenTranslation, score_translations
 from nmt.decode.sources import LENGTH
 from nmt.errors import RefusedLinesError
 from nmt.evaluation.attention import count_unattended, draw_lines
-from nmt.evaluation.facts import facts_of
-from nmt.evaluation.groups import choose_lines
+from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.scoring import TranslatedTest
-from nmt.evaluation.significance import Floats
+from nmt.evaluation.report import TranslatedTest
+from nmt.evaluation.scoring import choose_lines
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.translations import KeptTranslation, load, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -27,53 +26,39 @@ from nmt.text.lines import read_text
 log = logging.getLogger(__name__)
 
 
-class ReadTest(NamedTuple):
-    """A test set in memory, and the files of integers that each system reads beside it."""
-
-    test: TranslatedTest  # with the translations that are read from files
-    columns: dict[int, Mapping[str, Path]]  # by system
-
-
-def with_search_settings(system: System, changes: Mapping[str, object]) -> System:
-    """The system with its facts, and other values under decode; UserError if one cannot be."""
-    models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
-    system = system._replace(models=models)
-    return system._replace(facts=facts_of(system))
-
-
 def translate_tests(
-    tests: Sequence[ReadTest], systems: Sequence[System], options: EvaluationOptions
-) -> list[list[list[list[str]]]]:
-    """The translations that models make: test, system, run -> lines; no run of a file.
-
-    Raises what `translate_all` does.
-    """
-    requests = {
-        (t, s, run): KeptTranslation(
-            *(system.label, model, read.test.name, read.test.sources or []),
-            *(model.settings.decode, read.columns[s], _forced_lengths(system, model, read, s)),
+    tests: Sequence[TranslatedTest], systems: Sequence[System], options: EvaluationOptions
+) -> None:
+    """Add the translations that models make to the tests; raises what `translate_all` does."""
+    requests = [
+        (
+            test.hypotheses[s],
+            KeptTranslation(
+                *(system.label, model, test.name, test.sources or [], test.columns[s]),
+                _forced_lengths(system, model, test, s),
+            ),
         )
         for s, system in enumerate(systems)
-        for run, model in enumerate(system.models)
-        for t, read in enumerate(tests)
-    }
-    lines = translate_all(list(requests.values()), options)
-    translations: list[list[list[list[str]]]] = [[[] for _ in systems] for _ in tests]
-    for (t, s, _), translation in zip(requests, lines, strict=True):
-        translations[t][s].append(translation)
-    return translations
+        for model in system.models
+        for test in tests
+    ]
+    translations = translate_all([request for _, request in requests], options)
+    for (runs, _), lines in zip(requests, translations, strict=True):
+        runs.append(lines)
 
 
-def _forced_lengths(system: System, model: SystemModel, read: ReadTest, s: int) -> Sequence[int]:
+def _forced_lengths(
+    system: System, model: SystemModel, test: TranslatedTest, s: int
+) -> Sequence[int]:
     """With decode.length=forced and no column that says them: the lengths of the references."""
-    if model.settings.decode.length != "forced" or LENGTH in read.columns[s]:
+    if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
     assert system.facts is not None, "a model has facts"
-    return [len(system.facts.target_segmenter.encode(line)) for line in read.test.references]
+    return [len(system.facts.target_segmenter.encode(line)) for line in test.references]
 
 
 def translate_with_forced_lengths(
-    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
@@ -83,18 +68,19 @@ def translate_with_forced_lengths(
     forced_systems = []
     for s, system in enumerate(systems):
         models = system.models
-        if reason := _why_not_divided(system, read.test, s):
+        if reason := _why_not_divided(system, test, s):
             message = "%s: --lost does not say why %s loses text: %s"
-            log.warning(message, read.test.name, system.label, reason)
+            log.warning(message, test.name, system.label, reason)
             models = []
         models = [m._replace(settings=with_decode(m.settings, lengths)) for m in models]
         forced_systems.append(system._replace(models=models))
-    columns: dict[int, Mapping[str, Path]] = {
+    columns = {
         s: {name: path for name, path in files.items() if name != LENGTH}
-        for s, files in read.columns.items()
+        for s, files in test.columns.items()
     }
-    (lines,) = translate_tests([read._replace(columns=columns)], forced_systems, options)
-    return lines
+    forced = replace(test, columns=columns, hypotheses=[[] for _ in systems])
+    translate_tests([forced], forced_systems, options)
+    return forced.hypotheses
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
@@ -121,62 +107,55 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
 
 
 def count_likelihoods(
-    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> dict[int, list[Floats]]:
     """How likely models find the references: system, run -> [lines, 2].
 
     The columns are the negative log-probability (natural logarithm) and the pieces, as training
     measures it on the development text; NaN where a side is too long for the model.
     """
+
+    def count(label: str, model: SystemModel, files: Mapping[str, Path]) -> Floats:
+        trained = single(model, options)
+        texts = test.sources or [], test.references, _columns(trained, files)
+        scored = list[GivenTranslation | None]()
+        try:
+            scored += score_translations(trained, *texts)
+        except RefusedLinesError as error:  # after the last line
+            log.warning("%s: without perplexity: %s", label, error)
+        unknown = (np.nan, np.nan)
+        return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])
+
     return {
-        s: [_count_likelihood(system.label, model, read, s, options) for model in system.models]
+        s: [count(system.label, model, test.columns[s]) for model in system.models]
         for s, system in enumerate(systems)
         if system.models
     }
 
 
-def _count_likelihood(
-    label: str, model: SystemModel, read: ReadTest, s: int, options: EvaluationOptions
-) -> Floats:
-    trained = single(model, options)
-    columns = _columns(trained, read.columns[s])
-    texts = read.test.sources or [], read.test.references
-    scored = list[GivenTranslation | None]()
-    try:
-        scored += score_translations(trained, *texts, columns)
-    except RefusedLinesError as error:  # after the last line
-        log.warning("%s: without perplexity: %s", label, error)
-    unknown = (np.nan, np.nan)
-    return np.array([unknown if one is None else (-one.log_prob, one.length) for one in scored])
-
-
 def count_attention(
-    read: ReadTest, systems: Sequence[System], options: EvaluationOptions
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> dict[int, list[Floats]]:
     """Source pieces without attention, and all pieces, of a sample of each bucket: [lines, 2].
 
     Of the first run of each system; of single models of this toolkit, as ensembles and CTranslate2
     show no attention. Zero in lines that are not in the sample, which is the same for all systems.
     """
-    test, counted = read.test, dict[int, list[Floats]]()
     sources = test.sources or []
-    buckets = choose_lines(len(sources), test.lengths, options.bounds)
-    sample = sorted(
-        line
-        for group, lines in buckets
-        if group.low is not None
-        for line in draw_lines(lines.tolist(), sources, options.seed)
-    )
+    chosen = choose_lines(len(sources), test.lengths, options.bounds)
+    buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
+    sample = sorted(i for lines in buckets for i in draw_lines(lines, sources, options.seed))
+    counted = dict[int, list[Floats]]()
     for s, system in enumerate(systems):
         paths = system.models[0].paths if system.models else ()
         if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
             continue
         log.info("observing the attention of %s", system.label)
         trained = single(system.models[0], options)
+        columns = _columns(trained, test.columns[s])
         counts = np.zeros((len(sources), 2))
-        columns = _columns(trained, read.columns[s])
-        found = count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
-        for line, row in found.items():
+        rows = count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
+        for line, row in rows.items():
             counts[line] = row
         counted[s] = [counts]
     return counted
@@ -189,6 +168,5 @@ def single(model: SystemModel, options: EvaluationOptions) -> Trained:
 
 
 def _columns(trained: Trained, files: Mapping[str, Path]) -> dict[str, list[str]]:
-    """The columns that a model reads."""
     reads = trained.model.columns
     return {name: read_text(path) for name, path in files.items() if name in reads}

@@ -1,9 +1,10 @@
 """How numbers and marks are written, in text and on the page, and what they mean."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from statistics import fmean, stdev
 
+from nmt.evaluation.metrics import Metric
 from nmt.evaluation.report import (
     ALL,
     BEYOND,
@@ -13,9 +14,8 @@ from nmt.evaluation.report import (
     ComparedSystem,
     Figure,
     Group,
-    Metric,
     Report,
-    ScoredTest,
+    TranslatedTest,
 )
 
 STAR, CARET, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
@@ -46,14 +46,11 @@ def count(value: float | None) -> str:
 
 
 def title_of(metric: Metric) -> str:
-    """The name of a metric, with its unit."""
-    return f"{metric.name}, %" if metric.form in ("share", "points") else metric.name
+    return f"{metric.name}, %" if metric.is_share else metric.name
 
 
-def mean(figure: Figure | None, metric: Metric) -> str:
+def mean(figure: Figure, metric: Metric) -> str:
     """`31.7`, or `31.7 ± 0.4` of several seeds."""
-    if figure is None:
-        return EMPTY
     written = number(figure.mean, metric.form)
     spread = figure.deviation
     return written if spread is None else f"{written} ± {number(spread, metric.form)}"
@@ -66,17 +63,15 @@ def interval(figure: Figure | None, metric: Metric) -> str:
     return f"[{number(figure.low, metric.form)}, {number(figure.high, metric.form)}]"
 
 
-def p_value(figure: Figure | None) -> str:
+def p_value(p: float | None) -> str:
     """`0.017`, or `<.001`."""
-    if figure is None or figure.p is None:
+    if p is None:
         return EMPTY
-    return "<.001" if figure.p < 0.001 else f"{figure.p:.3f}"
+    return "<.001" if p < 0.001 else f"{p:.3f}"
 
 
-def marks(figure: Figure | None) -> str:
+def marks(figure: Figure) -> str:
     """A star for a difference that the paired test finds, and a caret beyond the trained length."""
-    if figure is None:
-        return ""
     return STAR * figure.significant + CARET * figure.unseen
 
 
@@ -85,27 +80,14 @@ def pairs(group: Group) -> str:
     return f"n = {count(group.pairs)}{' few' if group.few else ''}"
 
 
-def describe_axis(test: ScoredTest) -> str:
-    """What the lengths of a test count."""
+def describe_axis(test: TranslatedTest) -> str:
     return f"{test.side} length in {test.unit}" if test.unit else "no source, hence no lengths"
-
-
-def order_systems(report: Report, test: ScoredTest, best_first: bool) -> list[int]:
-    """Systems as they were named, or those that are best beyond training (else longest) first."""
-    systems = list(range(len(report.systems)))
-    if not best_first:
-        return systems
-    metric = test.metrics[0]
-    candidates = [*filter(None, [test.group(BEYOND)]), *test.buckets[::-1], *test.groups]
-    row = report.row(test, report.known(test, metric.name, candidates)[0], metric.name)
-    sign = -1 if metric.higher_is_better else 1
-    return sorted(systems, key=lambda s: sign * f.mean if (f := row[s]) else float("inf"))
 
 
 def system_cells(system: ComparedSystem) -> list[str]:
     """Size and budget of a system, by SYSTEM_COLUMNS."""
-    steps = sorted({run.step for run in system.runs})
-    known = [p for run in system.runs if (p := run.dev_perplexity) is not None]
+    steps = sorted({run["step"] for run in system.runs})
+    known = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
     perplexity = f"{fmean(known):.2f}" if known else EMPTY
     return [
         *map(count, (system.parameters, system.encoding_parameters, system.longest_trained)),
@@ -115,59 +97,66 @@ def system_cells(system: ComparedSystem) -> list[str]:
     ]
 
 
-def conclude(report: Report, test: ScoredTest) -> list[str]:
+def order_systems(report: Report, test: TranslatedTest) -> list[str]:
+    """The labels of the systems, those that are best beyond training (else longest) first."""
+    metric = test.metrics[0]
+    candidates = [*filter(None, [test.group(BEYOND)]), *test.buckets[::-1], *test.groups]
+    group = next(g for g in candidates if any(report.row(test, g, metric.name)))
+    sign = -1 if metric.higher_is_better else 1
+    means = {f.system: sign * f.mean for f in report.row(test, group, metric.name) if f}
+    return sorted(report.labels, key=lambda label: means.get(label, float("inf")))
+
+
+def conclude(report: Report, test: TranslatedTest) -> list[str]:
     """Who is best beyond the trained lengths, and whether the paired test tells it: two sentences.
 
     Of the main metric, on all lines beyond training; of the longest bucket where that is all of
     them; of all pairs where none is. Nothing of a single system.
     """
-    metric, group = test.metrics[0], _decisive_group(report, test)
-    figures = [figure for figure in report.row(test, group, metric.name) if figure]
-    if len(figures) < 2:
+    metric = test.metrics[0]
+    candidates = [*filter(None, [test.group(BEYOND)]), *reversed(test.buckets)]
+    rows = [(group, report.row(test, group, metric.name)) for group in candidates]
+    beyond = [(group, row) for group, row in rows if any(f and f.unseen for f in row)]
+    if not beyond:
+        beyond = [(g, report.row(test, g, metric.name)) for g in test.groups if g.name == ALL]
+    group, row = beyond[0]
+    known = [figure for figure in row if figure]
+    if len(known) < 2:
         return []
-    first, best = figures[0], figures[0]
-    for figure in figures:
+    first, best = known[0], known[0]
+    for figure in known:
         if (figure.mean > best.mean) == metric.higher_is_better:
             best = figure
-    alike = [f.system for f in figures if number(f.mean) == number(best.mean)]  # as it is shown
-    which = _which(group, test.name, any(f.unseen for f in figures))
+    alike = [f.system for f in known if number(f.mean) == number(best.mean)]  # as it is shown
+    lines = f"{count(group.pairs)} pairs of {test.name}"
+    which = {
+        ALL: f"all {lines}",
+        BEYOND: f"the {lines} that are longer than any in training",
+    }.get(group.name, f"the {lines} of length {group.name}, beyond training")
     sentence = (
-        f"{which}, {listed(alike)} {'has' if len(alike) == 1 else 'have'} the "
+        f"On {which}, {join_words(alike)} "
+        f"{'has' if len(alike) == 1 else 'have'} the "
         f"{'highest' if metric.higher_is_better else 'lowest'} {metric.name}, {mean(best, metric)}"
     )
     if first.system not in alike:
         sentence += f", against {mean(first, metric)} of {first.system}"
-        equals = "" if best.p is not None and best.p < 0.001 else "= "
-        sentence += "" if best.p is None else f" (p {equals}{p_value(best)})".replace("<", "< ")
-    apart = [figure.system for figure in figures if figure.significant]
-    verdict = f"The paired test tells no system from {first.system}."
-    if all(figure.p is None for figure in figures):
-        verdict = "There are too few pairs for a paired test."
-    elif apart:
-        differ = "differs" if len(apart) == 1 else "differ"
-        verdict = f"By the paired test (p < {SIGNIFICANT}), {listed(apart)} {differ} from "
-        verdict += f"{first.system}."
-    return [f"{sentence}.", f"Few pairs: not reliable. {verdict}" if group.few else verdict]
+        if best.p is not None:
+            sentence += " (p < .001)" if best.p < 0.001 else f" (p = {p_value(best.p)})"
+    return [f"{sentence}.", ("Few pairs: not reliable. " if group.few else "") + _judge(known)]
 
 
-def _decisive_group(report: Report, test: ScoredTest) -> Group:
-    """The lines beyond training; the longest bucket beyond that of some system; or all."""
-    metric = test.metrics[0].name
-    candidates = [*filter(None, [test.group(BEYOND)]), *reversed(test.buckets)]
-    unseen = (g for g in candidates if any(f and f.unseen for f in report.row(test, g, metric)))
-    return next(unseen, next(group for group in test.groups if group.name == ALL))
+def _judge(row: Sequence[Figure]) -> str:
+    """Which systems the paired test tells from the first."""
+    first, apart = row[0].system, [figure.system for figure in row if figure.significant]
+    if all(figure.p is None for figure in row):
+        return "There are too few pairs for a paired test."
+    if not apart:
+        return f"The paired test tells no system from {first}."
+    differ = "differs" if len(apart) == 1 else "differ"
+    return f"By the paired test (p < {SIGNIFICANT}), {join_words(apart)} {differ} from {first}."
 
 
-def _which(group: Group, test: str, unseen: bool) -> str:
-    if group.name == ALL:
-        return f"On all {count(group.pairs)} pairs of {test}"
-    if group.name == BEYOND:
-        return f"On the {count(group.pairs)} pairs of {test} that are longer than any in training"
-    where = f"On the {count(group.pairs)} pairs of {test} of length {group.name}"
-    return where + ", beyond training" * unseen
-
-
-def listed(items: Iterable[str]) -> str:
+def join_words(items: Iterable[str]) -> str:
     """`a`, `a and b`, `a, b and c`."""
     *first, last = items
     return f"{', '.join(first)} and {last}" if first else last
@@ -177,7 +166,7 @@ def notes_of(report: Report) -> list[str]:
     """How to read the numbers, as far as their marks occur; then what the report says of itself."""
     notes = [
         f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
-        f"{_seeds(report)}."
+        f"{_describe_seeds(report)}."
     ]
     if any(figure.p is not None for figure in report.figures):
         notes.append(
@@ -185,7 +174,7 @@ def notes_of(report: Report) -> list[str]:
             f"two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
         )
     if any(figure.unseen for figure in report.figures):
-        sides = listed(dict.fromkeys(test.side for test in report.tests))
+        sides = join_words(dict.fromkeys(test.side for test in report.tests))
         notes.append(f"{CARET} every {sides} is longer than any in the system's training.")
     if any(group.few for test in report.tests for group in test.groups):
         notes.append(f"few: under {FEW} pairs, not reliable.")
@@ -193,10 +182,10 @@ def notes_of(report: Report) -> list[str]:
     notes += [f"Longest: {', '.join(longest)}."] if longest else []
     metrics = [m for t in report.tests for m in t.metrics if m.signature]
     signatures = dict.fromkeys(f"{m.name}: {m.signature}" for m in metrics)
-    return [*notes, *_budgets(report), *report.notes, *signatures]
+    return [*notes, *_warn_of_budgets(report), *report.notes, *signatures]
 
 
-def _seeds(report: Report) -> str:
+def _describe_seeds(report: Report) -> str:
     """What the intervals say of seeds of training."""
     runs = [len(system.runs) for system in report.systems]
     degrees = sum(max(0, count - 1) for count in runs)
@@ -207,18 +196,13 @@ def _seeds(report: Report) -> str:
     return f"and over seeds, by their pooled deviation with {degrees} {of} of freedom{apart}"
 
 
-def _budgets(report: Report) -> list[str]:
-    """The updates of all runs, and a warning if some had more than others."""
-    runs = [(system.label, run.step) for system in report.systems for run in system.runs]
-    if len(steps := {step for _, step in runs}) > 1:
-        budgets = dict.fromkeys(f"{label} {count(step)}" for label, step in runs)
-        return [
-            f"Warning: systems were trained for different numbers of updates: {', '.join(budgets)}."
-        ]
-    every = all(system.runs for system in report.systems)
-    labels = ", ".join(dict.fromkeys(label for label, _ in runs))
-    who = "Every model was" if every else f"{labels}:"
-    return [f"{who} trained for {count(step)} update{'s' * (step != 1)}." for step in steps]
+def _warn_of_budgets(report: Report) -> list[str]:
+    """A warning if some runs had more updates than others."""
+    runs = [(system.label, run["step"]) for system in report.systems for run in system.runs]
+    if len({step for _, step in runs}) < 2:
+        return []
+    budgets = ", ".join(dict.fromkeys(f"{label} {count(step)}" for label, step in runs))
+    return [f"Warning: systems were trained for different numbers of updates: {budgets}."]
 
 
 def spell_out(text: str) -> str:

@@ -1,14 +1,19 @@
 """The options of an evaluation, as commands, Python and tables fill them."""
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from nmt.errors import UserError
 
 BOUNDS = (25, 50, 75, 100)  # last lengths of the paper's buckets
 SEED = 12345  # of the bootstrap and of the sample of sentences
 TITLE = "Translation by source length"
 LEAST_SAMPLES = 40  # of the bootstrap: with fewer, no interval of 95 % has two ends
 TOKENIZERS = ("13a", "intl", "zh", "ja-mecab", "ko-mecab", "char", "none")  # need no download
+DEFAULT_METRICS = ("BLEU", "BLEU-moses", "chrF2", "TER")
+METRICS = (*DEFAULT_METRICS, "TER-moses", "exact")  # all that compare text with references
 
 
 class EvaluationOptions(NamedTuple):
@@ -36,3 +41,27 @@ class EvaluationOptions(NamedTuple):
 
 
 USUAL = EvaluationOptions()
+
+
+def parse_bounds(text: str) -> list[int]:
+    """Read `25,50,75,100`; raises UserError unless they are growing positive integers."""
+    words = text.split(",")
+    if not all(word.strip().isascii() and word.strip().isdigit() for word in words):
+        raise UserError(f"--bounds {text}: expected lengths like 25,50,75,100")
+    bounds = list(map(int, words))
+    check_bounds(bounds, "--bounds ")
+    return bounds
+
+
+def check_bounds(bounds: Sequence[int], option: str) -> None:
+    """Raise UserError unless the bounds, given by this option, are growing positive integers."""
+    if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
+        text = ",".join(map(str, bounds))
+        raise UserError(f"{option}{text}: each length must be larger than the one before, from 1")
+
+
+def parse_metrics(text: str) -> list[str]:
+    """Read `BLEU,exact`, in any case; a name that no metric bears is refused when it is made."""
+    by_name = {name.lower(): name for name in METRICS}
+    words = (word.strip() for word in text.split(","))
+    return list(dict.fromkeys(by_name.get(word.lower(), word) for word in words))

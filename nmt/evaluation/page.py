@@ -20,9 +20,9 @@ from nmt import figure
 from nmt.config.check import flat
 from nmt.evaluation import notation, plot
 from nmt.evaluation.lost import LOST
-from nmt.evaluation.metrics import RATIO
+from nmt.evaluation.metrics import RATIO, Metric
 from nmt.evaluation.notation import spell_out
-from nmt.evaluation.report import REFERENCES, Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import Report, TranslatedTest
 
 TEMPLATE = Path(__file__).with_name("page.jinja")
 OPEN = 8  # examples that are open at first
@@ -38,28 +38,26 @@ def html(report: Report) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    functions: list[Any] = [mark_differences, settings]
-    functions += [notation.conclude, notation.mean, notation.interval, notation.p_value]
-    functions += [notation.marks, notation.count, notation.pairs, notation.title_of]
-    functions += [notation.notes_of, notation.describe_axis, notation.system_cells]
-    environment.globals |= {function.__name__: function for function in functions}
+    environment.globals |= vars(notation) | {"mark_differences": mark_differences}
     has_charts = figure.is_installed()
     template = environment.from_string(TEMPLATE.read_text(encoding="utf-8"))
     return template.render(
         report=report,
-        tests=[_test(report, test, has_charts) for test in report.tests],
-        COLUMNS=notation.SYSTEM_COLUMNS,
+        tests=[_show(report, test, has_charts) for test in report.tests],
+        settings=_flatten_settings(report),
         OPEN=OPEN,
         GAP=GAP,
         missing="" if has_charts else figure.MISSING,
     )
 
 
-def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
+def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, Any]:
     """What the template shows of a test: charts and tables, the main metric's first."""
-    on_axis = [m for m in test.metrics if report.known(test, m.name, test.buckets)]
-    charted = on_axis if has_charts and test.unit else []
-    charts = [(metric, _chart(report, test, metric)) for metric in charted]
+    charts = []
+    for metric in test.metrics if has_charts and test.unit else ():
+        if any(group in test.buckets for group in report.table(test, metric.name)[0]):
+            svg = base64.b64encode(plot.chart(report, test, metric).encode()).decode("ascii")
+            charts.append((metric, f"data:image/svg+xml;base64,{svg}"))
     first = (test.metrics[0].name, RATIO, LOST.name)
     return {
         "test": test,
@@ -70,32 +68,19 @@ def _test(report: Report, test: ScoredTest, has_charts: bool) -> dict[str, Any]:
     }
 
 
-def _table(report: Report, test: ScoredTest, metric: Metric) -> dict[str, Any]:
+def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
     """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
-    groups = report.known(test, metric.name, test.groups)
-    labels = [*report.labels, REFERENCES]
-    rows = [(label, report.across(test, metric.name, label, groups)) for label in labels]
-    return {
-        "metric": metric,
-        "groups": groups,
-        "rows": [(label, cells) for label, cells in rows if any(cells)],
-        "best": [_best(report, test, metric, group) for group in groups],
-    }
+    groups, rows = report.table(test, metric.name)
+    best: list[str | None] = [None] * len(groups)
+    if metric.higher_is_better is not None:
+        choose = max if metric.higher_is_better else min
+        for i, group in enumerate(groups):
+            means = [f.mean for f in report.row(test, group, metric.name) if f]
+            best[i] = notation.number(choose(means), metric.form) if len(means) > 1 else None
+    return {"metric": metric, "groups": groups, "rows": rows.items(), "best": best}
 
 
-def _best(report: Report, test: ScoredTest, metric: Metric, group: Group) -> str | None:
-    means = [f.mean for f in report.row(test, group, metric.name) if f]
-    if metric.higher_is_better is None or len(means) < 2:
-        return None
-    return notation.number((max if metric.higher_is_better else min)(means), metric.form)
-
-
-def _chart(report: Report, test: ScoredTest, metric: Metric) -> str:
-    svg = plot.chart(report, test, metric)
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')}"
-
-
-def settings(report: Report) -> Iterator[tuple[str, str]]:
+def _flatten_settings(report: Report) -> Iterator[tuple[str, str]]:
     """Settings that reproduce the numbers: keys and values."""
     bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
     for key, value in flat(bootstrap | report.about):

@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nmt.evaluation.metrics import RATIO
+import numpy as np
+
+from nmt.evaluation.metrics import RATIO, Metric
 from nmt.evaluation.notation import CARET, count, spell_out, title_of
-from nmt.evaluation.report import Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import Group, Report, TranslatedTest
 from nmt.figure import drawn
 
 SIZE = (8, 4.5)  # inches, of a file
@@ -27,47 +29,45 @@ def draw(report: Report, path: Path) -> None:
     """
     test = report.tests[0]
     metrics = [test.metrics[0], *(m for m in test.metrics if m.name == RATIO)]
+    few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
+    title = f"{title_of(metrics[0])} by {test.side} length, 95% intervals{few}"
     with drawn(path, SIZE, font=9, **PLAIN) as figure:
-        panels = figure.subplots(
-            len(metrics), 1, sharex=True, height_ratios=[2.4, 1][: len(metrics)]
-        )
-        panels = panels if len(metrics) > 1 else [panels]
-        handles, *_ = [
-            _draw_metric(axes, report, test, metric)
-            for axes, metric in zip(panels, metrics, strict=True)
-        ]
-        panels[0].set_ylim(bottom=0)
-        few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
-        title = f"{title_of(metrics[0])} by {test.side} length, 95% intervals{few}"
-        panels[0].set_title(title, fontsize=9, loc="left")
-        _label_buckets(panels[-1], report, test, metrics[0])
-        figure.legend(handles=handles, **LEGEND)
+        _draw_panels(figure, report, test, metrics, title)
+        figure.axes[0].set_ylim(bottom=0)
 
 
-def chart(report: Report, test: ScoredTest, metric: Metric) -> str:
-    """A metric by length as the text of an SVG file."""
+def chart(report: Report, test: TranslatedTest, metric: Metric) -> str:
+    """The text of an SVG file."""
+    better = {True: ", higher is better", False: ", lower is better", None: ""}
+    title = f"{title_of(metric)}{better[metric.higher_is_better]}"
     text = io.StringIO()
     with drawn(text, CHART, font=9, **PLAIN) as figure:
-        axes = figure.subplots()
-        handles = _draw_metric(axes, report, test, metric)
-        better = {True: ", higher is better", False: ", lower is better", None: ""}
-        title = f"{title_of(metric)}{better[metric.higher_is_better]}"
-        axes.set_title(spell_out(title), fontsize=9, loc="left")
-        _label_buckets(axes, report, test, metric)
-        figure.legend(handles=handles, **LEGEND)
+        _draw_panels(figure, report, test, [metric], title)
     return text.getvalue()
 
 
-def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> list[Any]:
+def _draw_panels(
+    figure: Any, report: Report, test: TranslatedTest, metrics: Sequence[Metric], title: str
+) -> None:
+    ratios = [2.4, 1][: len(metrics)]
+    panels = figure.subplots(len(metrics), 1, sharex=True, height_ratios=ratios, squeeze=False)
+    for (axes,), metric in zip(panels, metrics, strict=True):
+        handles = _draw_metric(axes, report, test, metric)
+    panels[0, 0].set_title(spell_out(title), fontsize=9, loc="left")
+    _label_buckets(panels[-1, 0], report, test, metrics[0])
+    figure.legend(handles=handles, **LEGEND)
+
+
+def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> list[Any]:
     """A line for each system through its buckets, each with an interval; hollow where few pairs.
 
     Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
     """
     handles = []
-    groups, scale = _groups(test), 100 if metric.form in ("share", "points") else 1
+    groups, scale = _groups(test), 100 if metric.is_share else 1
     for s, label in enumerate(report.labels):
         offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-        found = report.across(test, metric.name, label, groups)
+        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
         known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
         x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
         style = _style(s)
@@ -92,7 +92,7 @@ def _draw_metric(axes: Any, report: Report, test: ScoredTest, metric: Metric) ->
     return handles
 
 
-def _groups(test: ScoredTest) -> Sequence[Group]:
+def _groups(test: TranslatedTest) -> Sequence[Group]:
     return test.buckets or test.groups[:1]
 
 
@@ -102,11 +102,15 @@ def _style(s: int) -> dict[str, str]:
     return {"color": COLOURS[s % len(COLOURS)], "marker": MARKERS[(s + before) % len(MARKERS)]}
 
 
-def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
+def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]:
     """A dashed line where the texts get longer than any in training; one for each such length."""
-    limits, lines = test.trained_lengths(), []
-    for longest, systems in limits.items():
-        if (place := test.axis_position(longest)) is None:
+    limits: dict[int, list[int]] = {}  # systems by the longest text in their training
+    for s, longest in enumerate(test.trained):
+        if longest is not None:
+            limits.setdefault(longest, []).append(s)
+    lines = []
+    for longest, systems in sorted(limits.items()):
+        if (place := axis_position(test, longest)) is None:
             continue
         alone = len(limits) == 1
         whose = "" if alone else ", " + ", ".join(report.labels[s] for s in systems)
@@ -114,14 +118,28 @@ def _mark_training(axes: Any, report: Report, test: ScoredTest) -> list[Any]:
         colour = "0.35" if alone else COLOURS[systems[0] % len(COLOURS)]
         label = f"longest in training: {longest}{whose}"
         lines.append(axes.axvline(place - 0.5, label=spell_out(label), color=colour, **style))
-    if lines and len(lines) == len(test.trained_lengths()) and None not in test.trained:
+    if lines and len(lines) == len(limits) and None not in test.trained:
         # a wash where all is longer than any in training
         beyond = max(line.get_xdata()[0] for line in lines)
         axes.axvspan(beyond, len(test.buckets) - 0.5, color="#f6efe2", linewidth=0, zorder=-1)
     return lines
 
 
-def _label_buckets(axes: Any, report: Report, test: ScoredTest, metric: Metric) -> None:
+def axis_position(test: TranslatedTest, length: int) -> float | None:
+    """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
+
+    None if nothing of the test is longer.
+    """
+    if not test.buckets or test.longest is None or length >= test.longest:
+        return None
+    lengths, positions = list[int](), list[int]()
+    for i, bucket in enumerate(test.buckets):
+        lengths += [(bucket.low or 0) - 1, test.longest if bucket.high is None else bucket.high]
+        positions += [i, i + 1]
+    return float(np.interp(length, lengths, positions))
+
+
+def _label_buckets(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> None:
     groups = _groups(test)
     names = []
     for group in groups:

@@ -6,10 +6,12 @@ bucket, of a sign that was not asked for) has no row.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
-from math import inf
+from pathlib import Path
 from typing import Any
+
+from nmt.evaluation.metrics import Metric
 
 FEW = 100  # below so many pairs a group is marked
 TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
@@ -17,28 +19,6 @@ SIGNIFICANT = 0.05
 ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
 REFERENCES = "(references)"  # stands for a system where a figure is of the references themselves
-
-
-@dataclass(frozen=True)
-class Metric:
-    """What a figure is of, and how it was computed."""
-
-    name: str
-    title: str
-    form: str = "score"  # or "mean", "ratio", "share" (0 to 1, in percent), "points" (of shares)
-    higher_is_better: bool | None = None  # None: neither
-    signature: str = ""
-
-    @property
-    def limits(self) -> tuple[float, float]:
-        """Between which values it lies; a deviation of seeds knows no bounds."""
-        most = {"score": 100.0 if self.higher_is_better else inf, "share": 1.0, "points": 1.0}
-        return {"mean": -inf, "points": -1.0}.get(self.form, 0.0), most.get(self.form, inf)
-
-    @property
-    def is_main(self) -> bool:
-        """Whether tables show intervals and tests: of the others they are in JSON and TSV."""
-        return self.form in ("score", "mean")
 
 
 @dataclass(frozen=True)
@@ -52,8 +32,11 @@ class Group:
 
     @property
     def few(self) -> bool:
-        """Too few pairs for more than a hint."""
         return self.pairs < FEW
+
+    def is_unseen(self, trained: int | None) -> bool:
+        """Whether all of it is longer than the longest in a system's training."""
+        return trained is not None and (self.name == BEYOND or (self.low or 0) > trained)
 
 
 @dataclass(frozen=True)
@@ -75,18 +58,7 @@ class Figure:
 
     @property
     def significant(self) -> bool:
-        """Whether the paired test tells the system from the first."""
         return self.p is not None and self.p < SIGNIFICANT
-
-
-@dataclass(frozen=True)
-class TrainedRun:
-    """One training run, as its checkpoint says."""
-
-    run: str  # its directory, as it was named
-    seed: int
-    step: int  # updates made
-    dev_perplexity: float | None  # of that checkpoint
 
 
 @dataclass(frozen=True)
@@ -97,45 +69,33 @@ class ComparedSystem:
     longest_trained: int | None = None  # longest source in training, in its own pieces
     parameters: int | None = None  # of the whole model
     encoding_parameters: int | None = None  # of its encodings
-    runs: list[TrainedRun] = field(default_factory=list)
+    runs: list[dict[str, Any]] = field(default_factory=list)  # run, seed, step, dev_perplexity
 
 
-@dataclass(frozen=True)
-class Example:
-    """A test pair with the translations side by side."""
+@dataclass
+class TranslatedTest:
+    """One test set with the translations of all systems; line N of everything belongs together."""
 
-    line: int  # in the test set, from 1
-    why: str  # "most different" or "worst"
-    length: int
-    source: str
-    reference: str
-    translations: list[str]  # by system, of its first run
-    scores: list[float]  # chrF2 of the sentence, by system
+    references: list[str]
+    hypotheses: list[list[list[str]]]  # system, run -> lines
+    name: str = "test"
+    about: str = ""  # a sentence on what it is
+    language: str = "en"  # of the references
+    sources: list[str] | None = None  # None: there are references alone
+    lengths: list[int] | None = None  # of the sources, or references; None: no buckets
+    unit: str | None = None  # what a length counts
+    side: str = SOURCE  # whose lengths they are, or REFERENCE
+    trained: Sequence[int | None] = ()  # longest in training, by system, in this unit
+    parts: Sequence[Sequence[str]] | None = None  # sentences of each joined reference
+    columns: Mapping[int, Mapping[str, Path]] = field(default_factory=dict)  # by system
+    # what scoring adds
+    metrics: list[Metric] = field(default_factory=list)  # the first is the main one
+    groups: list[Group] = field(default_factory=list)  # buckets, beyond training, all; then places
+    examples: list[dict[str, Any]] = field(default_factory=list)  # see `scoring.choose_examples`
 
-
-@dataclass(frozen=True)
-class ComparedLine:
-    """A line of a test set with its translations: what a metric of one's own needs."""
-
-    source: str | None  # None: no source was given
-    reference: str
-    hypotheses: list[list[str]]  # by system, then by run
-
-
-@dataclass(frozen=True)
-class ScoredTest:
-    """One test set: what was scored, and by which lengths."""
-
-    name: str
-    about: str  # a sentence on what it is
-    metrics: list[Metric]  # the first is the main one
-    groups: list[Group]  # those with pairs: buckets, beyond training, all; then places
-    unit: str | None = None  # what a length counts; None: no source, hence no buckets
-    side: str = SOURCE  # or REFERENCE: whose lengths they are
-    longest: int | None = None  # the greatest of the lengths
-    trained: list[int | None] = field(default_factory=list)  # longest in training, by system
-    examples: list[Example] = field(default_factory=list)
-    lines: list[ComparedLine] = field(default_factory=list)  # all of them
+    @property
+    def longest(self) -> int | None:
+        return max(self.lengths or (), default=None)
 
     @property
     def buckets(self) -> list[Group]:
@@ -143,29 +103,24 @@ class ScoredTest:
         return [group for group in self.groups if group.low is not None]
 
     def group(self, name: str) -> Group | None:
-        """The group of this name."""
         return next((group for group in self.groups if group.name == name), None)
 
-    def trained_lengths(self) -> dict[int, list[int]]:
-        """The systems by the longest text in their training, where it is known, shortest first."""
-        limits: dict[int, list[int]] = {}
-        for system, length in enumerate(self.trained):
-            if length is not None:
-                limits.setdefault(length, []).append(system)
-        return dict(sorted(limits.items()))
-
-    def axis_position(self, length: int) -> float | None:
-        """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
-
-        None if nothing of the test is longer.
-        """
-        if self.longest is None or length >= self.longest:
-            return None
-        for i, bucket in enumerate(self.buckets):
-            low, high = bucket.low or 0, self.longest if bucket.high is None else bucket.high
-            if length <= high:
-                return i + max(0.0, (length - low + 1) / (high - low + 1))
-        return None
+    def to_json(self) -> dict[str, Any]:
+        names = "name", "title", "form", "higher_is_better", "signature"
+        keys = "name", "about", "unit", "side", "longest", "examples"
+        return {key: getattr(self, key) for key in keys} | {
+            "trained": list(self.trained),
+            "metrics": [{name: getattr(m, name) for name in names} for m in self.metrics],
+            "groups": list(map(vars, self.groups)),
+            "lines": [
+                {
+                    "source": None if self.sources is None else self.sources[i],
+                    "reference": reference,
+                    "hypotheses": [[run[i] for run in runs] for runs in self.hypotheses],
+                }
+                for i, reference in enumerate(self.references)
+            ],
+        }
 
 
 @dataclass(frozen=True)
@@ -173,7 +128,7 @@ class Report:
     """A whole comparison, and what is needed to compute it again."""
 
     systems: list[ComparedSystem]
-    tests: list[ScoredTest]
+    tests: list[TranslatedTest]
     figures: list[Figure]
     samples: int  # of the bootstrap
     seed: int  # of the bootstrap
@@ -199,20 +154,25 @@ class Report:
     def _index(self) -> Mapping[tuple[str, str, str, str], Figure]:
         return {(f.test, f.group, f.system, f.metric): f for f in self.figures}
 
-    def row(self, test: ScoredTest, group: Group, metric: str) -> list[Figure | None]:
+    def row(self, test: TranslatedTest, group: Group, metric: str) -> list[Figure | None]:
         """A figure of each system, in their order."""
         return [self.figure(metric, label, group.name, test.name) for label in self.labels]
 
-    def across(
-        self, test: ScoredTest, metric: str, system: str, groups: Sequence[Group]
-    ) -> list[Figure | None]:
-        """A figure of one system in several groups."""
-        return [self.figure(metric, system, group.name, test.name) for group in groups]
-
-    def known(self, test: ScoredTest, metric: str, groups: Sequence[Group]) -> list[Group]:
-        """Those of some groups in which any system has a figure of this metric."""
-        return [group for group in groups if any(self.row(test, group, metric))]
+    def table(
+        self, test: TranslatedTest, metric: str
+    ) -> tuple[list[Group], dict[str, list[Figure | None]]]:
+        """The groups in which any system has a figure of this metric; the rows that have any."""
+        groups = [group for group in test.groups if any(self.row(test, group, metric))]
+        rows = {
+            label: [self.figure(metric, label, group.name, test.name) for group in groups]
+            for label in (*self.labels, REFERENCES)
+        }
+        return groups, {label: row for label, row in rows.items() if any(row)}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values for a JSON file."""
-        return asdict(self)
+        plain = {key: value for key, value in vars(self).items() if key != "_index"}
+        return plain | {
+            "systems": list(map(vars, self.systems)),
+            "tests": [test.to_json() for test in self.tests],
+            "figures": list(map(vars, self.figures)),
+        }

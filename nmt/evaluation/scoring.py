@@ -1,166 +1,187 @@
 """A translated test set, scored: all metrics on all groups of its lines. No model is needed."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nmt.evaluation.estimates import Counts, count_runs, score_group
-from nmt.evaluation.examples import SENTENCE, choose_examples
-from nmt.evaluation.groups import ChosenLines, choose_lines, is_unseen
-from nmt.evaluation.lost import Parts, lost_text, place_scorers
+from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
-    DEFAULTS,
     GIVEN,
     REPETITION,
     UNATTENDED,
-    Scorer,
-    of_given,
+    Floats,
+    Metric,
+    make_metrics,
     of_language,
     ratio,
-    scorers,
+    repeats,
 )
-from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import (
-    REFERENCES,
-    SOURCE,
-    ComparedLine,
-    Figure,
-    Group,
-    Metric,
-    ScoredTest,
-)
-from nmt.evaluation.significance import Floats
+from nmt.evaluation.options import DEFAULT_METRICS, EvaluationOptions
+from nmt.evaluation.report import ALL, BEYOND, REFERENCES, Figure, Group, TranslatedTest
+from nmt.evaluation.significance import count_runs, score_group
+
+SENTENCE = "chrF2"  # scores single sentences: BLEU and TER say little of so few words
+DIFFERENT, WORST = 20, 10  # examples shown
 
 Given = Mapping[str, Mapping[int, Sequence[Floats]]]
 """Counts [lines, 2] of figures that the texts do not give: by name, system and run."""
+ChosenLines = dict[Group, NDArray[np.intp]]
+"""The indices of the lines of each group in the test set."""
 
 
-class TranslatedTest(NamedTuple):
-    """One test set with the translations of all systems; line N of everything belongs together."""
-
-    references: list[str]
-    hypotheses: list[list[list[str]]]  # system, run -> lines
-    name: str = "test"
-    about: str = ""  # a sentence on what it is
-    language: str = "en"  # of the references
-    sources: list[str] | None = None
-    lengths: list[int] | None = None  # of the sources, or references; None: no buckets
-    unit: str | None = None  # what a length counts
-    side: str = SOURCE  # whose lengths they are, or REFERENCE
-    trained: Sequence[int | None] = ()  # longest in training, by system, in this unit
-    parts: Parts | None = None  # the reference sentences of each joined line; None: not joined
-
-
-def scorers_of(test: TranslatedTest, options: EvaluationOptions) -> list[Scorer]:
-    """The metrics of a test that are asked for; raises UserError as `scorers` does."""
-    names = dict.fromkeys(options.metrics or of_language(DEFAULTS, test.language))
+def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
+    """The metrics of a test that are asked for; raises UserError as `make_metrics` does."""
+    names = options.metrics or of_language(DEFAULT_METRICS, test.language)
     bootstrap = options.samples, options.seed
-    return scorers(names, test.references, test.language, options.tokenize, *bootstrap)
+    return make_metrics(names, test.references, test.language, options.tokenize, *bootstrap)
 
 
 def score_test(
     test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, given: Given
-) -> tuple[ScoredTest, list[Figure]]:
+) -> list[Figure]:
     """Score all systems on each group of lines; the first is the baseline of the paired tests.
 
-    A group's score is the corpus score of its pairs, no mean over sentences. Raises UserError as
-    `scorers` does.
+    A group's score is the corpus score of its pairs, no mean over sentences. The test gets its
+    groups, metrics and examples. Raises UserError as `make_metrics` does.
     """
-    used = [*scorers_of(test, options), lost_text(test.references)]
-    sentence = next((s for s in used if s.metric.name == SENTENCE), None)
-    if sentence is None and test.sources is not None:
-        sentence = scorers([SENTENCE], test.references, test.language)[0]
-    places = place_scorers(test.parts) if test.parts else []
+    metrics = [*metrics_of(test, options), lost_text(test.references)]
+    sentence = None
+    if test.sources is not None and test.lengths is not None:
+        asked = [metric for metric in metrics if metric.name == SENTENCE]
+        (sentence, *_) = asked or make_metrics([SENTENCE], test.references, test.language)
     extra = [sentence] if sentence else []
-    counts = count_runs([*used, *extra, *(s for of in places for s in of)], test.hypotheses)
+    extra += [parts_of_lines(test.parts)] if test.parts else []
+    counts = count_runs([*extra, *metrics], test.hypotheses)
     for name, systems in given.items():
-        used.append(GIVEN.get(name) or of_given(Metric(name, "given for each line", "mean")))
+        metrics.append(GIVEN.get(name) or Metric(name, "given for each line", "mean"))
         for s, runs in systems.items():
-            for known, values in zip(counts[s], runs, strict=False):  # attention: of the first run
-                known[name] = values
+            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
+                run[name] = values
+    bootstrap = options.samples, options.seed
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures = list[Figure]()
-    for group, lines in chosen:
+    for group, lines in chosen.items():
         on_axis = group.low is not None  # attention is of a sample of each bucket
-        scored = [s for s in used if on_axis or s.metric.name != UNATTENDED]
-        figures += _score(test, labels, scored, counts, ChosenLines(group, lines), options)
-    groups = [group for group, _ in chosen]
-    for scored, of_place in _places(test, places):
-        groups.append(of_place.group)
-        figures += _score(test, labels, scored, counts, of_place, options)
+        scored = [m for m in metrics if on_axis or m.name != UNATTENDED]
+        figures += score_group(scored, counts, lines, _about(test, labels, group), *bootstrap)
+    test.groups = list(chosen)
+    for place, group, lines in _places(test):
+        test.groups.append(group)
+        of_place = [[counts_at(place, run) for run in runs] for runs in counts]
+        about = _about(test, labels, group)
+        figures += score_group(PLACE_METRICS, of_place, lines, about, *bootstrap)
     figures += _of_references(test, chosen)
-    known_metrics = {figure.metric for figure in figures}
-    metrics = [s.metric for s in [*used, *(places[0] if places else ())]]
-    examples = []
-    if sentence is not None and test.sources is not None and test.lengths is not None:
-        columns = [[sentence.value(row) for row in runs[0][SENTENCE]] for runs in counts]
-        buckets = [bucket for bucket in chosen if bucket.group.low is not None]
-        firsts = [runs[0] for runs in test.hypotheses]
-        texts = test.sources, test.references, firsts
-        examples = choose_examples(*texts, np.array(columns), buckets, test.lengths)
-    scored_test = ScoredTest(
-        name=test.name,
-        about=test.about,
-        metrics=[metric for metric in metrics if metric.name in known_metrics],
-        groups=groups,
-        unit=test.unit,
-        side=test.side,
-        longest=max(test.lengths or (), default=None),
-        trained=list(test.trained),
-        examples=examples,
-        lines=list(_lines(test)),
-    )
-    return scored_test, figures
+    scored_names = {figure.metric for figure in figures}
+    test.metrics = [m for m in (*metrics, *PLACE_METRICS) if m.name in scored_names]
+    if sentence:
+        scores = [[sentence.value(row) for row in runs[0][SENTENCE]] for runs in counts]
+        buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
+        test.examples = choose_examples(test, np.array(scores), buckets)
+    return figures
 
 
-def _score(
-    test: TranslatedTest,
-    labels: Sequence[str],
-    used: Sequence[Scorer],
-    counts: Sequence[Sequence[Counts]],
-    chosen: ChosenLines,
-    options: EvaluationOptions,
-) -> list[Figure]:
-    group = chosen.group
-    trained = test.trained or [None] * len(labels)
-    about = [
+def choose_lines(
+    pairs: int,
+    lengths: Sequence[int] | None,
+    bounds: Sequence[int],
+    trained: Sequence[int | None] = (),
+) -> ChosenLines:
+    """The filled buckets, the lines that are longer than any in training, and all.
+
+    By source length, as in Rosendahl et al. (2019): n bounds make n + 1 buckets that hold every
+    length exactly once; length 0 counts into the first, as in the paper's "0-25". Beyond training
+    are lines longer than the longest of each system whose training is known. Without bounds there
+    is one group, all.
+    """
+    chosen: ChosenLines = {}
+    if lengths is not None and bounds:
+        array = np.asarray(lengths, dtype=np.int64)
+        for low, high in zip([0, *(end + 1 for end in bounds)], [*bounds, None], strict=True):
+            name = f"over {low - 1}" if high is None else f"{low}-{high}"
+            lines = np.flatnonzero((array >= low) & (high is None or array <= high))
+            chosen[Group(name, len(lines), low, high)] = lines
+        longest = max((limit for limit in trained if limit is not None), default=None)
+        if longest is not None:
+            lines = np.flatnonzero(array > longest)
+            chosen[Group(BEYOND, len(lines))] = lines
+    chosen = {group: lines for group, lines in chosen.items() if group.pairs}
+    return chosen | {Group(ALL, pairs): np.arange(pairs)}
+
+
+def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
+    """What the rows of a group say beside their numbers, by system."""
+    return [
         {
             "test": test.name,
             "group": group.name,
             "pairs": group.pairs,
             "system": label,
-            "unseen": is_unseen(group, trained[s]),
+            "unseen": group.is_unseen(test.trained[s] if test.trained else None),
         }
         for s, label in enumerate(labels)
     ]
-    return score_group(used, counts, chosen.lines, about, options.samples, options.seed)
 
 
-def _places(
-    test: TranslatedTest, scored: Sequence[list[Scorer]]
-) -> Iterator[tuple[list[Scorer], ChosenLines]]:
-    """The part at one place of the lines that are joined of so many, with its metrics."""
+def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
+    """Each part of the lines that are joined of so many."""
     sizes = np.array([len(references) for references in test.parts or ()])
     for size in sorted(set(sizes.tolist()) - {0, 1}):
         lines = np.flatnonzero(sizes == size)
         for place in range(size):
-            group = Group(f"{place + 1} of {size}", len(lines))
-            yield scored[place], ChosenLines(group, lines)
+            yield place, Group(f"{place + 1} of {size}", len(lines)), lines
 
 
-def _of_references(test: TranslatedTest, chosen: Sequence[ChosenLines]) -> Iterator[Figure]:
-    """How repetitive the references themselves are."""
-    counts = REPETITION.counts(test.references)
-    for group, lines in chosen:
+def _of_references(test: TranslatedTest, chosen: ChosenLines) -> Iterator[Figure]:
+    counts = repeats(test.references)
+    for group, lines in chosen.items():
         if counts[lines, 1].sum():
-            share, name = ratio(counts[lines].sum(0)), REPETITION.metric.name
-            yield Figure(test.name, group.name, group.pairs, REFERENCES, name, share)
+            share = ratio(counts[lines].sum(0))
+            yield Figure(test.name, group.name, group.pairs, REFERENCES, REPETITION.name, share)
 
 
-def _lines(test: TranslatedTest) -> Iterator[ComparedLine]:
-    for i, reference in enumerate(test.references):
-        source = None if test.sources is None else test.sources[i]
-        yield ComparedLine(
-            source, reference, [[run[i] for run in runs] for runs in test.hypotheses]
-        )
+def choose_examples(
+    test: TranslatedTest, scores: Floats, buckets: Sequence[Sequence[int]]
+) -> list[dict[str, Any]]:
+    """Lines with all translations, of the first runs, by the scores of sentences [system, line].
+
+    By turns from each bucket of lines.
+    """
+    sources, lengths = test.sources or [], test.lengths or []
+    spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
+    groups = [
+        [int(i) for i in lines if sources[i].strip() and test.references[i].strip()]
+        for lines in buckets
+    ]
+    differing = [[i for i in lines if spread[i] > 0] for lines in groups]
+    different = round_robin(differing, (-spread).tolist(), DIFFERENT)
+    remaining = [[i for i in lines if i not in different] for lines in groups]
+    worst = round_robin(remaining, mean.tolist(), WORST)
+    return [
+        {
+            "line": i + 1,
+            "why": why,
+            "length": lengths[i],
+            "source": sources[i],
+            "reference": test.references[i],
+            "translations": [runs[0][i] for runs in test.hypotheses],
+            "scores": scores[:, i].tolist(),
+        }
+        for why, chosen in (("most different", different), ("worst", worst))
+        for i in chosen
+    ]
+
+
+def round_robin(groups: Sequence[Sequence[int]], keys: Sequence[float], most: int) -> list[int]:
+    """Up to `most` lines of smallest key, by turns from each group; sorted by key.
+
+    Without turns, a long test set would show its longest (or shortest) sentences alone.
+    """
+    waiting = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
+    chosen: list[int] = []
+    while any(waiting) and len(chosen) < most:
+        for lines in waiting:
+            if lines and len(chosen) < most:
+                chosen.append(lines.pop(0))
+    return sorted(chosen, key=lambda i: (keys[i], i))

@@ -1,115 +1,102 @@
 """The diagnosis of long lines as one screen of text."""
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from nmt.evaluation.diagnose import Diagnosis, Losses
 from nmt.evaluation.lost import LOST
 from nmt.evaluation.notation import EMPTY, interval, number
 from nmt.evaluation.text import table, wrap
 
-OF_REFERENCES = ["lost", "95 %"]  # columns
+COLUMNS = ("lines", "lost", "95 %", "unattended", "repeated", "length")
 MEASURED = "encoding=absolute"  # the only one of which it is known what another in its place gives
 
 
 def render_diagnosis(d: Diagnosis) -> str:
     """Lengths, what is lost, what search gave, what training may give, what is not known."""
-    parts = [
-        f"{d.model} on {d.source}\n",
-        *_section("1. Length", [_lengths(d)]),
-        *_section("2. What is lost", _lost(d)),
-    ]
+    sections = {"1. Length": _describe_lengths(d), "2. What is lost": _describe_losses(d)}
     if d.remedies:
-        count = d.remedies[0].losses.lines
-        title = f"3. Search settings, tried on {count} of the {d.beyond.lines} long lines"
-        parts += _section(title, _tried(d))
-        parts += _section("4. Further training, not tried here", _training(d))
-    parts += _section("What this does not say", _unknown(d))
+        sample = f"{d.remedies[0].losses.lines} of the {d.beyond.lines} long lines"
+        sections[f"3. Search settings, tried on {sample}"] = _describe_remedies(d)
+        sections["4. Further training, not tried here"] = _suggest_training(d)
+    sections["What this does not say"] = _describe_limits(d)
+    parts = [f"{d.model} on {d.source}\n"]
+    for title, texts in sections.items():
+        lines = (line for text in texts for line in text.split("\n"))
+        parts += [title, *(f"  {line}".rstrip() for line in lines), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _section(title: str, lines: Iterable[str]) -> list[str]:
-    inner = (f"  {line}".rstrip() for text in lines for line in text.split("\n"))
-    return [title, *inner, ""]
-
-
-def _lengths(d: Diagnosis) -> str:
+def _describe_lengths(d: Diagnosis) -> Iterator[str]:
     total = d.within.lines + d.beyond.lines
     trained = (
         f"Training had sources of up to {d.trained} pieces."
         if d.trained
         else f"How long the sources of training were is not known; {d.divided_at} pieces are taken."
     )
+    share = f"{d.beyond.lines} of {total} lines ({d.beyond.lines / total:.0%}) are longer"
     if not d.beyond.lines:
-        return wrap(f"{trained} None of the {total} lines is longer; the longest has {d.longest}.")
-    share = f"{d.beyond.lines} of {total} lines ({d.beyond.lines / total:.0%})"
-    return wrap(f"{trained} {share} are longer; the longest has {d.longest}.")
+        share = f"None of the {total} lines is longer"
+    yield wrap(f"{trained} {share}; the longest has {d.longest}.")
 
 
-def _percent(value: float | None) -> str:
-    return EMPTY if value is None else f"{number(value, 'share')} %"
+def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
+    """A line of cells for each of the losses that are of any lines."""
+
+    def percent(value: float | None) -> str:
+        return EMPTY if value is None else f"{number(value, 'share')} %"
+
+    table_rows = []
+    for name, losses in rows.items():
+        cells = (
+            *(str(losses.lines), percent(losses.lost.mean if losses.lost else None)),
+            *(interval(losses.lost, LOST), percent(losses.unattended)),
+            *(percent(losses.repeated), number(losses.length, "ratio")),
+        )
+        if losses.lines:
+            named = zip(COLUMNS, cells, strict=True)
+            table_rows.append([name, *(cell for column, cell in named if column not in without)])
+    return table(table_rows, ["", *(column for column in COLUMNS if column not in without)])
 
 
-COLUMNS: dict[str, Callable[[Losses], str]] = {
-    "lines": lambda losses: str(losses.lines),
-    "lost": lambda losses: _percent(losses.lost.mean if losses.lost else None),
-    "95 %": lambda losses: interval(losses.lost, LOST),
-    "unattended": lambda losses: _percent(losses.unattended),
-    "repeated": lambda losses: _percent(losses.repeated),
-    "length": lambda losses: number(losses.length, "ratio"),
-}
-
-
-def _table(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
-    columns = {title: write for title, write in COLUMNS.items() if title not in without}
-    cells = [
-        [name, *(write(losses) for write in columns.values())]
-        for name, losses in rows.items()
-        if losses.lines
-    ]
-    return table(cells, ["", *columns])
-
-
-def _lost(d: Diagnosis) -> Iterator[str]:
-    unknown = ["unattended"] if d.with_references else OF_REFERENCES
-    yield _table({f"up to {d.divided_at} pieces": d.within, "longer": d.beyond}, unknown)
+def _describe_losses(d: Diagnosis) -> Iterator[str]:
+    unknown = ["unattended"] if d.with_references else ["lost", "95 %"]
+    yield _tabulate({f"up to {d.divided_at} pieces": d.within, "longer": d.beyond}, unknown)
     yield ""
     if d.with_references:
         yield wrap(
             "lost: character 6-grams of the references that do not stand in the translations, "
             "wrong words included; length: characters over those of the references."
         )
-        within, beyond = d.within.lost, d.beyond.lost
-        if within and beyond:
-            points = 100 * (beyond.mean - within.mean)
-            apart = (beyond.low or 0) > (within.high or 0) or (beyond.high or 0) < (within.low or 0)
-            overlap = "" if apart else "; the intervals overlap"
-            more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
-            yield wrap(f"The long lines lose {more} than the others{overlap}.")
     else:
         yield wrap(
             "By attention and length alone, as there are no references. unattended: source pieces "
             "that got almost no attention, of a sample of each row; length: characters over those "
             "of the source."
         )
-        if d.within.length and d.beyond.length and d.within.lines:
-            lost = 1 - d.beyond.length / d.within.length
-            how = f"{abs(lost):.0%} {'shorter' if lost > 0 else 'longer'}"
-            yield wrap(
-                f"For their sources, the long lines' translations are {how} than the others'."
-            )
+    within, beyond = d.within.lost, d.beyond.lost
+    if within and beyond:
+        points = 100 * (beyond.mean - within.mean)
+        apart = (beyond.low or 0) > (within.high or 0) or (beyond.high or 0) < (within.low or 0)
+        overlap = "" if apart else "; the intervals overlap"
+        more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
+        yield wrap(f"The long lines lose {more} than the others{overlap}.")
+    elif not d.with_references and d.within.length and d.beyond.length:
+        lost = 1 - d.beyond.length / d.within.length
+        how = f"{abs(lost):.0%} {'shorter' if lost > 0 else 'longer'}"
+        yield wrap(f"For their sources, the long lines' translations are {how} than the others'.")
 
 
-def _tried(d: Diagnosis) -> Iterator[str]:
-    unknown = ["lines", "unattended", *([] if d.with_references else OF_REFERENCES)]
-    yield _table({remedy.name: remedy.losses for remedy in d.remedies}, unknown)
+def _describe_remedies(d: Diagnosis) -> Iterator[str]:
+    unknown = ["lines", "unattended", *([] if d.with_references else ["lost", "95 %"])]
+    yield _tabulate({remedy.name: remedy.losses for remedy in d.remedies}, unknown)
     yield ""
     for remedy in d.remedies:
         if remedy.overrides:
             yield f"nmt-translate {shlex.quote(d.model)} {shlex.join(remedy.overrides)}"
 
 
-def _training(d: Diagnosis) -> Iterator[str]:
+def _suggest_training(d: Diagnosis) -> Iterator[str]:
     corpus = "" if d.is_run else " data=files data.root=CORPUS"
     go_on = f"nmt-train experiment=lengthen parent={shlex.quote(d.model)}{corpus}"
     yield f"joined lines:      {go_on} name=longer"
@@ -124,7 +111,7 @@ def _training(d: Diagnosis) -> Iterator[str]:
     )
 
 
-def _unknown(d: Diagnosis) -> Iterator[str]:
+def _describe_limits(d: Diagnosis) -> Iterator[str]:
     if not d.with_references:
         yield wrap("Whether what was attended to was translated rightly: add --reference.")
     yield wrap("Whether long lines of this text are harder for other reasons than their length.")

@@ -9,9 +9,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from nmt import modeldir
+from nmt import build, modeldir
 from nmt.config.check import flat
-from nmt.config.settings import Settings, freeze, is_path
+from nmt.config.settings import Settings, freeze, is_path, with_decode
+from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation.report import REFERENCES, SOURCE
 from nmt.exchange import ctranslate2_engine
@@ -80,7 +81,8 @@ class System(NamedTuple):
     label: str  # as tables show it
     models: list[SystemModel]  # by seed; none: the file has the translations
     file: Path | None = None
-    facts: ModelFacts | None = None  # see `facts.facts_of`; None: not read, or a file
+    facts: ModelFacts | None = None  # see `with_search_settings`; None: not read, or a file
+    is_named: bool = False  # whether the user gave the label
 
     @property
     def places(self) -> list[str]:
@@ -108,50 +110,39 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
     model, and what `group_by_config` does.
     """
-    return group_by_config([_parse_system(argument) for argument in _without_logs(arguments)])
+    homes = {path.parent for path in map(Path, arguments) if is_run(path)}
+    logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
+    for failed in sorted(set(logs) - {f"{run}.log" for run in arguments}):
+        log.warning("%s: a log without a run; left out", failed)
+    return group_by_config([_parse_system(a) for a in arguments if a not in logs])
 
 
 def systems_at(places: Mapping[str, str]) -> list[System]:
     """The systems of paths, or of PATH,PATH,..., by label; raises what `systems_of` does."""
-    return group_by_config([_system_at(label, place) for label, place in places.items()])
+    return group_by_config([_system_at(place, label) for label, place in places.items()])
 
 
-def _without_logs(arguments: Sequence[str]) -> list[str]:
-    """The arguments less the logs of `nmt-train -m`, which `runs/toy/*` names with the runs."""
-    runs = [path for path in map(Path, arguments) if is_run(path)]
-    homes = {run.parent for run in runs}
-    logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
-    for failed in sorted(set(logs) - {f"{run}.log" for run in runs}):
-        log.warning("%s: a log without a run; left out", failed)
-    return [argument for argument in arguments if argument not in logs]
-
-
-LabelledSystem = tuple[str | None, System]  # with the label that was given, if any
-
-
-def _parse_system(argument: str) -> LabelledSystem:
+def _parse_system(argument: str) -> System:
     """Read [LABEL=]PATH[,PATH...]; what exists as it stands has no label."""
     label, equals, place = argument.partition("=")
     if not equals or _paths(argument)[0].exists():
-        return _system_at(None, argument)
+        return _system_at(argument)
     if not place or INVALID_IN_LABEL.search(label) or label.strip() in ("", REFERENCES):
         raise UserError(f"{argument}: expected LABEL=PATH, the label fit for a file name")
-    return _system_at(label.strip(), place)
+    return _system_at(place, label.strip())
 
 
-def _system_at(label: str | None, place: str) -> LabelledSystem:
+def _system_at(place: str, label: str | None = None) -> System:
     paths = _paths(place)
-    name = "+".join(map(_default_label, paths))
+    name, is_named = label or "+".join(map(_default_label, paths)), label is not None
     if not paths[0].exists():
         raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
-        return label, System(label or name, [], paths[0])
+        return System(name, [], paths[0], is_named=is_named)
     for below in ("*", "*/*"):
         if any(map(is_run, paths[0].glob(below))):
             raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
-    for path in paths:
-        if not is_run(path):
-            continue
+    for path in filter(is_run, paths):
         step, last = progress(path)
         if step < last:
             log.warning(
@@ -161,8 +152,8 @@ def _system_at(label: str | None, place: str) -> LabelledSystem:
     checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
     run = len(paths) == 1 and is_run(paths[0])
     fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
-    model = SystemModel(place, checkpoints, settings_of(paths[0]), fingerprint)
-    return label, System(label or name, [model])
+    model = SystemModel(place, checkpoints, _settings_of(paths[0]), fingerprint)
+    return System(name, [model], is_named=is_named)
 
 
 def _paths(place: str) -> tuple[Path, ...]:
@@ -174,14 +165,13 @@ def _paths(place: str) -> tuple[Path, ...]:
 
 
 def _default_label(path: Path) -> str:
-    """The default label of a system."""
     resolved = path.resolve()
     if resolved.parent.name == "checkpoints":
         return f"{resolved.parent.parent.name}@{resolved.name}"
     return resolved.name if path.is_dir() else uncompressed(path).stem
 
 
-def settings_of(path: Path) -> Settings:
+def _settings_of(path: Path) -> Settings:
     """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
@@ -189,62 +179,63 @@ def settings_of(path: Path) -> Settings:
     return replace(read_config(path), decode=saved.decode) if is_run(path) else saved
 
 
-def group_by_config(labelled: Sequence[LabelledSystem]) -> list[System]:
+def group_by_config(systems: Sequence[System]) -> list[System]:
     """Runs of one config are a system; a label starts or names one.
 
     A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
     for a run or seed that comes twice, for runs of one label that are of several configs, and for
     two systems of one name.
     """
-    groups: list[list[LabelledSystem]] = []
-    by_label, by_config = dict[str, list[LabelledSystem]](), dict[str, list[LabelledSystem]]()
-    for label, system in labelled:
+    groups: list[list[System]] = []
+    by_label, by_config = dict[str, list[System]](), dict[str, list[System]]()
+    for system in systems:
         if not _is_single_run(system):
-            groups.append([(label, system)])
+            groups.append([system])
             continue
         config = json.dumps(_config(system.models[0]), sort_keys=True)
-        group = by_config.get(config) if label is None else by_label.get(label)
+        group = by_label.get(system.label) if system.is_named else by_config.get(config)
         if group is None:
             groups.append(group := [])
         by_config.setdefault(config, group)
-        if label is not None:
-            by_label.setdefault(label, group)
-        _refuse_unlike(label, system.models[0], [other.models[0] for _, other in group])
-        group.append((label, system))
-    systems = [_system(group) for group in groups]
-    labels = [system.label for system in systems]
+        if system.is_named:
+            by_label.setdefault(system.label, group)
+        _refuse_unlike(system, [other.models[0] for other in group])
+        group.append(system)
+    grouped = list(map(_join_seeds, groups))
+    labels = [system.label for system in grouped]
     if twice_named := next((label for label in labels if labels.count(label) > 1), None):
         raise UserError(
             f"{twice_named}: two systems of this name; give each a LABEL=PATH of its own (seeds of "
             "one system are runs, not checkpoints, averaged models or files)"
         )
-    return systems
+    return grouped
 
 
 def _is_single_run(system: System) -> bool:
     return bool(system.models) and system.models[0].fingerprint is not None
 
 
-def _system(group: list[LabelledSystem]) -> System:
-    """The system of a group, its runs by seed."""
-    if not _is_single_run(group[0][1]):
-        return group[0][1]
-    group.sort(key=lambda member: member[1].models[0].settings.seed)
-    name = group[0][1].label
-    label = next((label for label, _ in group if label), SEEDED.sub("", name) or name)
-    return System(label, [system.models[0] for _, system in group])
+def _join_seeds(group: list[System]) -> System:
+    if not _is_single_run(group[0]):
+        return group[0]
+    group = sorted(group, key=lambda system: system.models[0].settings.seed)
+    name = group[0].label
+    label = next((s.label for s in group if s.is_named), SEEDED.sub("", name) or name)
+    return System(label, [system.models[0] for system in group])
 
 
-def _refuse_unlike(label: str | None, run: SystemModel, others: Sequence[SystemModel]) -> None:
+def _refuse_unlike(system: System, others: Sequence[SystemModel]) -> None:
     """Raise UserError for a run of another config than others of its label, or of their seed."""
-    config, other = _config(run), _config(others[0]) if label and others else {}
-    keys = sorted({*config, *other} - {"parent"}) if other else []  # a label joins those of several
-    if differ := [k for k in keys if config.get(k) != other.get(k)]:
-        raise UserError(
-            f"{label}: {others[0].place} and {run.place} are of two configs "
-            f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
-            "give each its own LABEL="
-        )
+    (run,) = system.models
+    if system.is_named and others:
+        config, other = _config(run), _config(others[0])
+        keys = sorted({*config, *other} - {"parent"})  # a label joins those of several parents
+        if differ := [key for key in keys if config.get(key) != other.get(key)]:
+            raise UserError(
+                f"{system.label}: {others[0].place} and {run.place} are of two configs "
+                f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
+                "give each its own LABEL="
+            )
     if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
         raise UserError(
             f"{run.place}: the same config and seed as {twice.place}; "
@@ -257,16 +248,56 @@ def _config(run: SystemModel) -> dict[str, Any]:
     values = {
         k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
     }
-    start = run.settings.trainer.init_from
-    return {
-        "order": list(run.settings.encoding),
-        "corpus": run.fingerprint,
-        "parent": None if start is None else _parent(Path(start)),
-        **values,
-    }
+    parent = None
+    if start := run.settings.trainer.init_from:
+        path = Path(start)
+        path = path.parent.parent if path.parent.name == "checkpoints" else path
+        parent = SEEDED.sub("", path.name)  # of a run that another goes on from, less its seed
+    order = list(run.settings.encoding)
+    return {"order": order, "corpus": run.fingerprint, "parent": parent, **values}
 
 
-def _parent(start: Path) -> str:
-    """The name of a run that another goes on from, less its seed."""
-    run = start.parent.parent if start.parent.name == "checkpoints" else start
-    return SEEDED.sub("", run.name)
+def with_search_settings(system: System, changes: Mapping[str, object]) -> System:
+    """The system with its facts, and other values under decode; UserError if one cannot be."""
+    models = [m._replace(settings=with_decode(m.settings, changes)) for m in system.models]
+    system = system._replace(models=models)
+    return system._replace(facts=facts_of(system))
+
+
+def facts_of(system: System) -> ModelFacts | None:
+    """Facts of a system's first model; None for a file. Raises the errors of `modeldir.load`."""
+    if system.file is not None:
+        return None
+    members = list(map(facts_at, system.models[0].paths))
+    columns = frozenset[str]().union(*(member.columns for member in members))
+    if system.models[0].settings.decode.reads_lengths:
+        columns |= {LENGTH}
+    return members[0]._replace(
+        columns=columns,
+        source_limit=min(filter(None, (m.source_limit for m in members)), default=None),
+        parameters=sum(member.parameters for member in members),
+        encoding_parameters=sum(member.encoding_parameters for member in members),
+    )
+
+
+def facts_at(path: Path) -> ModelFacts:
+    """Facts of one model; its weights are not read."""
+    if ctranslate2_engine.is_exported(path):
+        known = ctranslate2_engine.load(path)
+        sides, settings, facts = (known.source, known.target), known.settings, known.facts
+    else:
+        sides, settings = modeldir.read_sides(path), modeldir.read_settings(path)
+        facts = modeldir.read_facts(path)
+    model = build.meta_model(settings, *(len(side.vocabulary) for side in sides))
+    table, _ = model.limits(training=False)
+    of_encodings = {p for site in model.sites.values() for p in site.parameters()}
+    return ModelFacts(
+        sum(p.numel() for p in model.parameters()),
+        sum(p.numel() for p in of_encodings),
+        facts["longest_source"],
+        sides[0].segmenter,
+        frozenset(model.columns),
+        facts.get("longest_target"),
+        sides[1].segmenter,
+        table and table - 1 - (settings.decode.source_language is not None),  # eos, a language
+    )

@@ -17,14 +17,7 @@ from nmt.training import corpus
 
 TEST = "test"  # the name of the one test set that is given none
 NAMED = re.compile(r"(?!\.)[\w.+-]+")  # names of tests: they are names of files
-
-
-class TextPair(NamedTuple):
-    """The lines of a test set in memory."""
-
-    sources: list[str] | None  # None: there are references alone, which no model can translate
-    references: list[str]
-    parts: list[list[str]] | None = None  # reference sentences of each joined line; None: as read
+Lines = list[str]
 
 
 class ParallelFiles(NamedTuple):
@@ -37,9 +30,13 @@ class ParallelFiles(NamedTuple):
     join: int = 1  # so many consecutive lines of a file are read as one
     tags: Set[str] = frozenset()  # what may stand before a source: only equal ones are joined
 
-    def read(self) -> TextPair:
-        """The lines of both sides; raises UserError (65) unless they are parallel."""
-        pairs = list[tuple[list[str], list[str]]]()  # source and reference sentences of each line
+    def read(self) -> tuple[Lines | None, Lines, list[Lines] | None]:
+        """Sources, references, and the sentences of each joined reference.
+
+        None: there are references alone, which no model can translate; and no line is joined.
+        Raises UserError (65) unless both sides are parallel.
+        """
+        pairs = list[tuple[Lines, Lines]]()  # source and reference sentences of each line
         for number, path in enumerate(self.references):
             references = read_text(path)
             if not references:
@@ -48,15 +45,13 @@ class ParallelFiles(NamedTuple):
             if self.sources:
                 sources = read_parallel(self.sources[number], references, path)
             pairs += join_lines(sources, references, self.join, self.tags)
-        parts = [reference for _, reference in pairs] if self.join > 1 else None
-        lines = [" ".join(source) for source, _ in pairs]
-        return TextPair(
-            lines if self.sources else None, [" ".join(reference) for _, reference in pairs], parts
-        )
+        parts = [reference for _, reference in pairs]
+        sources = [" ".join(source) for source, _ in pairs]
+        references = list(map(" ".join, parts))
+        return sources if self.sources else None, references, parts if self.join > 1 else None
 
     @property
     def described(self) -> str:
-        """The references, for messages."""
         return f"{self.references[0]}{f', {self.join} lines joined,' if self.join > 1 else ''}"
 
     @property
@@ -68,14 +63,14 @@ class ParallelFiles(NamedTuple):
 
 def join_lines(
     sources: Sequence[str], references: Sequence[str], k: int, tags: Set[str] = frozenset()
-) -> list[tuple[list[str], list[str]]]:
+) -> list[tuple[Lines, Lines]]:
     """The sentences of each joined line: k consecutive ones, fewer in the last line.
 
     As in training, sources that begin with different `tags` are not joined; equal ones stand once.
     Rosendahl et al. (2019), section 5, join pairs to see how a model copes with lengths beyond
     those of its training.
     """
-    lines = list[tuple[list[str], list[str]]]()
+    lines = list[tuple[Lines, Lines]]()
     before = None
     for source, reference in zip(sources, references, strict=True):
         tag, rest = tag_and_rest(source, tags)
@@ -105,8 +100,8 @@ def parse_test(argument: str, join: int = 1) -> ParallelFiles:
     files = rest.split(",")
     if not equals or not NAMED.fullmatch(name) or len(files) % 2 or not all(files):
         raise UserError(f"--test {argument}: expected NAME=SRC,REF, the name fit for a file name")
-    about = f"{' and '.join(Path(file).name for file in files)}."
-    return ParallelFiles(name, about, [*map(Path, files[::2])], [*map(Path, files[1::2])], join)
+    sources, references = list(map(Path, files[::2])), list(map(Path, files[1::2]))
+    return single_test(sources, references, join)._replace(name=name)
 
 
 def corpus_test_files(settings: Settings) -> tuple[str, str]:
@@ -119,7 +114,6 @@ def corpus_test_files(settings: Settings) -> tuple[str, str]:
 
 
 def corpus_test(settings: Settings, join: int = 1, tags: Set[str] = frozenset()) -> ParallelFiles:
-    """A corpus's own test set."""
     source, target = map(Path, corpus_test_files(settings))
     about = f"The test text of the corpus {settings.data.name}."
     return ParallelFiles(TEST, about, [source], [target], join, tags)
@@ -136,27 +130,21 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
     Raises UserError: 2 for systems that are no runs, for a config that names no test set, and for
     runs whose test sets differ; 65 or 66 for what cannot be read.
     """
+    remedy = "add --reference REF --source SRC"
     tests: dict[bytes, ParallelFiles] = {}
     for system in systems:
-        if system.file:
-            raise UserError(f"{system.file}: names no test set; add --reference REF")
-        for model in system.models:
-            if model.run is None:
-                raise UserError(
-                    f"{model.place}: names no test set; add --reference REF --source SRC"
-                )
-            if (key := corpus.key(model.settings)) not in tests:
-                if unnamed := unnamed_files(model.settings):
-                    raise UserError(
-                        f"{model.place}: its config has no {', '.join(unnamed)}; "
-                        "add --reference REF --source SRC"
-                    )
-                tests[key] = corpus_test(model.settings, join, {*tags_of(model.settings.data)})
+        if system.file or not all(model.run for model in system.models):
+            raise UserError(f"{system.places[0]}: names no test set; {remedy}")
+        for settings in (model.settings for model in system.models):
+            if unnamed := unnamed_files(settings):
+                where = f"{system.places[0]}: its config has no {', '.join(unnamed)}"
+                raise UserError(f"{where}; {remedy}")
+            tests[corpus.key(settings)] = corpus_test(settings, join, {*tags_of(settings.data)})
     texts = [test.read() for test in tests.values()]
     if any(first != second for first, second in pairwise(texts)):
+        label = systems[0].label
         raise UserError(
-            f"{systems[0].label} and others have different test sets; evaluate them apart, or add "
-            "--reference REF --source SRC"
+            f"{label} and others have different test sets; evaluate them apart, or {remedy}"
         )
     return next(iter(tests.values()))
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from tabulate import tabulate
 
+from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import (
     EMPTY,
     SYSTEM_COLUMNS,
@@ -23,7 +24,7 @@ from nmt.evaluation.notation import (
     system_cells,
     title_of,
 )
-from nmt.evaluation.report import ALL, REFERENCES, Group, Metric, Report, ScoredTest
+from nmt.evaluation.report import ALL, REFERENCES, Figure, Group, Report, TranslatedTest
 from nmt.system import manifest
 from nmt.system.outputs import Writer, text_writer
 
@@ -36,7 +37,6 @@ COLUMNS = (
 
 
 def wrap(line: str) -> str:
-    """A sentence in lines that are not too long."""
     return textwrap.fill(line, PROSE, subsequent_indent="  ", break_on_hyphens=False)
 
 
@@ -56,82 +56,74 @@ def table(rows: Sequence[Sequence[str]], heading: Sequence[str], form: str = "pl
 def render(report: Report, best_first: bool = False, form: str = "plain") -> str:
     """The scores of each test, what else is known of it, the systems, and how to read it all.
 
-    `form` "github" gives Markdown, with a line for each system.
+    `form` "github" gives Markdown, with a line for each system and no conclusion.
     """
-    blocks = [report.title]
+    is_plain = form == "plain"
+    blocks = [report.title] if is_plain else [f"{report.date}: `{report.command}`", report.title]
     for test in report.tests:
-        order = order_systems(report, test, best_first)
-        blocks += _test_blocks(report, test, order, form)
+        total = test.group(ALL)
+        head = f"{test.name}, {count(total.pairs if total else 0)} pairs; {describe_axis(test)}"
+        blocks.append("\n".join(map(wrap, [head, *conclude(report, test)])) if is_plain else head)
+        labels = order_systems(report, test) if best_first else report.labels
+        for metric in test.metrics:
+            blocks += _render_metric(report, test, metric, [*labels, REFERENCES], form)
     if any(system.parameters is not None for system in report.systems):
         cells = [[system.label, *system_cells(system)] for system in report.systems]
         blocks.append("Systems\n" + table(cells, ["", *SYSTEM_COLUMNS], form))
-    notes = notes_of(report)
-    if form == "github":
-        blocks = [f"{report.date}: `{report.command}`", *blocks]
-        return "\n\n".join([*blocks, "\n".join(f"- {note}" for note in notes)]) + "\n"
-    return "\n\n".join([*blocks, "\n".join(map(wrap, notes))]) + "\n"
+    notes = [wrap(note) if is_plain else f"- {note}" for note in notes_of(report)]
+    return "\n\n".join([*blocks, "\n".join(notes)]) + "\n"
 
 
-def _test_blocks(
-    report: Report, test: ScoredTest, order: Sequence[int], form: str
+def _render_metric(
+    report: Report, test: TranslatedTest, metric: Metric, labels: Sequence[str], form: str
 ) -> Iterator[str]:
-    total = test.group(ALL)
-    head = f"{test.name}, {count(total.pairs if total else 0)} pairs; {describe_axis(test)}"
-    yield head if form == "github" else "\n".join(map(wrap, [head, *conclude(report, test)]))
-    for metric in test.metrics:
-        groups = report.known(test, metric.name, test.groups)
-        write = _brief if form == "github" else _detailed if metric.is_main else _means
-        title = f"{title_of(metric)}  ({metric.title})"
-        for first in range(0, len(groups), ACROSS):
-            chosen = groups[first : first + ACROSS]
-            labels = [*(report.labels[s] for s in order), REFERENCES]
-            rows = [row for label in labels for row in write(report, test, metric, chosen, label)]
-            rows = [row for row in rows if any(cell.strip() != EMPTY for cell in row[1:])]
-            heading = ["", *(f"{g.name}\n{pairs(g)}" for g in chosen)]
-            if form == "github":
-                heading = [cell.replace("\n", ", ") for cell in heading]
-            body = table(rows, heading, form)
-            yield (f"{title}\n\n{body}" if form == "github" else f"{title}\n{body}")
+    """A metric by system and group, some groups at a time."""
+    is_plain = form == "plain"
+    separator = "\n" if is_plain else ", "
+    groups, figures = report.table(test, metric.name)
+    for start in range(0, len(groups), ACROSS):
+        chosen = groups[start : start + ACROSS]
+        rows = list[list[str]]()
+        for label in labels:
+            row = figures.get(label, [])[start : start + ACROSS]
+            if not any(row):
+                continue
+            if is_plain and metric.is_main:
+                rows += _detailed_rows(label, row, metric)
+            else:
+                cells = (_cell(f, group, metric) for f, group in zip(row, chosen, strict=True))
+                rows.append([label, *cells])
+        heading = [f"{group.name}{separator}{pairs(group)}" for group in chosen]
+        title = f"{title_of(metric)}  ({metric.title})\n" + "\n" * (not is_plain)
+        yield title + table(rows, ["", *heading], form)
 
 
-Rows = Iterator[list[str]]
-
-
-def _detailed(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
-) -> Rows:
+def _detailed_rows(label: str, row: Sequence[Figure | None], metric: Metric) -> Iterator[list[str]]:
     """A system's scores; below, where known: interval, p, deviation over seeds."""
-    row = report.across(test, metric.name, label, groups)
-    seeds = max((len(figure.seeds) for figure in row if figure), default=1)
+    seeds = max(len(figure.seeds) for figure in row if figure)
     form = metric.form
-    yield [label, *(f"{number(f.mean if f else None, form)}{marks(f):2}" for f in row)]
-    lines = [
-        ["  95%", *(interval(figure, metric) for figure in row)],
-        ["  p", *map(p_value, row)],
-        [f"  ± {seeds} seeds", *(number(f.deviation if f else None, form) for f in row)],
-    ]
-    yield from (cells for cells in lines if any(cell != EMPTY for cell in cells[1:]))
+    yield [label, *(f"{number(f.mean, form)}{marks(f):2}" if f else f"{EMPTY}  " for f in row)]
+    below = {
+        "95%": [interval(figure, metric) for figure in row],
+        "p": [p_value(figure.p if figure else None) for figure in row],
+        f"± {seeds} seeds": [number(f.deviation if f else None, form) for f in row],
+    }
+    for name, cells in below.items():
+        if any(cell != EMPTY for cell in cells):
+            yield [f"  {name}", *cells]
 
 
-def _means(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
-) -> Rows:
-    """A system's means, and of how many pairs where these are its own."""
-    cells = []
-    for figure, group in zip(report.across(test, metric.name, label, groups), groups, strict=True):
-        own = figure and figure.pairs != group.pairs
-        pairs_of_its_own = f" (n = {count(figure.pairs)})" if figure and own else ""
-        cells.append(number(figure.mean if figure else None, metric.form) + pairs_of_its_own)
-    yield [label, *cells]
+def _cell(figure: Figure | None, group: Group, metric: Metric) -> str:
+    """All that is known of a figure: of a metric that is not a main one its mean alone.
 
-
-def _brief(
-    report: Report, test: ScoredTest, metric: Metric, groups: Sequence[Group], label: str
-) -> Rows:
-    """A system's means with their intervals and marks, in one line."""
-    row = report.across(test, metric.name, label, groups)
-    known = [f"{mean(f, metric)} {interval(f, metric)}{marks(f)}" if f else EMPTY for f in row]
-    yield [label, *(known if metric.is_main else (mean(f, metric) for f in row))]
+    It says of how many pairs it is where these are its own, as those of the loss of a system.
+    """
+    if figure is None:
+        return EMPTY
+    if metric.is_main:
+        return f"{mean(figure, metric)} {interval(figure, metric)}{marks(figure)}"
+    has_own_pairs = figure.pairs != group.pairs
+    return mean(figure, metric) + f" (n = {count(figure.pairs)})" * has_own_pairs
 
 
 def tsv(report: Report) -> str:
@@ -142,26 +134,23 @@ def tsv(report: Report) -> str:
     """
     tests = {test.name: test for test in report.tests}
     runs = {system.label: len(system.runs) for system in report.systems}
-    lines: list[tuple[str, ...]] = [COLUMNS]
+    lines: list[Sequence[object]] = [COLUMNS]
     for figure in report.figures:
         test = tests[figure.test]
         group = test.group(figure.group)
-        metric = next((m for m in test.metrics if m.name == figure.metric), None)
+        signatures = {metric.name: metric.signature for metric in test.metrics}
         known = {
             **vars(figure),
             "shortest": group and group.low,
             "longest": group and group.high,
             "runs": runs.get(figure.system),
             "unseen": "yes" if figure.unseen else "no",
-            "signature": metric and metric.signature,
+            "signature": signatures.get(figure.metric),
         }
-        lines.append(tuple(_cell(known[column]) for column in COLUMNS))
-    return "".join("\t".join(line) + "\n" for line in lines)
-
-
-def _cell(value: object) -> str:
-    text = "" if value is None else str(value)
-    return " ".join(text.split())  # a tab or line end in a name would break the table
+        lines.append([known[column] for column in COLUMNS])
+    # a tab or line end in a name would break the table
+    cells = ((" ".join(str("" if c is None else c).split()) for c in line) for line in lines)
+    return "".join("\t".join(line) + "\n" for line in cells)
 
 
 def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 from nmt import __version__, modeldir
-from nmt.config.settings import Decode
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.evaluation.options import EvaluationOptions
@@ -46,7 +45,6 @@ class KeptTranslation:
     model: SystemModel
     test: str  # its name
     lines: Sequence[str]  # of the test's source
-    decode: Decode
     columns: Mapping[str, Path]  # integers parallel to the source
     lengths: Sequence[int] = ()  # of the outputs in pieces, where no column has them
 
@@ -61,13 +59,12 @@ class KeptTranslation:
             "models": [digest_of(path) for path in self.model.paths],
             "source": text,
             "columns": columns,
-            "decode": vars(self.decode),
+            "decode": vars(self.model.settings.decode),
             "version": __version__,
         }
 
     @cached_property
     def key(self) -> str:
-        """SHA-256 of all that decides on the translation."""
         return hashlib.sha256(manifest.dump(self.origin)).hexdigest()
 
     def path(self, ending: str) -> Path:
@@ -95,20 +92,26 @@ class KeptTranslation:
         return read_text(text)
 
     def write(self, lines: Sequence[str]) -> None:
-        """Keep lines; raises OSError. The record comes last: without it the text is not read."""
+        """Keep lines; a full disk, or a directory that takes no files, is a warning.
+
+        The record comes last: without it the text is not read.
+        """
         text = self.path("txt")
-        text.parent.mkdir(parents=True, exist_ok=True)
-        atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
-        about = {
-            "key": self.key,
-            TEXT: manifest.sha256_of(text),
-            "model": self.model.place,
-            "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
-            "test": self.test,
-            "date": date.today().isoformat(),
-            "origin": self.origin,
-        }
-        atomic.replace(self.path("json"), manifest.dump(about))
+        try:
+            text.parent.mkdir(parents=True, exist_ok=True)
+            atomic.replace(text, "".join(f"{line}\n" for line in lines).encode())
+            about = {
+                "key": self.key,
+                TEXT: manifest.sha256_of(text),
+                "model": self.model.place,
+                "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
+                "test": self.test,
+                "date": date.today().isoformat(),
+                "origin": self.origin,
+            }
+            atomic.replace(self.path("json"), manifest.dump(about))
+        except OSError as error:
+            log.warning("%s: %s; not kept", error.filename, error.strerror)
 
 
 def digest_of(path: Path) -> str:
@@ -123,44 +126,36 @@ def translate_all(
 
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """
-    lines, pending = dict[str, list[str]](), dict[str, KeptTranslation]()
-    for translation in requests:
-        if (kept := translation.read()) is not None:
-            lines[translation.key] = kept
-        else:
-            pending.setdefault(translation.key, translation)
-    for paths, texts in groupby(pending.values(), key=lambda translation: translation.model.paths):
+    by_key = dict[str, KeptTranslation]()
+    for request in requests:
+        by_key.setdefault(request.key, request)
+    lines = {key: kept for key, one in by_key.items() if (kept := one.read()) is not None}
+    pending = [request for key, request in by_key.items() if key not in lines]
+    for paths, group in groupby(pending, key=lambda request: request.model.paths):
         loaded = load(paths, options)
-        for translation in texts:
-            name, count = translation.test, len(translation.lines)
-            log.info("translating %s by %s: %s lines", name, translation.label, f"{count:,}")
-            lines[translation.key] = _translated(translation, loaded)
-            try:
-                translation.write(lines[translation.key])
-            except OSError as error:  # of a directory that takes no files, or a full disk
-                log.warning("%s: %s; not kept", error.filename, error.strerror)
-    return [lines[translation.key] for translation in requests]
+        for request in group:
+            lines[request.key] = _translate(request, loaded)
+            request.write(lines[request.key])
+    return [lines[request.key] for request in requests]
 
 
 def load(paths: Sequence[Path], options: EvaluationOptions) -> LoadedModels:
-    """The models at these paths, on the device that is wanted."""
     return engines.load(paths, options.device, options.threads, workers=options.workers)
 
 
-def _translated(translation: KeptTranslation, loaded: LoadedModels) -> list[str]:
-    """The lines of one translation."""
+def _translate(request: KeptTranslation, loaded: LoadedModels) -> list[str]:
+    lines = request.lines
+    log.info("translating %s by %s: %s lines", request.test, request.label, f"{len(lines):,}")
     keep_memory()
-    translator = loaded.translator(translation.decode)
-    streams = {name: read_text(path) for name, path in translation.columns.items()}
-    if translation.lengths:
-        streams[LENGTH] = list(map(str, translation.lengths))
-    lines = translation.lines
+    translator = loaded.translator(request.model.settings.decode)
+    streams = {name: read_text(path) for name, path in request.columns.items()}
+    if request.lengths:
+        streams[LENGTH] = list(map(str, request.lengths))
+    texts = list[str]()
     with closing(translator.translate(lines, 1, streams, read_ahead=True)) as translated:
-        ones = [1] * len(lines)
-        texts = list[str]()
         try:
-            for best, *_ in track(translated, translation.label, ones):
+            for best, *_ in track(translated, request.label, [1] * len(lines)):
                 texts.append(best.text)
         except RefusedLinesError as error:  # after the last line; these are empty, and count so
-            log.warning("%s: %s", translation.label, error)
-        return texts
+            log.warning("%s: %s", request.label, error)
+    return texts

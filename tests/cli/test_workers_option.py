@@ -17,7 +17,6 @@ from nmt import modeldir
 from nmt.cli import evaluate as commands
 from nmt.cli import resumable
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import ComparedLine
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_of
 from nmt.evaluation.testsets import single_test
@@ -162,11 +161,11 @@ def test_evaluation_translates_by_workers(
     (model := text.with_name("model")).mkdir()
     systems = systems_of([f"a={model}"])
 
-    def lines(workers: int) -> list[ComparedLine]:
+    def lines(workers: int) -> list[str]:
         (here := text.with_name(f"here{workers}")).mkdir()
         monkeypatch.chdir(here)  # where translations are kept
         options = EvaluationOptions(samples=40, metrics=["exact"], workers=workers)
-        return evaluate(systems, [single_test([text], [text])], options).tests[0].lines
+        return evaluate(systems, [single_test([text], [text])], options).tests[0].hypotheses[0][0]
 
     alone = lines(1)
     assert begun == [] and len(alone) == len(LINES)

@@ -4,10 +4,10 @@ import random
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nmt.evaluation.metrics import Scorer, scorers
+from nmt.evaluation.metrics import Metric, make_metrics
 from nmt.evaluation.options import EvaluationOptions
-from nmt.evaluation.report import ComparedSystem, Report, TrainedRun
-from nmt.evaluation.scoring import TranslatedTest, score_test
+from nmt.evaluation.report import ComparedSystem, Report, TranslatedTest
+from nmt.evaluation.scoring import score_test
 
 WORDS = [f"w{i}" for i in range(60)] + ["the", "of", "it's", "Mr."] * 5
 HOSTILE = [
@@ -39,10 +39,16 @@ def lengths(lines: list[str]) -> list[int]:
     return [len(line.split(" ")) for line in lines]
 
 
-def by_name(lines: list[str], language: str = "en", names: Sequence[str] = ()) -> dict[str, Scorer]:
-    """Scorers against these references, for bootstraps of 100 samples with seed 1."""
-    found = scorers(names or ["BLEU", "chrF2", "TER", "exact"], lines, language, None, 100, 1)
-    return {scorer.metric.name: scorer for scorer in found}
+def by_name(lines: list[str], language: str = "en", names: Sequence[str] = ()) -> dict[str, Metric]:
+    """Metrics against these references, for bootstraps of 100 samples with seed 1."""
+    names = names or ["BLEU", "chrF2", "TER", "exact"]
+    return {m.name: m for m in make_metrics(names, lines, language, None, 100, 1)}
+
+
+def score(metric: Metric, lines: Sequence[str]) -> float:
+    """The value of a metric for some lines."""
+    assert metric.counts
+    return metric.value(metric.counts(lines).sum(0))
 
 
 def compare(
@@ -63,14 +69,15 @@ def compare(
     }  # fmt: skip
     translated = TranslatedTest(right, list(hypotheses.values()), **(values | test))
     options = EvaluationOptions(bounds=bounds, metrics=metrics, samples=samples, seed=seed)
-    scored, figures = score_test(translated, list(hypotheses), options, given or {})
+    figures = score_test(translated, list(hypotheses), options, given or {})
     systems = [
         ComparedSystem(label, None, 1_234_567, 2_112, [
-            TrainedRun(f"runs/{label}-seed{n}", n, 640, 5.0 + n) for n in range(1, len(runs) + 1)
+            {"run": f"runs/{label}-seed{n}", "seed": n, "step": 640, "dev_perplexity": 5.0 + n}
+            for n in range(1, len(runs) + 1)
         ])
         for label, runs in hypotheses.items()
     ]  # fmt: skip
     return Report(
-        systems, [scored], figures, samples, seed, "A title", "2026-11-28", "nmt-evaluate a b",
+        systems, [translated], figures, samples, seed, "A title", "2026-11-28", "nmt-evaluate a b",
         ["A note."], {"versions": {"nmt": "0"}},
     )  # fmt: skip

@@ -19,11 +19,9 @@ from nmt.cli import train
 from nmt.config.settings import freeze, thaw
 from nmt.errors import UserError
 from nmt.evaluation import describe, models, systems, text, translations
-from nmt.evaluation.facts import facts_at, facts_of
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.run import check, evaluate, read
-from nmt.evaluation.scoring import TranslatedTest
-from nmt.evaluation.systems import System, systems_of
+from nmt.evaluation.systems import System, facts_at, facts_of, systems_of, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles
 from nmt.evaluation.translations import KeptTranslation
 from nmt.exchange import ctranslate2_engine
@@ -80,12 +78,12 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[KeptTranslation]:
     """What is translated, and not read."""
     done: list[KeptTranslation] = []
 
-    def translated(each: KeptTranslation, *more: Any) -> list[str]:
+    def translate(each: KeptTranslation, *more: Any) -> list[str]:
         done.append(each)
         return translate_one(each, *more)
 
-    translate_one = translations._translated
-    monkeypatch.setattr(translations, "_translated", translated)
+    translate_one = translations._translate
+    monkeypatch.setattr(translations, "_translate", translate)
     return done
 
 
@@ -107,7 +105,7 @@ def test_the_whole_and_again(
     assert "\nBLEU  (detokenised, cased" in out and "\nunattended source, %  (" in out
     assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
     assert "greedy search" in out and "of the first run" in out
-    assert "Every model was trained for 4 updates." in out and "seeds 1, 2" in out
+    assert "seeds 1, 2" in out
     assert err.endswith("".join(f"wrote {path}\n" for path in (*files.values(), tmp_path / "out")))
 
     plain = json.loads(files["json"].read_bytes())
@@ -183,7 +181,7 @@ def test_refused_before_the_first_job(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(translations, "_translated", None)
+    monkeypatch.setattr(translations, "_translate", None)
     (tmp_path / "short.en").write_text("one line\n")
     (tmp_path / "empty").mkdir()
     (tmp_path / "begun").mkdir()
@@ -258,8 +256,8 @@ def test_what_a_report_says_of_training_is_what_the_checkpoint_says(
     (run / "metrics.jsonl").write_bytes(b"not JSON\n")
     facts = modeldir.load(checkpoint).facts
     for path, last in ((made.root / "absolute-seed1", 4), (run, 4), (checkpoint, facts["step"])):
-        ((trained,),) = (each.runs for each in describe.compared(systems_of([str(path)]), []))
-        assert (trained.step, trained.dev_perplexity) == (last, facts["dev_perplexity"])
+        ((trained,),) = (each.runs for each in describe.compare_systems(systems_of([str(path)])))
+        assert (trained["step"], trained["dev_perplexity"]) == (last, facts["dev_perplexity"])
 
 
 def test_a_line_that_is_refused_counts_as_an_empty_translation(
@@ -273,41 +271,15 @@ def test_a_line_that_is_refused_counts_as_an_empty_translation(
     assert count and f"toy with more than 15 pieces: {count[1]}, left empty (absolute)." in out
 
 
-def test_reports_say_what_became_of_sources_that_are_too_long(made: Made) -> None:
-    (run,) = systems_of(made.runs("absolute-seed1"))
-    files = made.files()
-
-    def notes(lengths: str | None = None, columns: bool = False, **decode: Any) -> list[str]:
-        system = models.with_search_settings(run, {"max_source": 15, **decode})
-        if columns:
-            assert system.facts
-            system = system._replace(facts=system.facts._replace(columns=frozenset(["heads"])))
-        pair = [system, system._replace(label="again"), System("f", [], made.reference)]
-        options = EvaluationOptions(lengths=lengths)
-        return describe._notes_of_long_sources(read(files, pair, options).test, pair)
-
-    segmenter = modeldir.load(made.root / "absolute-seed1").source.segmenter
-    lines = made.source.read_text().split("\n")[:-1]
-    count = sum(len(segmenter.encode(line)) > 15 for line in lines)
-
-    def said(fate: str) -> list[str]:
-        return [f"Sources of t with more than 15 pieces: {count}, {fate} (absolute, again)."]
-
-    assert notes() == notes(lengths="reference") == said("translated in parts")
-    assert notes(too_long="truncate") == said("cut to that")
-    assert notes(too_long="refuse") == notes(columns=True) == said("left empty")
-    assert notes(max_source=10**4) == notes(split="sentences") == []
-
-
 def test_what_python_gives_is_checked_before_the_first_job(
     made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translations, "_translated", None)
+    monkeypatch.setattr(translations, "_translate", None)
     runs = {"a": made.root / "absolute-seed1"}
     for wrong, said in (
         ({"samples": 3}, "samples=3: give 40 or more"),
         ({"tokenize": "13b"}, "tokenize=13b: choose from 13a"),
-        ({"metrics": ["bleu"]}, "metrics: no metric 'bleu'; choose from BLEU"),
+        ({"metrics": ["bleu"]}, "bleu: there is none for this target language; choose from"),
     ):
         options = EvaluationOptions(device="cpu")._replace(**wrong)
         with pytest.raises(UserError, match=re.escape(said)):
@@ -325,13 +297,14 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     assert "\nlost beyond, %  (" in out and "\nend sign, %  (" in out
     assert [bool(each.lengths) for each in searched] == [False, False, True, True]
     free, forced = searched[0], searched[2]
-    assert forced.decode.length == "forced" and free.decode.length == "free"
+    lengths = [each.model.settings.decode.length for each in (free, forced)]
+    assert lengths == ["free", "forced"]
     trained = modeldir.load(made.root / "absolute-seed1")
     right = made.reference.read_text().split("\n")[:-1]
-    lengths = [len(trained.target.ids(line)) - 1 for line in right]
-    assert [*forced.lengths] == lengths
+    pieces = [len(trained.target.ids(line)) - 1 for line in right]
+    assert [*forced.lengths] == pieces
     given = made.root / "lengths.txt"
-    given.write_text("".join(f"{n}\n" for n in lengths))
+    given.write_text("".join(f"{n}\n" for n in pieces))
     kept = forced.read()
     assert kept is not None
     options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
@@ -340,7 +313,7 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
         evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
         files = made.files()
         report = evaluate([system], [files], evaluation)
-        assert [line.hypotheses[0][0] for line in report.tests[0].lines] == kept
+        assert report.tests[0].hypotheses[0][0] == kept
     assert len(searched) == 5  # with the file, it is another translation
 
 
@@ -367,33 +340,28 @@ def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
     assert "why test loses text: translations in a file have no other lengths" in err
 
 
-def test_why_losses_are_not_divided(made: Made, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_losses_are_not_divided_where_there_is_nothing_to_compare(
+    made: Made, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (run,) = systems_of(made.runs("absolute-seed1"))
-    system = models.with_search_settings(run, {})
-    files = made.files()
-    test = read(files, [system], EvaluationOptions()).test
+    system, files = with_search_settings(run, {}), made.files()
+    test = read(files, [system], EvaluationOptions())
     assert models._why_not_divided(system, test, 0) == ""
-    for longest, reason in (
-        (None, "its trained length in these pieces is not known"),
-        (10**6, "no source is longer than any in training"),
-        (-1, "every source is longer than any in training"),
-    ):
-        unlike = test._replace(trained=[longest])
-        assert models._why_not_divided(system, unlike, 0) == reason
-    for changes, reason in (
-        ({"max_source": 5}, "some sources have more than 5 pieces, decode.max_source"),
-        ({"split": "auto"}, "decode.split=auto does not go with lengths of whole lines"),
-    ):
-        other = models.with_search_settings(run, changes)
-        assert models._why_not_divided(other, test, 0) == reason
+    for longest in (None, 10**6, -1):
+        assert models._why_not_divided(system, replace(test, trained=[longest]), 0)
+    for changes in ({"max_source": 5}, {"split": "auto"}):
+        assert models._why_not_divided(with_search_settings(run, changes), test, 0)
     assert system.facts is not None
     short = system._replace(facts=system.facts._replace(source_limit=6))
-    reason = "some sources have more than 6 pieces, all that its encoding holds"
-    assert models._why_not_divided(short, test, 0) == reason
+    assert models._why_not_divided(short, test, 0)
     monkeypatch.setattr(ctranslate2_engine, "is_exported", lambda path: True)
-    assert "CTranslate2 cannot force lengths" in models._why_not_divided(system, test, 0)
-    with pytest.raises(UserError, match="--perplexity: CTranslate2 scores otherwise"):
+    assert models._why_not_divided(system, test, 0)
+    with pytest.raises(UserError, match="CTranslate2 scores otherwise"):
         check([system], [files], EvaluationOptions(perplexity=True))
+
+
+def named(system: System, label: str) -> System:
+    return system._replace(label=label, is_named=True)
 
 
 def test_runs_of_one_config_are_one_system(made: Made) -> None:
@@ -411,7 +379,7 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
     ]
     assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
     assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
-    one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}"))[1] for n in (1, 2))
+    one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}")) for n in (1, 2))
     settings = two.models[0].settings
     for start, same in (("x/p-seed2", True), ("x/p-seed1/checkpoints/step-1", True), ("q", False)):
         starts = [replace(settings.trainer, init_from=path) for path in ("y/p-seed1", start)]
@@ -420,14 +388,14 @@ def test_runs_of_one_config_are_one_system(made: Made) -> None:
     parents = [replace(settings.trainer, init_from=parent) for parent in ("x/p", "x/q")]
     seeds = [replace(settings, trainer=t, seed=n) for n, t in enumerate(parents, start=1)]
     pair = [System("c", [two.models[0]._replace(settings=each)]) for each in seeds]
-    (joined,) = systems.group_by_config([("both", child) for child in pair])  # a label may
+    (joined,) = systems.group_by_config([named(child, "both") for child in pair])  # a label may
     assert [model.settings.seed for model in joined.models] == [1, 2]
-    assert len(systems.group_by_config([(None, pair[0]), ("d", pair[1])])) == 2
+    assert len(systems.group_by_config([pair[0], named(pair[1], "d")])) == 2
     other = System("b", [two.models[0]._replace(fingerprint="another")])
-    pair = systems.group_by_config([(None, one), (None, other)])
+    pair = systems.group_by_config([one, other])
     assert [system.label for system in pair] == ["absolute", "b"]
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        systems.group_by_config([("a", one), ("a", other)])
+        systems.group_by_config([named(one, "a"), named(other, "a")])
 
 
 def test_a_glob_of_runs_may_name_their_logs(
@@ -446,8 +414,7 @@ def test_a_glob_of_runs_may_name_their_logs(
 
 
 def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
-    _, one = systems._parse_system(str(made.root / "absolute-seed1"))
-    _, two = systems._parse_system(str(made.root / "absolute-seed2"))
+    one, two = (systems._parse_system(str(made.root / f"absolute-seed{n}")) for n in (1, 2))
     frozen = freeze(two.models[0].settings)
     for group, key, value, same in (
         ("trainer", "device", "cuda", True),
@@ -463,7 +430,8 @@ def test_settings_that_change_nothing_do_not_part_runs(made: Made) -> None:
     ):
         changed = {**frozen, group: {**frozen[group], key: value}}
         two = System("b", [two.models[0]._replace(settings=thaw(changed))])
-        assert len(systems.group_by_config([(None, one), (None if same else "x", two)])) == 2 - same
+        pair = [one, two if same else named(two, "x")]
+        assert len(systems.group_by_config(pair)) == 2 - same
         configs = [systems._config(system.models[0]) for system in (one, two)]
         assert (configs[0] == configs[1]) == same, key
 
@@ -483,7 +451,7 @@ def test_a_text_of_two_names_is_translated_once(
     assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
     left, right = report.tests
     assert left.metrics[0].name == right.metrics[0].name == "exact"
-    assert [len(runs) for runs in left.lines[0].hypotheses] == [2, 1]
+    assert [len(runs) for runs in left.hypotheses] == [2, 1]
     assert [group.name for group in left.groups] == ["0-20", "over 20", "beyond training", "all"]
     unseen = report.row(left, left.groups[1], "exact")
     assert [figure and figure.unseen for figure in unseen] == [True, True]
@@ -509,47 +477,31 @@ def test_lengths_of_other_pieces_are_not_marked(
             return list(line)
 
     known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
-    files = made.files()
-    named = [
+    systems = [
         group._replace(label=label, facts=facts)
         for label, facts in zip(("a", "b", "c"), known, strict=True)
     ]
-    options = EvaluationOptions()
-
-    def texts(systems: list[System], options: EvaluationOptions = options) -> TranslatedTest:
-        return read(files, systems, options).test
-
-    first, second = texts(named), texts(named[1:])
+    first, second = (
+        read(made.files(), some, EvaluationOptions()) for some in (systems, systems[1:])
+    )
     assert [*first.trained] == [one.longest, None, one.longest]
     assert [*second.trained] == [one.longest, None]
     lines = made.source.read_text().split("\n")[:-1]
     assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
     assert second.lengths == [len(line) for line in lines]
-    assert (first.unit, second.unit) == (
-        "subword pieces of a",
-        "subword pieces of b",
-    )
-    shown = describe.compared(named, [first])
-    assert [system.longest_trained for system in shown] == [one.longest] * 3  # in own pieces
-    assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
-    by_reference = options._replace(lengths="reference")
+    assert (first.unit, second.unit) == ("subword pieces of a", "subword pieces of b")
+    assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
+    by_reference = EvaluationOptions(lengths="reference")
     references = made.reference.read_text().split("\n")[:-1]
-    pieces = texts(named, by_reference)
+    pieces = read(made.files(), systems, by_reference)
     assert pieces.lengths == [len(one.target_segmenter.encode(line)) for line in references]
-    assert pieces.unit == "subword pieces of a" and pieces.side == "reference"
     longest = modeldir.load(made.root / "relative_seed1").facts["longest_target"]
     assert [*pieces.trained] == [longest] * 3 and longest != one.longest
-    caplog.clear()
-    older = [named[0]._replace(facts=one._replace(target_longest=None)), *named[1:]]
-    (by_target, *_) = describe.compared(older, [texts(older, by_reference)])
-    assert by_target.longest_trained == one.longest  # that of the sources, which is not marked here
-    assert [record.getMessage() for record in caplog.records] == [
-        "a: its longest target in training is not known, and not marked"
-    ]
-    file = [System("f", [], file=made.reference)]
-    words = texts(file, by_reference)
+    unknown = systems[0]._replace(facts=one._replace(target_longest=None))
+    assert read(made.files(), [unknown], by_reference).trained == [None]
+    words = read(made.files(), [System("f", [], file=made.reference)], by_reference)
     assert words.lengths == [len(line.split()) for line in references]
-    assert words.unit and words.unit.startswith("words (no model") and not any(words.trained)
+    assert words.unit == "words (no model to count pieces)" and not any(words.trained)
 
 
 def test_by_reference_length(
@@ -584,4 +536,4 @@ def test_systems_of_several_directions_are_not_compared(made: Made) -> None:
     other = model._replace(settings=replace(model.settings, decode=decode))
     for options in (EvaluationOptions(), EvaluationOptions(target_language="cmn_Hans")):
         found = read(files, [System("zh", [other], facts=facts)], options)
-        assert found.test.language == "zh"
+        assert found.language == "zh"

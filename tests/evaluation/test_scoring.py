@@ -5,13 +5,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given as drawn_from
+from hypothesis import strategies as st
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
-from nmt.evaluation import estimates, significance
-from nmt.evaluation.estimates import count_runs
+from nmt.errors import Exit, UserError
+from nmt.evaluation import significance
+from nmt.evaluation.options import parse_bounds
+from nmt.evaluation.plot import axis_position
 from nmt.evaluation.report import BEYOND, REFERENCES, Figure, Report
+from nmt.evaluation.scoring import choose_lines
+from nmt.evaluation.significance import count_runs
 from tests.evaluation.made_up import by_name, compare, lengths, noisy, references
 
 RIGHT = references(150)
@@ -103,10 +109,10 @@ def test_without_lengths_there_is_one_group(three: Report) -> None:
 def test_where_a_length_lies_on_the_axis() -> None:
     (test,) = compare({"a": GOOD[:1]}, RIGHT, metrics=["exact"], bounds=[10, 20, 35, 50]).tests
     assert test.longest == max(LENGTHS) == 40
-    assert test.axis_position(20) == 2  # the border of 11-20 and 21-35
-    assert test.axis_position(0) == pytest.approx(1 / 11)
-    assert test.axis_position(38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
-    assert test.axis_position(40) is None  # no source is longer
+    assert axis_position(test, 20) == 2  # the border of 11-20 and 21-35
+    assert axis_position(test, 0) == pytest.approx(1 / 11)
+    assert axis_position(test, 38) == pytest.approx(3 + 3 / 15)  # 36-50 is as wide as any
+    assert axis_position(test, 40) is None  # no source is longer
 
 
 def test_means_intervals_and_p_by_two_loops(three: Report) -> None:
@@ -163,11 +169,11 @@ def test_few_draws_at_a_time_and_several_processes_give_the_same_numbers(
     systems = {"good": GOOD, "worse": WORSE, "like good": LIKE_GOOD}
     again = compare(systems, RIGHT, [20, 30, None], metrics=["BLEU", "TER"])
     assert again.figures == three.figures
-    monkeypatch.setattr(estimates, "LINES", 100)
+    monkeypatch.setattr(significance, "LINES", 100)
     used = [by_name(RIGHT)["BLEU"]]
     counted = count_runs(used, [GOOD[:1], WORSE[:1]])
     for (counts,), run in zip(counted, (GOOD[0], WORSE[0]), strict=True):
-        assert (counts["BLEU"] == used[0].counts(run)).all()
+        assert used[0].counts and (counts["BLEU"] == used[0].counts(run)).all()
 
 
 def test_numbers_that_are_given_have_means_intervals_and_tests() -> None:
@@ -193,23 +199,53 @@ def test_attention_is_of_a_sample_of_each_bucket_and_so_of_no_other_group() -> N
 
 def test_examples_are_the_most_different_and_the_worst() -> None:
     (test,) = compare({"a": GOOD, "b": WORSE}, RIGHT).tests
-    whys = [example.why for example in test.examples]
+    whys = [example["why"] for example in test.examples]
     assert whys == ["most different"] * 20 + ["worst"] * 10
-    assert len({example.line for example in test.examples}) == 30
+    assert len({example["line"] for example in test.examples}) == 30
     for example in test.examples[::7]:
-        i = example.line - 1
-        assert (example.reference, example.length) == (RIGHT[i], LENGTHS[i])
-        assert example.translations == [GOOD[0][i], WORSE[0][i]]
-        for text, score in zip(example.translations, example.scores, strict=True):
+        i = example["line"] - 1
+        assert (example["reference"], example["length"]) == (RIGHT[i], LENGTHS[i])
+        assert example["translations"] == [GOOD[0][i], WORSE[0][i]]
+        for text, score in zip(example["translations"], example["scores"], strict=True):
             assert score == pytest.approx(CHRF().corpus_score([text], [[RIGHT[i]]]).score)
-    spreads = [abs(e.scores[0] - e.scores[1]) for e in test.examples[:20]]
+    spreads = [abs(e["scores"][0] - e["scores"][1]) for e in test.examples[:20]]
     assert spreads == sorted(spreads, reverse=True) and spreads[-1] > 0
-    means = [sum(e.scores) for e in test.examples[20:]]
+    means = [sum(e["scores"]) for e in test.examples[20:]]
     assert means == sorted(means)
-    buckets = {next(b.name for b in test.buckets if e.length <= (b.high or 999))
+    buckets = {next(b.name for b in test.buckets if e["length"] <= (b.high or 999))
                for e in test.examples[:20]}  # fmt: skip
     assert buckets == {"0-10", "11-20", "21-35", "36-50"}  # by turns
     same = compare({"a": GOOD[:1], "b": GOOD[:1]}, RIGHT)
-    assert {example.why for example in same.tests[0].examples} == {"worst"}
+    assert {example["why"] for example in same.tests[0].examples} == {"worst"}
     blank = compare({"a": [["zzz", *GOOD[0][1:]]]}, RIGHT, sources=["", *RIGHT[1:]])
-    assert 1 not in {e.line for e in blank.tests[0].examples}  # nobody can translate nothing
+    assert 1 not in {e["line"] for e in blank.tests[0].examples}  # nobody can translate nothing
+
+
+def test_the_paper_s_groups() -> None:
+    lengths = [0, 1, 25, 26, 50, 51, 75, 76, 100, 101, 999]
+    chosen = choose_lines(11, lengths, [25, 50, 75, 100], [50, None, 76])
+    assert {group.name: lines.tolist() for group, lines in chosen.items()} == {
+        "0-25": [0, 1, 2],
+        "26-50": [3, 4],
+        "51-75": [5, 6],
+        "76-100": [7, 8],
+        "over 100": [9, 10],
+        BEYOND: [8, 9, 10],  # longer than any in the training of each
+        "all": [*range(11)],
+    }
+
+
+@drawn_from(st.sets(st.integers(1, 200), min_size=1), st.lists(st.integers(0, 300)))
+def test_each_pair_falls_into_one_bucket(bounds: set[int], lengths: list[int]) -> None:
+    parsed = parse_bounds(",".join(map(str, sorted(bounds))))
+    chosen = choose_lines(len(lengths), lengths, parsed)
+    every, _ = chosen.popitem()
+    assert sorted(i for lines in chosen.values() for i in lines) == list(range(len(lengths)))
+    assert every.pairs == len(lengths) and all(group.pairs for group in chosen)
+
+
+@pytest.mark.parametrize("text", ["", "a", "25,", "50,25", "25,25", "0,5", "-3", "1.5", "25;50"])
+def test_wrong_bounds(text: str) -> None:
+    with pytest.raises(UserError, match="--bounds") as caught:
+        parse_bounds(text)
+    assert caught.value.code == Exit.USAGE
