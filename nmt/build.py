@@ -17,12 +17,6 @@ from nmt.model.transformer import Transformer
 from nmt.text.languages import language_id
 from nmt.text.vocab import Vocabulary
 
-BASE = {
-    "dim": 512,
-    "feedforward_dim": 2048,
-    "encoder_layers": 6,
-    "decoder_layers": 6,
-}  # Vaswani et al. (2017); the size that is furthest beyond it is the one to lower
 ON_META = (
     " Models are also built without numbers (device meta), so a constructor cannot read those of a "
     "tensor: compute them with math, or in a tensor with device='cpu'."
@@ -61,7 +55,7 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
             raise UserError(
                 f"encoding=[{names}]: the model cannot be built: {where_raised(e)}{hint}"
             ) from e
-        sizes = (*integers(settings.encoding, "encoding"), largest_size(settings))
+        sizes = (*integers(settings.encoding, "encoding"), *integers(vars(model), "model"))
         name, value = max(sizes, key=lambda size: size[1])
         raise UserError(
             f"{name}={value}: no memory holds what it asks for; lower it", Exit.NO_MEMORY
@@ -187,10 +181,3 @@ def count_layers(encoding: Mapping[str, Mapping[str, Any]]) -> int:
     lists = [options.get("layers") for options in encoding.values()]
     numbers = [n for each in lists if isinstance(each, list) for n in each if type(n) is int]
     return 1 + max(numbers, default=-1)
-
-
-def largest_size(settings: Settings) -> tuple[str, int]:
-    """The key and value of the model's size that is furthest beyond the base model's."""
-    sizes = {key: getattr(settings.model, key) for key in BASE}
-    key = max(sizes, key=lambda key: sizes[key] / BASE[key])
-    return f"model.{key}", sizes[key]

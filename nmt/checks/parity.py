@@ -33,7 +33,7 @@ BOUNDS = {
 
 ONLY_REDUCED = "what is computed in bfloat16 but needs float32 (positions, angles, long sums)"
 
-Pairs = list[tuple[Tensor, Tensor]]  # logits [n, vocab] that were computed, and as they must be
+Decoded = Iterator[tuple[Tensor, Sentences]]  # logits [rows, target, vocab], and their text
 
 
 class Decoding:
@@ -64,42 +64,31 @@ class Decoding:
         rest.copy_(other.where(rest != PAD, rest))
 
 
-class Subject:
-    """A module for one condition, and the texts for it."""
-
-    def __init__(self, pristine: Transformer, tokens: int) -> None:
-        self._pristine, self.model = pristine, copy.deepcopy(pristine)
-        self.source, self.tokens = within(self.model, SOURCE, tokens)
-
-    def fresh(self) -> Transformer:
-        """A copy that has computed nothing yet."""
-        return copy.deepcopy(self._pristine)
-
-    def text(
-        self, rows: int = 3, source: Sequence[int] | None = None, spread: int = 0
-    ) -> Sentences:
-        """Make rows of `source` lengths; the target of row i lacks i x spread tokens."""
-        lengths = source or [self.source] * rows
-        targets = [max(1, self.tokens - row * spread) for row in range(len(lengths))]
-        return sentences(self.model, lengths, targets, seed=1)
-
-    def against_full(self, decoding: Decoding) -> Pairs:
-        """Logits as decoded and of the full pass of a fresh copy, real tokens only."""
-        real = decoding.text.target != PAD
-        return [(decoding.logits[real], full_pass(self.fresh(), decoding.text)[real])]
-
-
 class Condition(NamedTuple):
     """One way to decode."""
 
     name: str
     look: str  # where the mistake is if this condition is the first that fails
-    decode: Callable[[Subject], Pairs]
+    decode: Callable[[Transformer, int], Decoded]  # so many tokens, by a module of its own
+
+    def compare(self, model: Transformer, tokens: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """Logits [n, vocab] of real tokens, as decoded and of the full pass of a fresh copy."""
+        _, tokens = within(model, SOURCE, tokens)
+        for logits, text in self.decode(copy.deepcopy(model), tokens):
+            real = text.target != PAD
+            yield logits[real], full_pass(copy.deepcopy(model), text)[real]
 
 
-def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], Condition]:
+def _condition(look: str) -> Callable[[Callable[[Transformer, int], Decoded]], Condition]:
     """Make a condition of a function, whose name it gets."""
     return lambda decode: Condition(decode.__name__.replace("_", " "), look, decode)
+
+
+def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -> Sentences:
+    """Rows of SOURCE tokens or as many as can be; the target of row i lacks i x spread tokens."""
+    source, _ = within(model, SOURCE, tokens)
+    targets = [max(1, tokens - row * spread) for row in range(rows)]
+    return sentences(model, [source] * rows, targets, seed=1)
 
 
 @_condition(
@@ -107,40 +96,40 @@ def _condition(look: str) -> Callable[[Callable[[Subject], Pairs]], Condition]:
     "next: for each key by context.remember, for each row of hypotheses in context.state "
     "(cross-attention shares the decoder's: name the site in its keys)",
 )
-def token_by_token(subject: Subject) -> Pairs:
+def token_by_token(model: Transformer, n: int) -> Decoded:
     """One token at a time, by a module that has computed nothing before."""
-    decoding = Decoding(subject.model, subject.text(spread=3))
-    decoding.grow(subject.tokens)
-    return subject.against_full(decoding)
+    decoding = Decoding(model, make_text(model, n, spread=3))
+    decoding.grow(n)
+    yield decoding.logits, decoding.text
 
 
 @_condition(
     "what the module keeps between passes, and names in context.once that two objects share"
 )
-def after_other_passes(subject: Subject) -> Pairs:
+def after_other_passes(model: Transformer, n: int) -> Decoded:
     """The same after full passes of other lengths and batch sizes, and its own pass afterwards."""
-    longest = subject.model.target_limit or 2 * subject.tokens
-    for rows, length in ((5, min(2 * subject.tokens, longest)), (1, max(1, subject.tokens // 4))):
-        target = random_ids(subject.model, rows, length, length)
-        full_pass(subject.model, subject.text(rows)._replace(target=target))
-    decoding = Decoding(subject.model, subject.text())
-    decoding.grow(subject.tokens)
-    after, should = (full_pass(m, decoding.text) for m in (subject.model, subject.fresh()))
-    return [*subject.against_full(decoding), (after.flatten(0, 1), should.flatten(0, 1))]
+    longest = min(2 * n, model.target_limit or 2 * n)
+    for rows, length in ((5, longest), (1, max(1, n // 4))):
+        target = random_ids(model, rows, length, length)
+        full_pass(model, make_text(model, n, rows)._replace(target=target))
+    decoding = Decoding(model, make_text(model, n))
+    decoding.grow(n)
+    yield decoding.logits, decoding.text
+    yield full_pass(model, decoding.text), decoding.text
 
 
 @_condition(
     "several new tokens behind cached ones: context.new_keys, rows of delta, and what "
     "context.remember or context.state keeps"
 )
-def several_at_once(subject: Subject) -> Pairs:
+def several_at_once(model: Transformer, n: int) -> Decoded:
     """Several tokens in one go, at the start and in the middle."""
-    decoding, n = Decoding(subject.model, subject.text()), subject.tokens
+    decoding = Decoding(model, make_text(model, n))
     decoding.grow(n // 4, together=True)
     decoding.grow(n // 2)
     decoding.grow(3 * n // 4, together=True)  # several tokens where keys are cached already
     decoding.grow(n)
-    return subject.against_full(decoding)
+    yield decoding.logits, decoding.text
 
 
 @_condition(
@@ -148,9 +137,9 @@ def several_at_once(subject: Subject) -> Pairs:
     "and nothing else but context.remember may keep anything for a row; in cross-attention, where "
     "context.rows counts sources, hypotheses (context.extent.beams) that are mistaken for tokens",
 )
-def beams(subject: Subject) -> Pairs:
+def beams(model: Transformer, n: int) -> Decoded:
     """Rows are repeated, swapped, dropped and change places in the middle."""
-    decoding, n = Decoding(subject.model, subject.text(spread=2)), subject.tokens
+    decoding = Decoding(model, make_text(model, n, spread=2))
     decoding.grow(1)
     # Two hypotheses of each sentence, and then two tokens: neither must be taken for the other.
     decoding.reorder([[0, 0], [1, 1], [2, 2]])
@@ -161,28 +150,29 @@ def beams(subject: Subject) -> Pairs:
     decoding.grow(3 * n // 4)
     decoding.reorder([[2, 1], [5, 3]])
     decoding.grow(n)
-    return subject.against_full(decoding)
+    yield decoding.logits, decoding.text
 
 
 @_condition("what depends on the padded length instead of context.lengths, or looks at padding")
-def padding(subject: Subject) -> Pairs:
+def padding(model: Transformer, n: int) -> Decoded:
     """Rows of a padded batch, decoded and in one pass, compared with each row without padding."""
-    n = subject.source
-    text = subject.text(4, source=[max(1, n // 2), n, max(1, n // 4), max(1, n - 1)], spread=3)
-    decoding = Decoding(subject.model, text)
-    decoding.grow(subject.tokens)
-    together = full_pass(subject.fresh(), text)
-    pairs: Pairs = []
-    for row in range(len(text.source)):
-        alone = full_pass(subject.fresh(), text.single(row))[0]  # [its target, vocab]
-        pairs += [(t[row, : len(alone)], alone) for t in (decoding.logits, together)]
-    return pairs
+    longest, _ = within(model, SOURCE, n)
+    source = [max(1, length) for length in (longest // 2, longest, longest // 4, longest - 1)]
+    text = sentences(model, source, [max(1, n - 3 * row) for row in range(4)], seed=1)
+    together = full_pass(copy.deepcopy(model), text)
+    decoding = Decoding(model, text)
+    decoding.grow(n)
+    for row in range(len(source)):
+        alone = text.single(row)
+        length = alone.target.shape[1]
+        yield decoding.logits[row : row + 1, :length], alone
+        yield together[row : row + 1, :length], alone
 
 
 @_condition("what reads keys or values beyond the length of the cache")
-def unused_room(subject: Subject) -> Pairs:
+def unused_room(model: Transformer, n: int) -> Decoded:
     """Beyond its length the cache holds NaN, while its room doubles twice."""
-    decoding, n = Decoding(subject.model, subject.text()), subject.tokens
+    decoding = Decoding(model, make_text(model, n))
     decoding.grow(2, together=True)
     for end in range(2, n):
         if end == n // 2:
@@ -191,7 +181,7 @@ def unused_room(subject: Subject) -> Pairs:
             for tensor in cache.tensors:
                 tensor[:, :, cache.length :] = math.nan
         decoding.grow(end + 1)
-    return subject.against_full(decoding)
+    yield decoding.logits, decoding.text
 
 
 CONDITIONS = [token_by_token, after_other_passes, several_at_once, beams, padding, unused_room]
@@ -237,7 +227,7 @@ def measure(
             low = torch.autocast(kind, torch.bfloat16, enabled=precision == "bfloat16")
             try:
                 with torch.inference_mode(), low:
-                    pairs = condition.decode(Subject(model, tokens))
+                    pairs = condition.compare(model, tokens)
                     a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
                     if a.isfinite().all() and b.isfinite().all():
                         difference, largest = float((a - b).abs().max()), float(b.abs().max())

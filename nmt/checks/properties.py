@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from nmt.checks import example, trial
 from nmt.checks.example import Sentences, full_pass
 from nmt.checks.parity import BOUNDS, ONLY_REDUCED
-from nmt.checks.trial import relative_difference, require, shifted
+from nmt.checks.trial import SHIFT, relative_difference, require
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context, Positions
 from nmt.encodings.passes import whole, with_positions
-from nmt.encodings.positions import Index
+from nmt.encodings.positions import Index, Scaled
 from nmt.model.transformer import PAD, Transformer
 
 FAR_APART = 257  # bfloat16 has no odd numbers from 257 on
@@ -79,11 +79,15 @@ def check_common_shift_of_positions(model: Transformer) -> float | str:
 
 def shift(model: Transformer) -> float | None:
     """How much a common shift of all positions changes; None where only distances exist."""
-    if any(e.positions.distances_only for e in model.entries):
+    before = [e.positions for e in model.entries]
+    if any(positions.distances_only for positions in before):
         return None
-    with shifted(model.entries):
-        text = example.text(model)  # as many tokens as tables hold behind the shift
-        after = full_pass(model, text)
+    for e in model.entries:
+        e.positions = Scaled(e.positions, 1, SHIFT)
+    text = example.text(model)  # as many tokens as tables hold behind the shift
+    after = full_pass(model, text)
+    for e, positions in zip(model.entries, before, strict=True):
+        e.positions = positions
     return relative_difference(full_pass(model, text), after)
 
 

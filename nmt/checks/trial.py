@@ -10,7 +10,7 @@ differs, hooks are left out, the last one first: without the one at fault nothin
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from functools import partial
 from inspect import signature
 from typing import Any, NamedTuple
@@ -119,12 +119,14 @@ def checking_hooks(encodings: Iterable[Encoding]) -> Iterator[None]:
     caches have; and no tensor is written into but the scores that `scores` gets. For passes over
     whole texts outside of inference mode.
     """
-    with ExitStack() as cleanup:
-        for e in encodings:
-            for hook in e.hooks:  # before that of the class
-                vars(e)[hook] = partial(_call, e, hook, getattr(e, hook))
-                cleanup.callback(vars(e).pop, hook)
+    hooks = [(e, hook) for e in encodings for hook in e.hooks]
+    for e, hook in hooks:  # before that of the class
+        vars(e)[hook] = partial(_call, e, hook, getattr(e, hook))
+    try:
         yield
+    finally:
+        for e, hook in hooks:
+            del vars(e)[hook]
 
 
 def _call(e: Encoding, hook: str, method: Callable[..., Any], *arguments: Any) -> Any:
@@ -212,7 +214,8 @@ def changes(model: Transformer, text: Sentences) -> list[Change]:
 def check_invariances(model: Transformer, text: Sentences) -> None:
     """Raise CheckError, with entry and hook, where later tokens, padding or a shift matter.
 
-    `text` has no padding in its target. Sets torch's global generator, and the model's mode.
+    `text` has no padding in its target. Sets torch's global generator, and the model's mode; a
+    model at fault lacks hooks afterwards.
     """
     for change in changes(model, text):
         again = change._replace(before=change.after)  # differs if random numbers are not torch's
@@ -245,19 +248,6 @@ def relative_difference(a: Tensor, b: Tensor) -> float:
     return most / largest if most < math.inf else math.inf
 
 
-@contextmanager
-def shifted(encodings: Iterable[Encoding]) -> Iterator[None]:
-    """All positions of these encodings are a few tokens later inside."""
-    before = [(e, e.positions) for e in encodings]
-    for e, positions in before:
-        e.positions = Scaled(positions, 1, SHIFT)
-    try:
-        yield
-    finally:
-        for e, positions in before:
-            e.positions = positions
-
-
 def _check_shift(model: Transformer, text: Sentences) -> None:
     """Refuse an entry that says `relative`, though a common shift of its positions matters."""
     before = _logits(model, text)
@@ -268,31 +258,32 @@ def _check_shift(model: Transformer, text: Sentences) -> None:
             fixed = not e.relative or e.num_positions is not None or e.positions.distances_only
             if fixed or (absolute and "project" in e.hooks):
                 continue
-            with shifted([e]):
-                require(
-                    relative_difference(before, _logits(model, text)) <= CLOSE,
-                    f"encoding.{e.name}: says `relative`, but a common shift of all positions "
-                    "changes what it does; read distances alone (context.delta), or leave "
-                    "`relative` false",
-                )
+            positions = e.positions
+            e.positions = Scaled(positions, 1, SHIFT)
+            moved = relative_difference(before, _logits(model, text))
+            e.positions = positions
+            require(
+                moved <= CLOSE,
+                f"encoding.{e.name}: says `relative`, but a common shift of all positions "
+                "changes what it does; read distances alone (context.delta), or leave "
+                "`relative` false",
+            )
 
 
 def _first_at_fault(model: Transformer, change: Change) -> str:
     """The hook without which, and without all that come after it, nothing differs."""
     order = [(e, hook) for e in model.entries for hook in HOOKS if hook in e.hooks]
-    with ExitStack() as after:
-        for e, hook in reversed(order):
-            fitting = e.hooks
-            vars(e)["hooks"] = tuple(h for h in fitting if h != hook)
-            after.callback(vars(e).pop, "hooks", None)
-            try:
-                same = difference(model, change) <= CLOSE
-            except Exception:  # the rest does not fit together, as without complex embeddings
-                vars(e)["hooks"] = fitting
-                continue
-            if same:
-                advice = ADVICE[hook if hook in ADVICE else change.violation]
-                place = f"encoding.{e.name}: its `{hook}` ({e.dims.site})"
-                return f"{place} {change.violation}; {advice}"
+    for e, hook in reversed(order):
+        fitting = e.hooks
+        vars(e)["hooks"] = tuple(h for h in fitting if h != hook)
+        try:
+            same = difference(model, change) <= CLOSE
+        except Exception:  # the rest does not fit together, as without complex embeddings
+            vars(e)["hooks"] = fitting
+            continue
+        if same:
+            advice = ADVICE[hook if hook in ADVICE else change.violation]
+            place = f"encoding.{e.name}: its `{hook}` ({e.dims.site})"
+            return f"{place} {change.violation}; {advice}"
     names = ",".join(dict.fromkeys(e.name for e in model.entries))
     return f"encoding=[{names}]: one of these {change.violation}; {ADVICE[change.violation]}"

@@ -1,13 +1,13 @@
 """The interface of engines, which search for translations and know ids but no text."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmt.decode.sources import InputLimits, Source
+from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.system.pool import Executor
 
@@ -50,12 +50,16 @@ def within_memory(lengths: Sequence[int], batch_tokens: int, device: object) -> 
         raise UserError(message, Exit.NO_MEMORY) from None
 
 
-class Engine(InputLimits, Protocol):
+class Engine(Protocol):
     """A model that searches for translations of sources.
 
     Its settings (`config.Decode`) are set once, and those that it does not support are refused.
     """
 
+    columns: Set[str]  # that it reads
+    column_ranges: Mapping[str, range]  # the integers that they may hold; without an entry: any
+    source_limit: int | None  # ids of the longest source that it holds, with eos; None: any length
+    target_limit: int | None  # of the longest output, with bos or eos
     parallel_batches: int  # batches to search at a time: one for each core, or 1 on a GPU
 
     @property

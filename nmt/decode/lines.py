@@ -4,14 +4,17 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from itertools import zip_longest
+from typing import TYPE_CHECKING
 
 from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Decode
+from nmt.decode.engine import Engine
+from nmt.decode.scheduler import windows
 from nmt.decode.sources import (
     LENGTH,
     NOT_EOS,
-    InputLimits,
     Line,
+    Notes,
     Source,
     TextSides,
     cut,
@@ -25,33 +28,32 @@ from nmt.text.languages import languages_of
 from nmt.text.unigram import MarianSegmenter, language_codes
 from nmt.text.vocab import EOS, UNK
 
+if TYPE_CHECKING:  # exported models are translated without torch
+    from nmt.model.transformer import Transformer
+
 log = logging.getLogger(__name__)
 
 
 class LineReader:
     """Turns lines of text into the numbers that a model reads, and notes what is unusual."""
 
-    def __init__(self, sides: TextSides, limits: InputLimits, decode: Decode | None = None) -> None:
-        """`decode`: how to translate; None: translations are given.
-
-        Raises UserError for decode.split with a model that reads more than the text.
-        """
+    def __init__(
+        self, sides: TextSides, limits: "Engine | Transformer", decode: Decode | None = None
+    ) -> None:
+        """`decode`: how `limits`, which reads numbers, translates; None: translations are given."""
         whole = replace(sides.settings.decode, split="lines", length="free", target_length="ratio")
         self.decode, self.limits = decode or whole, limits
         self.side, self.target, self.settings = sides.source, sides.target, sides.settings
         self.longest_trained: int | None = sides.facts.get("longest_source")
-        needed, split = sorted(limits.columns - {WORDS}), self.decode.split
-        if split != "lines" and needed:
-            raise UserError(
-                f"decode.split={split}: this model reads the column {needed[0]}, which "
-                "belongs to whole lines; leave it at lines"
-            )
+        self.longest = within_table(self.decode.max_source, limits.source_limit)  # pieces
+        # of a part: those of training, where it is known
+        self.most = max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
         language, target = languages_of(replace(self.settings, decode=self.decode))
         self.separator = separator(target)  # of the translations of parts
         known = language_codes(self.side.vocabulary)
         tags = {tag: self.side.ids(tag)[0] for tag in tags_of(self.settings.data)}
         self.splitter = Splitter(
-            language if split != "lines" else None,
+            language if self.decode.split != "lines" else None,
             {*tags, *known},
             lambda text: self.source(text).pieces,
             self.side.protection.spans,
@@ -78,20 +80,20 @@ class LineReader:
         the model does not know.
         """
         types = self.column_types(columns)
-        streams = {"the text": text, **{f"column {name}": lines for name, lines in columns.items()}}
-        streams |= {} if targets is None else {target_name: targets}
-        for number, row in enumerate(zip_longest(*streams.values()), first):
-            lines = dict(zip(streams, row, strict=True))
-            if ended := [name for name, line in lines.items() if line is None]:
-                longer = next(name for name in lines if name not in ended)
-                message = f"{ended[0]}: only {number - 1} lines, but {longer} has more"
+        names = ["the text", *(f"column {name}" for name in columns), target_name]
+        files = [text, *columns.values(), *([] if targets is None else [targets])]
+        for number, row in enumerate(zip_longest(*files), first):
+            if None in row:
+                has_ended = [line is None for line in row]
+                short, long = names[has_ended.index(True)], names[has_ended.index(False)]
+                message = f"{short}: only {number - 1} lines, but {long} has more"
                 raise UserError(f"{message}; they must be parallel", Exit.DATA)
             of_columns = {
-                name: ColumnLine(types[name], lines[of_name], f"{of_name}, line {number}")
-                for name, of_name in ((name, f"column {name}") for name in columns)
+                name: ColumnLine(types[name], line, f"column {name}, line {number}")
+                for name, line in zip(columns, row[1:], strict=False)
             }
-            target = _without_end(lines.get(target_name, ""))
-            yield Line(number, _without_end(lines["the text"]), of_columns, target)
+            target = "" if targets is None else row[-1]
+            yield Line(number, _without_end(row[0]), of_columns, _without_end(target))
 
     def column_types(self, columns: Mapping[str, Iterable[str]]) -> dict[str, str]:
         """Whether each column has integers per word or per sentence.
@@ -114,16 +116,6 @@ class LineReader:
                 f"{', '.join(known) or 'none'}{advice}"
             )
         return known
-
-    @property
-    def longest(self) -> int:
-        """The most pieces that a source may have, without eos."""
-        return within_table(self.decode.max_source, self.limits.source_limit)
-
-    @property
-    def most(self) -> int:
-        """The most pieces of a part: those of training, where it is known."""
-        return max(1, min(self.longest, self.longest_trained or USUAL_LENGTH))
 
     def limit(self, pieces: int) -> int:
         """The most pieces of the translation of so many; eos counts in neither."""
@@ -149,15 +141,26 @@ class LineReader:
             if part.pieces
         ]
 
-    def read_pair(self, line: Line, most: int) -> None:
-        """Set the part of a line and its translation; none beyond a table, or `most` ids."""
-        pair = self.pair(line)
-        self.note(line, pair)
-        sides = (pair.ids, self.limits.source_limit), (pair.target, self.limits.target_limit)
-        if all(len(ids) <= min(most, table or most) for ids, table in sides):
-            line.parts = [pair]
-        else:
-            line.note("pairs", pair.length - 1)
+    def read_pairs(
+        self, lines: Iterable[Line], most: int, window: int, notes: Notes
+    ) -> Iterator[list[Line]]:
+        """Set the parts of lines, window by window: a line and its translation.
+
+        There is none beyond a table, or `most` ids; after the last line that is an error.
+        """
+        limits = self.limits.source_limit, self.limits.target_limit
+        longest = [most if limit is None else min(most, limit) for limit in limits]
+        for of_window in windows(lines, window):
+            for line in of_window:
+                pair = self.pair(line)
+                self.note(line, pair)
+                if len(pair.ids) <= longest[0] and len(pair.target) <= longest[1]:
+                    line.parts = [pair]
+                else:
+                    line.note("pairs", pair.length - 1)
+            notes.add(of_window)
+            yield of_window
+        notes.report(self.codes)
 
     def note(self, line: Line, source: Source) -> None:
         """Note a line that names none of the model's languages, or has no piece it knows."""

@@ -1,7 +1,8 @@
-"""Trained models as a search needs them (its settings, 8 bits, ensembles), and their input."""
+"""Trained models as a search needs them: settings, 8 bits, ensembles, input, cross-attention."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -10,13 +11,15 @@ from torch.nn.utils.rnn import pad_sequence
 from nmt import build
 from nmt.config.data import WORDS, columns_of
 from nmt.config.settings import Decode
+from nmt.decode.engine import Weights
+from nmt.decode.search import Step
 from nmt.decode.sources import Source
 from nmt.encodings.limits import least
 from nmt.errors import UserError
-from nmt.model.layers import Attention, FeedForward
+from nmt.model.layers import Attention, AttentionRecord, FeedForward, watching
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.system.device import to_device
+from nmt.system.device import has_low_precision, to_device
 from nmt.system.machine import this_machine
 from nmt.system.products import Int8, Packed
 from nmt.text.vocab import BOS, PAD
@@ -26,6 +29,8 @@ LARGE: dict[type[nn.Module], tuple[str, ...]] = {
     FeedForward: ("inner", "outer"),
     Transformer: ("output",),
 }  # the linear layers in which nearly all of the time is spent
+LEAST = 1e-4  # attention that counts for a source token without any, which would cost infinitely
+NOT_FASTER = "decode.precision=%s: not faster than float32 on this CPU: float32 is used"
 
 log = logging.getLogger(__name__)
 
@@ -80,31 +85,33 @@ def combine(members: Sequence[Trained]) -> Trained:
     return first._replace(settings=complete[0], facts={**first.facts, "longest_source": longest})
 
 
-def quantise(model: Transformer) -> Transformer:
-    """Round the large matrices of a model to 8 bits; all other parameters are shared with it.
+def set_precision(models: Sequence[Transformer], precision: str) -> tuple[list[Transformer], bool]:
+    """Models that compute in a number format, and whether torch is to round to bfloat16 for it.
 
-    Returns the model itself, with a warning, where this CPU is not faster so. Raises UserError
-    where the model is not on a CPU.
+    Their large matrices are in 8 bits, or laid out as the products of this CPU read them, where
+    that is faster; all other parameters are shared. A format in which this CPU is not faster gives
+    way to float32, with a warning. Raises UserError for one that the device does not have.
     """
-    device = model.output.weight.device
-    if device.type != "cpu":
+    weight, machine = next(models[0].parameters()), this_machine()
+    on_cpu = weight.device.type == "cpu"
+    if precision == "int8" and not on_cpu:
         raise UserError(
-            f"decode.precision=int8: for CPUs only, not for {device}; there choose bfloat16"
+            f"decode.precision=int8: for CPUs only, not for {weight.device}; there choose bfloat16"
         )
-    if not this_machine().int8:
-        log.warning("decode.precision=int8: not faster than float32 on this CPU: float32 is used")
-        return pack(model)
-    return _replace_linear(model, Int8)
-
-
-def pack(model: Transformer) -> Transformer:
-    """Lay out the large matrices as the products of this CPU read them, where that is faster.
-
-    All other parameters are shared with the model.
-    """
-    weight = next(model.parameters())
-    on_cpu = weight.device.type == "cpu" and weight.dtype == torch.float32
-    return _replace_linear(model, Packed) if on_cpu and this_machine().packs else model
+    if precision == "bfloat16" and weight.is_cuda and not has_low_precision(weight.device):
+        raise UserError(
+            f"decode.precision=bfloat16: {weight.device} has no units for it; choose float32"
+        )
+    faster = {"float32": True, "int8": machine.int8, "bfloat16": machine.searches_in_bfloat16}
+    if on_cpu and not faster[precision]:
+        log.warning(NOT_FASTER, precision)
+        precision = "float32"
+    if precision == "int8":
+        return [_replace_linear(model, Int8) for model in models], False
+    packs = on_cpu and weight.dtype == torch.float32 and machine.packs
+    if precision == "float32" and packs:
+        return [_replace_linear(model, Packed) for model in models], False
+    return [*models], precision == "bfloat16"
 
 
 def _replace_linear(model: Transformer, make: Callable[[nn.Linear], nn.Module]) -> Transformer:
@@ -137,3 +144,76 @@ def _padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
     """[rows, longest], padded on the right."""
     tensors = [torch.tensor(row) for row in rows]
     return to_device(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)
+
+
+def cross_attention(models: Sequence[Transformer], pairs: Sequence[Source]) -> list[Weights]:
+    """[target, source] of each pair of a batch: of the steps that predict the ids of its target.
+
+    It is the mean over heads of the last decoder layer but one, which aligns best (Garg et al.
+    2019), and over models. A model of one layer has that of the layer.
+    """
+    device = next(models[0].parameters()).device
+    ids, prefixes, columns = as_inputs(pairs, device)  # [batch, source], [batch, target]
+    total = torch.zeros(*prefixes.shape, ids.shape[1], device=device)
+    for model in models:
+        with torch.no_grad(), record_layers(model) as layers:
+            model.hidden(ids, prefixes, columns)
+        chosen = layers[max(0, len(layers) - 2)]
+        # without pieces for languages
+        total += chosen[:, -prefixes.shape[1] :, -ids.shape[1] :] / len(models)
+    means = total.cpu()
+    return [
+        weights[: len(pair.target), : len(pair.ids)].numpy()
+        for weights, pair in zip(means, pairs, strict=True)
+    ]
+
+
+@contextmanager
+def record_layers(model: Transformer) -> Iterator[list[Tensor]]:
+    """Within the block, each layer adds its cross-attention [sentence, query, source] over heads.
+
+    The model serves no other thread meanwhile.
+    """
+    layers: list[Tensor] = []
+
+    def add(record: AttentionRecord) -> None:
+        if record.site == "cross":
+            p = record.probabilities.unflatten(0, (-1, model.streams))
+            layers.append(p.float().mean((1, 2)))
+
+    with watching(model, add):
+        yield layers
+
+
+class CoveragePenalty:
+    """A step, and the coverage penalty of Wu et al. (2016) for its outputs.
+
+    Outputs that leave something out rank lower. It follows the cross-attention that each source
+    token has got from each output so far, the mean over heads, layers and models.
+    """
+
+    def __init__(
+        self, step: Step, weight: float, pieces: Tensor, models: Sequence[Transformer]
+    ) -> None:
+        """`pieces` [sentences, source]: the tokens that shall be covered; not padding, not eos."""
+        self.step, self.weight, self.models = step, weight, models
+        self._pieces = pieces  # [row, source]
+        self._attended = torch.zeros(pieces.shape, device=pieces.device)  # [row, source]
+
+    def of_rows(self) -> Tensor:
+        """Of each output [row] if it ends now: weight x sum log min(attention, 1); eq. 14."""
+        logs = self._attended.clamp(LEAST, 1).log()
+        return self.weight * torch.where(self._pieces, logs, 0).sum(1)
+
+    def __call__(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
+        """The same step, whose attention is added up."""
+        if parents is not None:
+            rows = parents.flatten()
+            self._pieces, self._attended = self._pieces[rows], self._attended[rows]
+        with ExitStack() as recorded:
+            of_models = [recorded.enter_context(record_layers(model)) for model in self.models]
+            log_probs = self.step(tokens, parents)
+        means = [sum(layers[1:], layers[0]) / len(layers) for layers in of_models]
+        # hypotheses of one sentence are its queries
+        self._attended = self._attended + torch.stack(means).mean(0).flatten(0, 1)
+        return log_probs

@@ -6,8 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.decode.engine import Hypothesis
-from nmt.decode.search import CPU, NEVER, Extension
+from nmt.decode.beam import CPU, NEVER, Extension
 from nmt.system.device import to_device
 
 
@@ -18,6 +17,8 @@ class Sampling:
     left without a finite log-probability. `log_prob` and `score` of a hypothesis are its
     log-probability under the step function itself, regardless of temperature, top_k and top_p.
     """
+
+    best_first = False  # hypotheses are in the order of their columns
 
     def __init__(
         self,
@@ -77,10 +78,6 @@ class Sampling:
         """Drop all sentences but these."""
         self.limits, self.numbers = self.limits[places], self.numbers[places]
         self.total, self.open = self.total[places], self.open[places]
-
-    def rank(self, closed: Sequence[tuple[int, Hypothesis]]) -> list[Hypothesis]:
-        """The samples of a sentence, in the order of their numbers."""
-        return [hypothesis for _, hypothesis in sorted(closed, key=lambda c: c[0])]
 
 
 def random_numbers(

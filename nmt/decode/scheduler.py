@@ -3,22 +3,24 @@
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from nmt.corpus.grouping import by_length
 from nmt.decode.engine import Engine
-from nmt.decode.sources import Line
+from nmt.decode.sources import Line, Source
 from nmt.system.pool import AHEAD, Executor, WorkerPool
 from nmt.system.resources import memory_of
 
 MEMORY_PER_WORKER = 2**30  # bytes, where the number of workers is left to this module
+
+Call: TypeAlias = tuple[Sequence[int], Any]  # indices of its items, and what has done(), result()
 
 
 class Window(NamedTuple):
     """Lines of which an engine translates the parts."""
 
     lines: Sequence[Line]
-    calls: list[tuple[Sequence[int], Any]]  # of `submit_batches`, for all parts
+    calls: list[Call]  # of the engine's search, for all parts
 
 
 def windows(
@@ -59,13 +61,8 @@ class Scheduler(ExitStack):
             self.executor = self.enter_context(self.engine.workers(count))
             self.running = count
 
-    def in_order(
-        self,
-        submit: Callable[[Sequence[Line]], Window],
-        windows: Iterable[Sequence[Line]],
-        read_ahead: bool,
-    ) -> Iterator[Window]:
-        """The windows as `submit` returns them, in their order.
+    def in_order(self, windows: Iterable[Window], read_ahead: bool) -> Iterator[Window]:
+        """The windows, which are submitted as they are read, in their order.
 
         With `read_ahead`, windows are read while workers could soon have nothing to do; otherwise
         a window is read when the one before it is used up. An error of reading is raised after all
@@ -74,7 +71,7 @@ class Scheduler(ExitStack):
         submitted: deque[Window] = deque()
         try:
             for window in windows:
-                submitted.append(submit(window))
+                submitted.append(window)
                 while submitted and not (read_ahead and self._wants_more(submitted)):
                     yield submitted.popleft()
         except Exception:
@@ -114,15 +111,24 @@ def submit_batches(
     items: Sequence[Any],
     groups: Iterable[Sequence[int]],
     *args: Any,
-) -> Iterator[tuple[Sequence[int], Any]]:
-    """Submit a call for each group of the indices of `items`; yields the group and the call."""
-    for group in groups:
-        yield group, executor.submit(function, [items[i] for i in group], *args)
+) -> list[Call]:
+    """Submit a call for each group of the indices of `items`."""
+    return [
+        (group, executor.submit(function, [items[i] for i in group], *args)) for group in groups
+    ]
 
 
-def collect(calls: Iterable[tuple[Sequence[int], Any]]) -> list[Any]:
+def collect(calls: Iterable[Call]) -> list[Any]:
     """The results of the calls of all groups, in the order of the items."""
     by_index: dict[int, Any] = {}
     for group, call in calls:
         by_index.update(zip(group, call.result(), strict=True))
     return [by_index[index] for index in range(len(by_index))]
+
+
+def compute_in_batches(
+    executor: Executor, function: Callable[..., Any], pairs: Sequence[Source], budget: int
+) -> list[Any]:
+    """What a function makes of pairs, in batches of like length of at most `budget` tokens."""
+    groups = by_length([pair.length for pair in pairs], budget)
+    return collect(submit_batches(executor, function, pairs, groups))

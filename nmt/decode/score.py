@@ -7,11 +7,10 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.corpus.grouping import by_length
 from nmt.decode.engine import within_memory
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs
-from nmt.decode.scheduler import collect, submit_batches, windows
+from nmt.decode.scheduler import compute_in_batches
 from nmt.decode.sources import Notes, Source
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
@@ -60,30 +59,23 @@ def score_translations(
     that do not fit; 2 for columns that are missing or unknown; 71 where memory is short.
     """
     reader = LineReader(trained, trained.model)
-    notes = notes or Notes()
-    parallel = reader.lines(sources, columns or {}, targets, first=first)
-    for lines in windows(parallel, window):
-        for line in lines:
-            reader.read_pair(line, batch_tokens)
-        notes.add(lines)
-        scored = _scored(trained, [pair for line in lines for pair in line.parts], batch_tokens)
-        yield from [next(scored) if line.parts else None for line in lines]
-    notes.report(reader.codes)
-
-
-def _scored(trained: Trained, pairs: list[Source], batch_tokens: int) -> Iterator[GivenTranslation]:
-    """Score pairs in batches of like length; in their order."""
-    groups = by_length([pair.length for pair in pairs], batch_tokens)
+    notes = Notes() if notes is None else notes
     score = partial(_log_probs, trained.model, batch_tokens)
-    scores = collect(submit_batches(WorkerPool(), score, pairs, groups))
-    for pair, log_probs in zip(pairs, scores, strict=True):
-        if not math.isfinite(sum(log_probs)):
-            raise UserError(
-                f"line {pair.line}: the model gives no finite log-probability; its weights "
-                "are no use",
-                Exit.DATA,
-            )
-        yield GivenTranslation([*trained.target.vocabulary.pieces(pair.target), END], log_probs)
+    parallel = reader.lines(sources, columns or {}, targets, first=first)
+    for lines in reader.read_pairs(parallel, batch_tokens, window, notes):
+        pairs = [pair for line in lines for pair in line.parts]
+        scores = compute_in_batches(WorkerPool(), score, pairs, batch_tokens)
+        scored = iter([_given(trained, *each) for each in zip(pairs, scores, strict=True)])
+        yield from [next(scored) if line.parts else None for line in lines]
+
+
+def _given(trained: Trained, pair: Source, log_probs: list[float]) -> GivenTranslation:
+    if not math.isfinite(sum(log_probs)):
+        raise UserError(
+            f"line {pair.line}: the model gives no finite log-probability; its weights are no use",
+            Exit.DATA,
+        )
+    return GivenTranslation([*trained.target.vocabulary.pieces(pair.target), END], log_probs)
 
 
 @torch.inference_mode()

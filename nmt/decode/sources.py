@@ -1,7 +1,7 @@
 """A line of text, what a model reads of it, and what is unusual about it."""
 
 import logging
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, NamedTuple, Protocol
@@ -138,24 +138,6 @@ class TextSides(Protocol):
     @property
     def facts(self) -> dict[str, Any]:
         """`longest_source` is the pieces of the longest source in training; None: unknown."""
-
-
-class InputLimits(Protocol):
-    """What a model or an engine reads, and how much of it."""
-
-    @property
-    def columns(self) -> Set[str]: ...
-    @property
-    def column_ranges(self) -> Mapping[str, range]:
-        """The integers that each column may hold, by name; those without an entry: any."""
-
-    @property
-    def source_limit(self) -> int | None:
-        """Ids of the longest source that it holds, with eos; None: any length."""
-
-    @property
-    def target_limit(self) -> int | None:
-        """Ids of the longest output that it holds, with bos or eos; None: any length."""
 
 
 def cut(ids: list[int], most: int | None) -> list[int]:

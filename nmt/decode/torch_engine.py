@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 
 import torch
@@ -11,24 +11,17 @@ from torch import Tensor
 
 from nmt import build
 from nmt.config.settings import Decode
-from nmt.decode.cross_attention import CoveragePenalty, cross_attention
-from nmt.decode.engine import (
-    Hypothesis,
-    Weights,
-    length_penalty,
-    within_memory,
-)
-from nmt.decode.models import adapt, as_tensors, pack, quantise
-from nmt.decode.restrictions import with_new_ngrams, with_required
+from nmt.decode.beam import NEVER, Beam
+from nmt.decode.engine import Hypothesis, Weights, length_penalty, within_memory
+from nmt.decode.models import CoveragePenalty, adapt, as_tensors, cross_attention, set_precision
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
-from nmt.decode.search import NEVER, Beam, Method, Step, search
+from nmt.decode.search import Step, search, with_new_ngrams, with_required
 from nmt.decode.sources import LENGTH, Source
 from nmt.encodings.limits import common_ranges, least
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
-from nmt.system.device import has_low_precision, to_device, usable_threads
-from nmt.system.machine import NO_BFLOAT16, this_machine
+from nmt.system.device import to_device, usable_threads
 from nmt.system.pool import Executor, WorkerPool, can_fork, may_fork
 from nmt.system.resources import cpus
 from nmt.text.vocab import BOS, EOS, PAD, UNK
@@ -65,29 +58,13 @@ class TorchEngine:
         self.device = next(self.models[0].parameters()).device
         self.source_limit = least(model.source_limit for model in self.models)
         self.target_limit = least(model.target_limit for model in self.models)
-        self.columns = {name for model in self.models for name in model.columns}
-        self.column_ranges = common_ranges(model.column_ranges for model in self.models)
+        self.columns: Set[str] = {name for model in self.models for name in model.columns}
+        self.column_ranges: Mapping[str, range] = common_ranges(
+            model.column_ranges for model in self.models
+        )
         self.parallel_batches = cpus() if self.device.type == "cpu" else 1
         self._has_halved = False  # a batch that was too large
-        self._choose_precision(decode.precision)
-
-    def _choose_precision(self, precision: str) -> None:
-        """Take a number format; float32, with a warning, where that is faster on this CPU.
-
-        Raises UserError for what the device cannot.
-        """
-        if precision == "int8":
-            self.models = [quantise(model) for model in self.models]
-        self.bfloat16 = precision == "bfloat16"
-        if self.bfloat16 and self.device.type == "cuda" and not has_low_precision(self.device):
-            raise UserError(
-                f"decode.precision=bfloat16: {self.device} has no units for it; choose float32"
-            )
-        if self.bfloat16 and self.device.type == "cpu" and not this_machine().searches_in_bfloat16:
-            log.warning(NO_BFLOAT16, "decode")
-            self.bfloat16 = False
-        if precision != "int8" and not self.bfloat16:
-            self.models = [pack(model) for model in self.models]
+        self.models, self.bfloat16 = set_precision(self.models, decode.precision)
 
     @property
     def most_workers(self) -> int:
@@ -128,7 +105,7 @@ class TorchEngine:
         return self.search(sources[:middle], n_best) + self.search(sources[middle:], n_best)
 
     def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
-        """[target, source] of each pair, see `cross_attention.cross_attention`."""
+        """[target, source] of each pair, see `models.cross_attention`."""
         with self._within_memory(pairs):
             return cross_attention([build.shallow(model) for model in self.models], pairs)
 
@@ -140,15 +117,17 @@ class TorchEngine:
         required = [source.required for source in sources]
         step = with_required(self._step(sources), required, EOS, self.device)
         step = with_new_ngrams(step, self.decode.no_repeat_ngram)
+        limits = torch.tensor([source.limit for source in sources])
+        if self.decode.method == "sample":
+            return search(step, self._sampling(sources, limits, n_best), BOS)
         if not self.decode.coverage_penalty:
-            return search(step, self._method(sources, n_best), BOS)
+            return self._search_by_beam(step, limits, n_best)
         ids, _ = as_tensors(sources, self.device)
         pieces = (ids != PAD) & (ids != EOS)
         if self.models[0].source_language is not None:
             pieces = F.pad(pieces, (1, 0))  # a language needs no translation
-        penalty = CoveragePenalty(self.decode.coverage_penalty, pieces, self.models)
-        with penalty.following(step) as followed:
-            return search(followed, self._method(sources, n_best, penalty.of_rows), BOS)
+        penalty = CoveragePenalty(step, self.decode.coverage_penalty, pieces, self.models)
+        return self._search_by_beam(penalty, limits, n_best, penalty.of_rows)
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -170,32 +149,32 @@ class TorchEngine:
 
         return step
 
-    def _method(
+    def _search_by_beam(
         self,
-        sources: Sequence[Source],
+        step: Step,
+        limits: Tensor,
         n_best: int,
         coverage_penalty: Callable[[], Tensor] | None = None,
-    ) -> Method:
-        """Beam search, or sampling, as the settings say."""
-        decode, limits = self.decode, torch.tensor([source.limit for source in sources])
-        if decode.method == "beam":
-            return Beam(
-                limits,
-                beam_size=decode.beam_size,
-                penalty=lambda length: length_penalty(
-                    decode.pieces_before + length, decode.alpha, decode.length_penalty
-                ),
-                n_best=n_best,
-                shrinking=decode.stop == "shrinking",
-                coverage_penalty=coverage_penalty,
-                eos=EOS,
-                device=self.device,
-            )
-        sentences = [(source.line, source.part) for source in sources]
-        numbers = random_numbers(decode.seed, sentences, n_best, int(limits.max()) + 1)
+    ) -> list[list[Hypothesis]]:
+        decode = self.decode
+        beam = Beam(
+            limits,
+            beam_size=decode.beam_size,
+            penalty=lambda length: length_penalty(
+                decode.pieces_before + length, decode.alpha, decode.length_penalty
+            ),
+            shrinking=decode.stop == "shrinking",
+            coverage_penalty=coverage_penalty,
+            eos=EOS,
+            device=self.device,
+        )
+        return [hypotheses[:n_best] for hypotheses in search(step, beam, BOS)]
+
+    def _sampling(self, sources: Sequence[Source], limits: Tensor, samples: int) -> Sampling:
+        decode, sentences = self.decode, [(source.line, source.part) for source in sources]
         return Sampling(
             limits,
-            numbers,
+            random_numbers(decode.seed, sentences, samples, int(limits.max()) + 1),
             distribution=lambda log_probs: probabilities(
                 log_probs, decode.temperature, decode.top_k, decode.top_p
             ),

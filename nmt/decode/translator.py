@@ -2,15 +2,21 @@
 
 from collections import Counter
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
-from nmt.corpus.grouping import by_length
 from nmt.decode.alignment import Alignment, aligned
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
-from nmt.decode.scheduler import Scheduler, Window, batches_of, collect, submit_batches, windows
+from nmt.decode.scheduler import (
+    Scheduler,
+    Window,
+    batches_of,
+    collect,
+    compute_in_batches,
+    submit_batches,
+    windows,
+)
 from nmt.decode.sources import Line, Notes, Source, TextSides
 from nmt.errors import UserError
 from nmt.system.pool import Executor, WorkerPool
@@ -114,9 +120,9 @@ class Translator:
             )
         parallel = self.reader.lines(lines, columns, prefixes, "target prefixes", first)
         with Scheduler(self.engine, self.workers) as scheduler:
-            submit = partial(self._submit, n_best, scheduler)
             read = windows(parallel, self.decode.window, has_more)
-            for window in scheduler.in_order(submit, read, read_ahead):
+            submitted = (self._submit(n_best, scheduler, of_window) for of_window in read)
+            for window in scheduler.in_order(submitted, read_ahead):
                 translations = self._translations(window, n_best, align, scheduler.executor)
                 notes.add(window.lines)
                 yield from translations
@@ -137,7 +143,7 @@ class Translator:
         )
         scheduler.start(len(groups))
         calls = submit_batches(scheduler.executor, self.engine.search, sources, groups, count)
-        return Window(lines, list(calls))
+        return Window(lines, calls)
 
     def _translations(
         self, window: Window, n_best: int, align: bool, executor: Executor
@@ -193,15 +199,13 @@ class Translator:
 
         Raises UserError as `translate` does, and (65) for a pair too long for tables or batches.
         """
-        notes, alignments = Notes(), list[Alignment]()
+        alignments = list[Alignment]()
         parallel = self.reader.lines(lines, columns or {}, translations)
-        for window in windows(parallel, self.decode.window):
-            for line in window:
-                self.reader.read_pair(line, self._tokens)
-            notes.add(window)
-            outputs = [(line.text, line.target, line.parts) for line in window]
+        for of_window in self.reader.read_pairs(
+            parallel, self._tokens, self.decode.window, Notes()
+        ):
+            outputs = [(line.text, line.target, line.parts) for line in of_window]
             alignments += self._alignments(outputs, WorkerPool())
-        notes.report(self.reader.codes)
         return alignments
 
     def _alignments(
@@ -209,9 +213,8 @@ class Translator:
     ) -> Iterator[Alignment]:
         """The alignment of each line, its translation, and the outputs of its parts."""
         pairs = [pair for _, _, of_line in outputs for pair in of_line]
-        groups = by_length([pair.length for pair in pairs], self._tokens)
         attend = self.engine.cross_attention
-        weights = iter(collect([*submit_batches(executor, attend, pairs, groups)]))
+        weights = iter(compute_in_batches(executor, attend, pairs, self._tokens))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
             yield aligned(line, translation, parts, self.source, self.target)

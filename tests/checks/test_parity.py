@@ -210,7 +210,7 @@ def test_cross_attention_has_the_state_that_the_hints_name(
     monkeypatch.setattr(Relative, "bias", bias)
     monkeypatch.setattr(Relative, "hooks", (*Relative.hooks, "bias"))
     model = perturbed(settings_of("encoding=relative", "encoding.relative.where=[decoder,cross]"))
-    made = Decoding(model, parity.Subject(model, 4).text())
+    made = Decoding(model, parity.make_text(model, 4))
     made.grow(1)
     made.reorder([[0, 0], [1, 1], [2, 2]])
     made.grow(2)

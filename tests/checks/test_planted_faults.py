@@ -100,6 +100,43 @@ class HardlySeesOthers(Sound):
         return super().bias(layer, context) - 20.0 * (context.delta != 0)[:, None]
 
 
+class TellsNoOrderInTheEncoder(Sound):
+    def distances(self, context: Context) -> Tensor:
+        return context.delta if context.site == "decoder" else torch.ones_like(context.delta)
+
+
+class EndsAtHundredTokens(Sound):
+    def distances(self, context: Context) -> Tensor:
+        return context.delta.where(context.delta.abs() < 100, torch.nan)
+
+
+class ReadsSigns(Sound):
+    """So real positions show nothing that whole ones do not."""
+
+    def distances(self, context: Context) -> Tensor:
+        return context.delta.sign()
+
+
+class ReadsWholePositions(Sound):
+    """Says real ones."""
+
+    def distances(self, context: Context) -> Tensor:
+        return torch.arange(300)[context.delta.abs()]
+
+
+class RaisesAnError(Sound):
+    def distances(self, context: Context) -> Tensor:
+        raise KeyError("nothing here")
+
+
+class RoundsWhileDecoding(Sound):
+    """Right in float32; in bfloat16 it decodes with other numbers."""
+
+    def distances(self, context: Context) -> Tensor:
+        low = torch.is_autocast_enabled("cpu") and context.state is not None
+        return context.delta.roll(1, -1) if low else context.delta
+
+
 class OneMemoForAllLayers(Sound):
     def slope(self, layer: int, context: Context) -> Tensor:
         slope: Tensor = context.once("slope", lambda: self.slopes[layer])
@@ -344,7 +381,13 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     (SaysRelative, "common shift of positions", "`relative`"),
     (SaysAbsolute, "common shift of positions", "`relative`"),
     (HardlySeesOthers, "order in the decoder", ""),
-    (Reads, "kind of positions", "position_type"),
+    (Reads, "kind of positions", "position_type none, but positions times 2 show"),
+    (ReadsSigns, "kind of positions", "position_type real, but positions times 2048 show 0"),
+    (ReadsWholePositions, "kind of positions", "IndexError at test_planted_faults.py:"),
+    (TellsNoOrderInTheEncoder, "order in the encoder", "the order of tokens has no effect"),
+    (EndsAtHundredTokens, "long and empty sequences", "NaN or infinity for 200 tokens"),
+    (RaisesAnError, STEP, "KeyError at test_planted_faults.py:"),
+    (RoundsWhileDecoding, "decoding: token by token, bfloat16", "look at: what is computed in bf"),
     (IsUndefinedForOneToken, "long and empty sequences", ""),
     (StartsWithAnEffect, "zero initialised", ""),
     (CannotLearnFromZero, "zero initialised", ""),
@@ -360,7 +403,7 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
     ("cls", "check", "named"), FAULTS, ids=lambda v: getattr(v, "__name__", None)
 )
 def test_a_planted_fault_is_found_where_it_is(cls: type[Encoding], check: str, named: str) -> None:
-    precisions = ["float32"] if check.startswith("decoding") else []
+    precisions = [check.rpartition(", ")[2]] if check.startswith("decoding") else []
     with pytest.raises(AssertionError) as raised:
         check_encoding(cls, tokens=8, precisions=precisions)
     failing = [line for line in str(raised.value).split("\n")[1:] if check in line]

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import nmt
 from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
-from nmt.decode.cross_attention import cross_attention
 from nmt.decode.engine import Weights
+from nmt.decode.models import cross_attention
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.decode.translator import Translator

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.decode.cross_attention import LEAST
 from nmt.decode.engine import length_penalty
+from nmt.decode.models import LEAST
 from nmt.decode.translator import Translation, Translator
 from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer

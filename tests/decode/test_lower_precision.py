@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from nmt.decode.models import quantise
+from nmt.decode.models import set_precision
 from nmt.decode.search import search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -96,7 +96,7 @@ def test_alignments_are_nearly_those_of_float32(tiny: Make) -> None:
 
 def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> None:
     model = tiny("encoding=relative", "model.tie=target")
-    found = quantise(model)
+    (found,), _ = set_precision([model], "int8")
     kept = {id(p) for p in model.parameters()}
     assert all(id(p) in kept for p in found.parameters())
     assert found.target_embedding.weight is model.target_embedding.weight
@@ -108,7 +108,7 @@ def test_only_large_matrices_are_rounded_and_the_rest_is_shared(tiny: Make) -> N
 def test_other_devices_refuse_8_bits(tiny: Make) -> None:
     model = tiny("encoding=none").to("meta")
     with pytest.raises(UserError, match=r"^decode\.precision=int8: for CPUs only, not for meta; "):
-        quantise(model)
+        set_precision([model], "int8")
 
 
 @pytest.mark.parametrize(

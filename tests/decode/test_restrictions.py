@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.settings import Settings, with_decode
-from nmt.decode.restrictions import with_new_ngrams, with_required
+from nmt.decode.beam import NEVER
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
-from nmt.decode.search import NEVER, Step, search
+from nmt.decode.search import Step, search, with_new_ngrams, with_required
 from nmt.decode.sources import NOT_EOS
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import RefusedLinesError, UserError
@@ -164,7 +164,7 @@ def test_a_forced_length_beyond_the_table_is_a_limit(
     model: Trained, caplog: pytest.LogCaptureFixture
 ) -> None:
     some = Translator.of(model, decode(length="forced"))
-    some.engine.target_limit = 4  # type: ignore[misc]
+    some.engine.target_limit = 4
     found = list(some.translate(["a b"], columns={"length": ["9"]}))
     assert len(found[0][0].ids) == 3 and "cut at the limit" in caplog.text
 
@@ -179,7 +179,7 @@ def test_a_prefix_may_be_as_long_as_a_forced_length(
         columns = {"length": [str(length)]}
         ((found,),) = some.translate(["a"], columns=columns, prefixes=[prefix])
         assert len(found.ids) == pieces and found.text.startswith(prefix)
-    some.engine.target_limit = 20  # type: ignore[misc]
+    some.engine.target_limit = 20
     lines = some.translate(["a"], columns={"length": ["60"]}, prefixes=[prefix])
     with pytest.raises(RefusedLinesError):
         list(lines)

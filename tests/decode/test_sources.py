@@ -114,7 +114,7 @@ def test_a_model_that_asks_for_none_is_given_none() -> None:
 
 def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
     some = translator({"language"}, "language")
-    some.engine.column_ranges = {"language": range(2)}  # type: ignore[misc]
+    some.engine.column_ranges = {"language": range(2)}
     assert some.texts(["ab c"], {"language": ["1"]}) == ["ab c"]
     with pytest.raises(UserError, match=r"line 2: column 'language' has 2, .* holds 0 to 1") as e:
         some.texts(["ab c", "h"], {"language": ["1", "2"]})
@@ -122,8 +122,7 @@ def test_an_integer_beyond_the_table_is_refused_with_its_line() -> None:
 
 
 def test_a_cut_source_keeps_a_tree() -> None:
-    some = translator({"heads"}, "heads", too_long="truncate")
-    some.engine.source_limit = 4  # type: ignore[misc]
+    some = translator({"heads"}, "heads", too_long="truncate", max_source=3)
     assert some.texts(["ab c d", "h"], {"heads": ["3 1 0", "0"]}) == ["ab c", "h"]
     assert beside(some, "ab c") == {"heads": [0, 0, 1, 0], "words": [0, 0, 1, 2]}
 

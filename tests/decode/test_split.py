@@ -227,8 +227,9 @@ def test_lines_are_whole_with_columns_prefixes_and_lengths() -> None:
         decode(split="sentences", length="forced")
     model = copying()
     model.model.columns = {"heads"}  # type: ignore[misc]
-    with pytest.raises(UserError, match=r"decode.split=auto: this model reads the column heads"):
-        Translator.of(model, decode(split="auto"))
+    columns = {"heads": ["0"]}
+    with pytest.raises(UserError, match=r"decode.split=auto: not with columns, which"):
+        next(Translator.of(model, decode(split="auto")).translate(["w1"], columns=columns))
 
 
 def test_parts_at_spaces_keep_the_tag(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.api import models
+from nmt.decode.beam import Beam
 from nmt.decode.engine import length_penalty
-from nmt.decode.restrictions import with_required
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
-from nmt.decode.search import Beam, search
+from nmt.decode.search import search, with_required
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.modeldir import Trained
@@ -36,7 +36,6 @@ def test_a_beam_finds_the_best_of_what_begins_so(seed: int, prefixes: list[list[
         beam_size=vocab**longest,
         penalty=lambda length: length_penalty(length, alpha),
         eos=EOS,
-        n_best=vocab**longest,
     )
     found = search(with_required(table.again(), prefixes, EOS, CPU), strategy, BOS)
     for sentence, (hypotheses, prefix) in enumerate(zip(found, prefixes, strict=True)):

@@ -157,5 +157,5 @@ def test_positions_that_read_tokens_read_those_of_each_row(
         return
     beams = next(c for c in parity.CONDITIONS if c.name == "beams")
     with torch.inference_mode():
-        for steps, full in beams.decode(parity.Subject(model, 20)):
+        for steps, full in beams.compare(model, 20):
             assert float((steps - full).abs().max()) < 1e-12

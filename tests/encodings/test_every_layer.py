@@ -11,13 +11,13 @@ from functools import reduce
 
 import pytest
 
-from nmt.checks import parity, preflight
+from nmt.checks import preflight
 from nmt.checks.example import perturbed
 from nmt.config.catalog import options_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from tests.composing import merged
-from tests.encodings.test_every_pair import TOKENS, decoded, justified, learned
+from tests.encodings.test_every_pair import decoded, justified, learned
 from tests.fast import fast_first
 
 DRAWN, LAYERS, HEADS = 500, 3, 4
@@ -68,4 +68,4 @@ def restricted(settings: Settings, draw: random.Random) -> Settings:
 def mistakes(settings: Settings) -> list[str]:
     """What a model in float64 does otherwise than it should."""
     model = perturbed(settings).double()
-    return decoded(parity.Subject(model, TOKENS)) + learned(model, settings)
+    return decoded(model) + learned(model, settings)

@@ -78,8 +78,7 @@ def mistakes(settings: Settings) -> list[str]:
     # before any pass without gradients, of which FLOATER keeps its path
     found = learned(model, settings)
     model.eval()
-    made = parity.Subject(model, TOKENS)
-    found += decoded(made)
+    found += decoded(model)
     moved = shift(model)
     relative = all(site.relative for site in model.sites.values())
     deaf = any(e.may_lack_gradients for e in model.entries)  # to what the others change
@@ -89,9 +88,9 @@ def mistakes(settings: Settings) -> list[str]:
     return found
 
 
-def decoded(made: parity.Subject) -> list[str]:
+def decoded(model: Transformer) -> list[str]:
     with torch.inference_mode():
-        apart = [float((steps - full).abs().max()) for steps, full in BEAM.decode(made)]
+        apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
     return [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
 
 

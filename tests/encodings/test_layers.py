@@ -119,5 +119,5 @@ def test_two_that_remember_by_the_same_name_serve_different_layers(
     model = perturbed(replace(settings, encoding=entries)).double()
     with torch.inference_mode():
         beams = next(c for c in parity.CONDITIONS if c.name == "beams")
-        for steps, full in beams.decode(parity.Subject(model, 9)):
+        for steps, full in beams.compare(model, 9):
             assert float((steps - full).abs().max()) < 1e-10

@@ -13,9 +13,10 @@ import torch
 from torch import Tensor
 
 from nmt.checks import example
+from nmt.decode.beam import NEVER, Beam
 from nmt.decode.engine import Hypothesis, length_penalty
 from nmt.decode.sampling import Sampling, probabilities
-from nmt.decode.search import CHECK_EVERY, NEVER, Beam, search
+from nmt.decode.search import CHECK_EVERY, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
 from nmt.errors import Exit, UserError
@@ -237,7 +238,6 @@ def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -
     beam = 1 + seed % 6
     rules: dict[str, Any] = {
         "beam_size": beam, "penalty": lambda length: length_penalty(length, 0.6), "eos": EOS,
-        "n_best": 1 + beam // 2,
     }  # fmt: skip
     plain = search(table.again(), Beam(limits, **rules), BOS, check_every=1)
     assert search(table.again(), Beam(limits, **rules), BOS, check_every=every) == plain
