@@ -26,8 +26,8 @@ from nmt.decode.engine import (
 from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
-from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
 from nmt.exchange.ctranslate2_names import Naming, names, output_options, prefixes, search_options
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest, resources
