@@ -18,7 +18,7 @@ from sentencepiece import SentencePieceProcessor
 
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_write, families
+from nmt.exchange import ctranslate2_write, families, model_card
 from nmt.exchange.interface import CERTIFICATE, Export
 from nmt.exchange.proof import without_ids
 from nmt.exchange.settings import UNNAMED
@@ -32,19 +32,6 @@ CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
 IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
 VERSION = "1.0"  # of a package
 WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gives the same bytes
-USAGE = """
-```python
-import argostranslate.package
-import argostranslate.translate
-
-argostranslate.package.install_from_path("{file}")
-print(argostranslate.translate.translate("a line", "{source}", "{target}"))
-```
-
-Argos Translate divides text into sentences before it is translated. Of a sentence it reads the
-first 1,024 pieces, and its translation has at most 256; an underscore in the output becomes a
-space.
-"""
 
 
 def unpack(package: Path, directory: Path) -> None:
@@ -79,7 +66,7 @@ def prepare(trained: Trained) -> Export:
         written,
         "Argos Translate and LibreTranslate",
         partial(ctranslate2_write.write_weights, written, naming, sites),
-        usage=lambda name: USAGE.format(file=name, **languages).strip(),
+        usage=lambda name: model_card.render("argos_card.jinja", file=name, **languages).strip(),
         suffix=".argosmodel",
         pack=partial(_pack, segmenter.model, (data.source_language, data.target_language)),
     )

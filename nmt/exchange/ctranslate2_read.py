@@ -23,7 +23,7 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, modules, prefixes
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.interface import CTRANSLATE2, Imported
 from nmt.exchange.marian_ids import ABSENT, MarianIds
@@ -77,9 +77,13 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
-    before, after = prefixes(settings.decode, *(side.vocabulary for side in ids))
-    named = [_named(*pair) for pair in zip(ids, names, strict=True)]
-    naming = Naming(named[0], named[1], None, None, before, after)
+    languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
+    naming = Naming(
+        *(
+            SideNames(_named(side, given), language=language)
+            for side, given, language in zip(ids, names, languages_before, strict=True)
+        )
+    )
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 

@@ -32,7 +32,7 @@ class CTranslate2Scorer(EngineScorer):
         self._naming, self._decode = naming, (decode := decode.by_beam())
         self.computed_in = self._reader.compute_type
         self.barred = FORBIDDEN[decode.unknown]
-        self.longest_source, self.longest_target = naming.longest_source, naming.longest_target
+        self.longest_source, self.longest_target = (side.longest for side in naming)
         # for the longest source of its tables, or of MOST pieces: no translation that ends is cut
         longest = MOST if self.longest_source is None else self.longest_source - 1
         limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
@@ -42,12 +42,13 @@ class CTranslate2Scorer(EngineScorer):
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
         """Those of each target's ids and eos, in batches that mix lengths."""
         scored = self._reader.score_batch(
-            [self._naming.of_source(source) for source, _ in pairs],
-            [self._naming.of_target(target) for _, target in pairs],
+            [self._naming.source.of(source) for source, _ in pairs],
+            [self._naming.target.of(target) for _, target in pairs],
             max_batch_size=8,
             max_input_length=0,
         )
-        return (torch.tensor(result.log_probs[len(self._naming.after) :]) for result in scored)
+        before = len(self._naming.target.language)
+        return (torch.tensor(result.log_probs[before:]) for result in scored)
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -56,6 +57,6 @@ class CTranslate2Scorer(EngineScorer):
         choices = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
         for source, limit in zip(sources, limits, strict=True):
             own = choices | output_options(self._naming, 1, limit + 1)  # eos, too
-            (result,) = self._reader.translate_batch([self._naming.of_source(source)], **own)
-            output = self._naming.target_ids(result.hypotheses[0])
+            (result,) = self._reader.translate_batch([self._naming.source.of(source)], **own)
+            output = self._naming.target.ids(result.hypotheses[0])
             yield Output(output[:limit], len(output) <= limit)

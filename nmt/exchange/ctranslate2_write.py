@@ -24,6 +24,7 @@ from nmt.exchange.ctranslate2_names import (
     SPECIAL,
     STACKS,
     Naming,
+    SideNames,
     modules,
     names,
     prefixes,
@@ -52,7 +53,7 @@ def prepare(trained: Trained) -> Export:
             (directory / name).write_bytes(content)
         return scorer
 
-    most = naming.longest_target and naming.longest_target - 1
+    most = naming.target.longest and naming.target.longest - 1
     code = partial(model_card.program, trained, most=most)
     return Export(trained, "CTranslate2", write, code, on_hub="ctranslate2")
 
@@ -63,7 +64,8 @@ def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     tables = sites["encoder"].limit, sites["decoder"].limit
     languages = prefixes(trained.settings.decode, *vocabularies)
-    return Naming(*names(*vocabularies), *tables, *languages), sites
+    sides = map(SideNames, names(*vocabularies), tables, languages)
+    return Naming(*sides), sites
 
 
 def write_weights(
@@ -125,9 +127,9 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
         _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
-    spec.register_source_vocabulary(naming.source)
-    spec.register_target_vocabulary(naming.target)
-    _, bos, eos, unk = naming.target[: len(SPECIAL)]
+    spec.register_source_vocabulary(naming.source.names)
+    spec.register_target_vocabulary(naming.target.names)
+    _, bos, eos, unk = naming.target.names[: len(SPECIAL)]
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
     spec.config.decoder_start_token = bos
     spec.config.layer_norm_epsilon = shape.norm_epsilon

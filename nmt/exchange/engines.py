@@ -8,6 +8,7 @@ time.
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -62,17 +63,11 @@ def load(
     if exports and engine == "nmt":
         raise UserError(f"{exports[0]}: holds a model for CTranslate2; {BY_NMT}")
 
-    def read(path: str | Path, device: str = "cpu") -> "Trained":
-        from nmt.system.device import pick, set_up
-
-        set_up(pick(device), threads=threads)
-        return modeldir.load(path, device)
-
     def find(place: DeviceName) -> ExportedModel:
         if exports:
             return ctranslate2_engine.load(Path(exports[0]))
         decode = with_decode(modeldir.read_settings(paths[0]), changes or {}).decode
-        return find_export(Path(paths[0]), decode, place, read)
+        return find_export(Path(paths[0]), decode, place, partial(_read, threads=threads))
 
     engine = "ctranslate2" if exports else engine or "nmt"
     if found := _by_ctranslate2(engine, device, len(paths) > 1, needs, find):
@@ -84,7 +79,7 @@ def load(
             return Translator(model, decode, by_ctranslate2, workers)
 
         return LoadedModels(model, [], [model.digest], place.type, searching)
-    models = [read(path, device) for path in paths]
+    models = [_read(path, device, threads) for path in paths]
     trained, *members = models
     return LoadedModels(
         trained,
@@ -93,6 +88,13 @@ def load(
         next(trained.model.parameters()).device.type,
         lambda decode: Translator.of(trained, decode, *members, workers=workers),
     )
+
+
+def _read(path: str | Path, device: str = "cpu", threads: int | None = None) -> "Trained":
+    from nmt.system.device import pick, set_up
+
+    set_up(pick(device), threads=threads)
+    return modeldir.load(path, device)
 
 
 def translator(
@@ -242,8 +244,8 @@ def _refuse_lengths(naming: Naming, decode: Decode) -> None:
     """Refuse lengths for which nmt has positions, but the tables of an export have not."""
     longest = int(decode.max_length_ratio * decode.max_source) + decode.max_length_offset
     for key, most, table, language in (
-        ("max_source", decode.max_source, naming.source_table, decode.source_language),
-        ("max_length_ratio", longest, naming.target_table, decode.target_language),
+        ("max_source", decode.max_source, naming.source.table, decode.source_language),
+        ("max_length_ratio", longest, naming.target.table, decode.target_language),
     ):
         pieces = LONGEST - (language is not None) - 1  # eos, or bos, takes a position, too
         if table == LONGEST and most > pieces:

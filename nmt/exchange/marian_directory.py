@@ -11,12 +11,11 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
-from jinja2 import Template
 
 from nmt.config.settings import Decode
 from nmt.errors import Exit, UserError
-from nmt.exchange import families, marian_ids, marian_npz, marian_weights
-from nmt.exchange.ctranslate2_names import Naming
+from nmt.exchange import families, marian_ids, marian_npz, marian_weights, model_card
+from nmt.exchange.ctranslate2_names import Naming, SideNames
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.families import MARIAN_NPZ
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported
@@ -127,10 +126,9 @@ def prepare(trained: Trained) -> Export:
 
     def usage(name: str) -> str:
         """Python for pymarian; SentencePiece cuts lines where the vocabulary does not."""
-        template = Path(__file__).with_name("marian_npz_card.jinja").read_text(encoding="utf-8")
         codes = [*language_codes(trained.source.vocabulary)]
         spm = "source.spm" not in vocabularies
-        return Template(template, trim_blocks=True).render(name=name, codes=codes, spm=spm).strip()
+        return model_card.render("marian_npz_card.jinja", name=name, codes=codes, spm=spm).strip()
 
     return Export(trained, MARIAN_NPZ.title, write, usage=usage)
 
@@ -176,9 +174,7 @@ class MarianScorer(CTranslate2Scorer):
                 Path(path).write_text("".join(lines), encoding="utf-8")
             MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
             # Marian's positions have no end
-            super().__init__(
-                Path(work) / "converted", Naming(names[0], names[1], None, None), decode
-            )
+            super().__init__(Path(work) / "converted", Naming(*map(SideNames, names)), decode)
         self.absent = target.absent
         self.options = {}  # Marian translates with the directory, not CTranslate2
 

@@ -51,35 +51,33 @@ def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, nam
     sides = trained.source.vocabulary, trained.target.vocabulary
     before = next(iter(prefixes(trained.settings.decode, *sides)[0]), None)
     codes = [*language_codes(trained.source.vocabulary)]
-    text = (
-        _templates()
-        .get_template("model_card.jinja")
-        .render(
-            front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
-            pair=f" from {source} to {', '.join(targets)}" if targets else "",
-            code=form.code and form.code(name),
-            example=" ".join([*codes[: before is None], EXAMPLE]),
-            sentences=proof.sentences(certificate),
-            decode=trained.settings.decode,
-            version=__version__,
-            form=form,
-            options=options,
-            name=name,
-            before=before,
-            codes=codes,
-        )
+    text = render(
+        "model_card.jinja",
+        front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
+        pair=f" from {source} to {', '.join(targets)}" if targets else "",
+        code=form.code and form.code(name),
+        example=" ".join([*codes[: before is None], EXAMPLE]),
+        sentences=proof.sentences(certificate),
+        decode=trained.settings.decode,
+        version=__version__,
+        form=form,
+        options=options,
+        name=name,
+        before=before,
+        codes=codes,
     )
     return text.encode(errors="replace")
 
 
-def _templates() -> Environment:
+def render(template: str, **values: Any) -> str:
+    """The text of a template of this folder."""
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent),
         undefined=StrictUndefined,
         trim_blocks=True,
     )
     templates.filters["literal"] = _literal
-    return templates
+    return templates.get_template(template).render(values)
 
 
 def _languages(trained: Trained) -> list[str]:
@@ -135,31 +133,28 @@ def program(trained: Trained, place: str, most: int | None, classes: Sequence[st
     decode = trained.settings.decode.by_beam()
     sides = trained.source.vocabulary, trained.target.vocabulary
     source_prefix, target_prefix = prefixes(decode, *sides)
-    return (
-        _templates()
-        .get_template("card_code.jinja")
-        .render(
-            place=place,
-            most=most,
-            source=source,
-            target=target,
-            decode=decode,
-            ranked_anew=is_ranked_anew(decode),
-            form=source.tokenizer.normalize,
-            bpe=isinstance(source, Bpe),
-            target_bpe=isinstance(target, Bpe),
-            languages=isinstance(source, MarianSegmenter),  # the first word of a line names one
-            joins=isinstance(target, Unigram) and target.joins,  # by its SentencePiece model
-            invisible=INVISIBLE.pattern,
-            control=CONTROL.pattern,
-            code=CODE.pattern,
-            classes=classes,
-            source_language=next(iter(source_prefix), None),
-            target_language=next(iter(target_prefix), None),
-            symbols=source.tokenizer.symbol_pattern,
-            CODES=CODES,
-            PIECES=PIECES,
-        )
+    return render(
+        "card_code.jinja",
+        place=place,
+        most=most,
+        source=source,
+        target=target,
+        decode=decode,
+        ranked_anew=is_ranked_anew(decode),
+        form=source.tokenizer.normalize,
+        bpe=isinstance(source, Bpe),
+        target_bpe=isinstance(target, Bpe),
+        languages=isinstance(source, MarianSegmenter),  # the first word of a line names one
+        joins=isinstance(target, Unigram) and target.joins,  # by its SentencePiece model
+        invisible=INVISIBLE.pattern,
+        control=CONTROL.pattern,
+        code=CODE.pattern,
+        classes=classes,
+        source_language=next(iter(source_prefix), None),
+        target_language=next(iter(target_prefix), None),
+        symbols=source.tokenizer.symbol_pattern,
+        CODES=CODES,
+        PIECES=PIECES,
     )
 
 

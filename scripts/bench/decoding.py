@@ -138,7 +138,7 @@ def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
     place = task.model.with_name(f"ctranslate2-{precision}")
     if not place.exists():
         ctranslate2_write.write_weights(trained, naming, sites, place, precision)
-    return {"exported": str(place), "pieces": naming.target}
+    return {"exported": str(place), "pieces": naming.target.names}
 
 
 def translator(

@@ -1,6 +1,5 @@
 """The Python on a model card gives what nmt-translate gives, where nmt cannot be imported."""
 
-import logging
 import re
 import subprocess
 import sys
@@ -23,7 +22,6 @@ from nmt.decode.translator import Translator
 from nmt.exchange import ctranslate2_engine, model_card, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
-from nmt.system import progress
 from nmt.text.bpe import Bpe
 from nmt.text.protection import PLACEHOLDERS
 from nmt.text.side import Side, segmenter_from_json
@@ -277,23 +275,6 @@ def test_a_model_that_splits_lines_is_exported_without_what_splits_them(
     assert found == export(of_bpe(), tmp_path / "whole", LINES)
     assert found["as_nmt_translate"]["equal"] > 0
     assert ctranslate2_engine.load(tmp_path / "made").settings.decode.split == "sentences"
-
-
-def test_the_export_shows_how_far_it_is_and_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(progress, "SECONDS", 0)
-    with caplog.at_level(logging.INFO):
-        export(of_unigram("encoding=relative"), tmp_path / "made", LINES)
-    for line in (
-        "comparing on 3 lines of up to",
-        "greedy, by nmt: 3 of 3 lines",
-        "beam_4, by ctranslate2: 2 of 3 lines",
-        "by the lines of the card: 2 of 3 lines",
-        "Compared with ctranslate2",
-        "The Python on the card translates 3 of 3 lines as nmt-translate does",
-    ):
-        assert line in caplog.text, line
 
 
 TRAINING = [
