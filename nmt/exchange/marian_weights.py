@@ -85,10 +85,10 @@ def to_ours(
         if not copies:
             raise refuse(f"has no {theirs[0]}; it is incomplete")
         (first, tensor), *others = copies.items()
-        if not all(torch.equal(tensor, other) for _, other in others):
-            raise refuse(f"{', '.join(copies)} differ, and should be one matrix")
         if not torch.isfinite(tensor).all():
             raise refuse(f"{first} holds numbers that are not finite")
+        if not all(torch.equal(tensor, other) for _, other in others):
+            raise refuse(f"{', '.join(copies)} differ, and should be one matrix")
         if side := _side(name, ids):
             if tensor.shape[:1] != (side.size,):
                 size = f"{first} is {list(tensor.shape)}"

@@ -329,7 +329,7 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
         ("model_type", "bart", "model_type=bart"),
         ("scale_embedding", False, "scale_embedding=False"),
         ("scale_embedding", ..., "scale_embedding=False"),
-        ("activation_function", "tanh", "activation=tanh"),
+        ("activation_function", "tanh", "activation_function=tanh"),
         ("quantization_config", {"load_in_8bit": True}, "8-bit quantization"),
         ("decoder_ffn_dim", 8, r"mismatched .*fc1"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be that of the enc"),
