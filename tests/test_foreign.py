@@ -10,7 +10,7 @@ import pytest
 from nmt.cli import import_model
 from nmt.cli.translate import main as translate
 from nmt.errors import Exit
-from nmt.exchange import adapter
+from nmt.exchange import interface
 
 
 def holding(*names: str, **config: Any) -> Callable[[Path], None]:
@@ -99,7 +99,7 @@ def test_a_name_of_the_hub_is_told_how_to_be_downloaded(
     prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)  # huggingface_hub, for one
+    monkeypatch.setattr(interface, "find_spec", lambda name: None)  # huggingface_hub, for one
     name = f"{prefix}Helsinki-NLP/opus-mt-de-en"
     assert import_model.main([name, "made"]) == Exit.NO_INPUT
     message = capsys.readouterr().err

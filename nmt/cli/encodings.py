@@ -73,11 +73,11 @@ def exportable(settings: "Settings") -> str:
     """Whether nmt-export can write a model for CTranslate2; if not, why."""
     from nmt.build import shrunken
     from nmt.checks.example import perturbed
-    from nmt.exchange import ctranslate2_spec
+    from nmt.exchange import ctranslate2_write
 
     small = shrunken(settings)
     try:
-        ctranslate2_spec.positions(small, perturbed(small), TOKENS)
+        ctranslate2_write.positions(small, perturbed(small), TOKENS)
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"

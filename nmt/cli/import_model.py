@@ -52,19 +52,15 @@ def command(argv: list[str]) -> None:
     """Read, compare, write."""
     options = parse_arguments(argv)
     from nmt import modeldir
-    from nmt.exchange import converters, hub, importing
-    from nmt.exchange.adapter import CERTIFICATE
+    from nmt.exchange import importing
+    from nmt.exchange.interface import CERTIFICATE
     from nmt.system import manifest
 
     lines = sample_lines(options.samples)
-    source = options.source
-    if (name := hub.name_of(source)) and not hub.HUB.is_missing():
-        log.info("downloading %s", name)
-        source = hub.download(name)
-    importing.refuse_unreadable(source)
+    source = importing.locate(options.source)
     log.info("reading %s", source)
     with TemporaryDirectory() as work:
-        directory = converters.unpack(source, Path(work) / "model")
+        directory = importing.unpack(source, Path(work) / "model")
         imported = importing.read(directory, options.trained_length, options.languages)
         log_model(imported.trained)
         certificate = importing.certify(imported, lines)

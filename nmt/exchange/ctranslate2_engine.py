@@ -26,8 +26,15 @@ from nmt.decode.engine import (
 from nmt.decode.scheduler import batches_of
 from nmt.decode.sources import Source
 from nmt.errors import Exit, UserError
-from nmt.exchange.adapter import CERTIFICATE, CTRANSLATE2
-from nmt.exchange.ctranslate2_names import Naming, names, output_options, prefixes, search_options
+from nmt.exchange.ctranslate2_names import (
+    Naming,
+    SideNames,
+    names,
+    output_options,
+    prefixes,
+    search_options,
+)
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.system import manifest, resources
@@ -88,9 +95,12 @@ def load(path: Path) -> ExportedModel:
     languages = prefixes(settings.decode, *vocabularies)
     right_for = sealed.json(CERTIFICATE)["right_for"]
     pieces = [right_for[f"{side}_pieces"] for side in ("source", "target")]
-    tables = [None if n is None else n + 1 + len(own)
-              for n, own in zip(pieces, languages, strict=True)]  # fmt: skip
-    naming = Naming(*names(*vocabularies), tables[0], tables[1], *languages)
+    naming = Naming(
+        *(
+            SideNames(known, None if most is None else most + 1 + len(language), language)
+            for known, most, language in zip(names(*vocabularies), pieces, languages, strict=True)
+        )
+    )
     facts = modeldir.facts_of(sealed)
     return ExportedModel(path, settings, source, target, facts, naming, sealed.digest)
 
@@ -117,10 +127,10 @@ class CTranslate2Engine:
 
         self.model, self.decode, self.device = model, decode, device
         stored = model.settings.decode.precision
-        before, after = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
-        self.naming = replace(model.naming, before=before, after=after)
-        self.source_limit = self.naming.longest_source
-        self.target_limit = self.naming.longest_target
+        languages = prefixes(decode, model.source.vocabulary, model.target.vocabulary)
+        sides = zip(model.naming, languages, strict=True)
+        self.naming = Naming(*(replace(side, language=language) for side, language in sides))
+        self.source_limit, self.target_limit = (side.longest for side in self.naming)
         self.options = search_options(self.naming, decode)
         self.ranks_all = self.options["length_penalty"] > 0  # all hypotheses of a search
         on_cpu = device.type == "cpu"
@@ -203,7 +213,7 @@ class CTranslate2Engine:
             parallel = -(-self.threads // len(by_limit))
             for group in batches_of(lengths, self.batch_tokens, 1, parallel):
                 batch = [places[i] for i in group]
-                named = [self.naming.of_source(sources[place].ids[:-1]) for place in batch]
+                named = [self.naming.source.of(sources[place].ids[:-1]) for place in batch]
                 options |= output_options(self.naming, len(batch), limit)
                 results = self.reader.translate_batch(named, asynchronous=True, **options)
                 started.append((limit, batch, results))
@@ -211,7 +221,7 @@ class CTranslate2Engine:
             for place, result in zip(batch, results, strict=True):
                 outputs = result.result()
                 hypotheses = [
-                    self._hypothesis(self.naming.target_ids(pieces), limit, s)
+                    self._hypothesis(self.naming.target.ids(pieces), limit, s)
                     for pieces, s in zip(outputs.hypotheses, outputs.scores, strict=True)
                 ]
                 yield place, sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
@@ -219,7 +229,7 @@ class CTranslate2Engine:
     def _hypothesis(self, ids: list[int], limit: int, score: float) -> Hypothesis:
         """One output with its score as nmt has it; of `limit` pieces, it counts as cut."""
         finished = len(ids) < limit
-        length = len(self.naming.after) + len(ids) + finished  # a language counts
+        length = len(self.naming.target.language) + len(ids) + finished  # a language counts
         log_prob = score * length ** self.options["length_penalty"]
         penalty = length_penalty(length, self.decode.alpha, self.decode.length_penalty)
         return Hypothesis(ids, log_prob / penalty, log_prob, finished)

@@ -41,7 +41,7 @@ class CTranslate2Files:
     source: list[str]  # names of the ids
     target: list[str]
     variables: dict[str, NDArray[Any]]  # scalars have no dimension
-    taken: set[str] = field(default_factory=set)
+    taken: set[str] = field(default_factory=lambda: {*IGNORED})
 
     @property
     def shared(self) -> bool:
@@ -73,15 +73,10 @@ class CTranslate2Files:
 
     def tensor(self, name: str) -> Tensor:
         """Take a tensor; UserError (65) where it is missing."""
-        self.shape(name)
-        self.taken.add(name)
-        return torch.from_numpy(self.variables[name].copy())
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of a tensor; UserError (65) where it is missing."""
         if name not in self.variables or not self.variables[name].ndim:
             raise self.wrong(f"has no {name}")
-        return self.variables[name].shape
+        self.taken.add(name)
+        return torch.from_numpy(self.variables[name].copy())
 
     def wrong(self, what: str) -> UserError:
         """The error for what cannot be read."""
@@ -89,19 +84,24 @@ class CTranslate2Files:
 
     def refuse_rest(self) -> None:
         """UserError (65) for a variable that was not taken."""
-        if rest := self.variables.keys() - self.taken - IGNORED:
+        if rest := self.variables.keys() - self.taken:
             raise self.wrong(f"{min(rest)} has no place in a model of nmt")
 
 
 def read(directory: Path) -> CTranslate2Files:
     """Read a directory, weights in float32; UserError (65) for a missing or unreadable file."""
-    variables = _dequantise(_variables(directory / CTRANSLATE2_WEIGHTS))
-    source, target = (_vocabulary(directory, side) for side in ("source", "target"))
-    settings = manifest.read(directory / "config.json", None)
-    return CTranslate2Files(directory, settings, source, target, variables)
+    where = directory / CTRANSLATE2_WEIGHTS
+    file = io.BytesIO(manifest.read_bytes(where))
+    try:
+        variables = _dequantise(_read_variables(file, where))
+    except (struct.error, ValueError, KeyError, IndexError):
+        raise UserError(f"{where}: damaged or incomplete", Exit.DATA) from None
+    source, target = (_read_vocabulary(directory, side) for side in ("source", "target"))
+    config = manifest.read(directory / "config.json", None)
+    return CTranslate2Files(directory, config, source, target, variables)
 
 
-def _vocabulary(directory: Path, side: str) -> list[str]:
+def _read_vocabulary(directory: Path, side: str) -> list[str]:
     """The names of a side's ids: a JSON list, or of older directories one to a line."""
     places = [directory / f"{name}_vocabulary.{end}" for name in ("shared", side)
               for end in ("json", "txt")]  # fmt: skip
@@ -121,12 +121,11 @@ def _vocabulary(directory: Path, side: str) -> list[str]:
     return names
 
 
-def _variables(where: Path) -> dict[str, NDArray[Any]]:
-    """The variables, also under each name that stands for one."""
-    reader = _Reader(where)
-    if (version := reader.number("I")) != VERSION:
+def _read_variables(file: io.BytesIO, where: Path) -> dict[str, NDArray[Any]]:
+    """The variables, also under each name that stands for one; any error if it is damaged."""
+    if (version := _read_number(file, "I")) != VERSION:
         raise UserError(f"{where}: format {version}; nmt reads {VERSION}: {AGAIN}", Exit.DATA)
-    specification = (reader.name(), reader.number("I"))
+    specification = (_read_name(file), _read_number(file, "I"))
     if specification != SPECIFICATION:
         raise UserError(
             f"{where}: {specification[0]!r}, revision {specification[1]}; only "
@@ -134,16 +133,36 @@ def _variables(where: Path) -> dict[str, NDArray[Any]]:
             Exit.DATA,
         )
     variables: dict[str, NDArray[Any]] = {}
-    for _ in range(reader.number("I")):
-        name = reader.name()
-        variables[name] = reader.array(name)
-    aliases = {reader.name(): reader.name() for _ in range(reader.number("I"))}
-    if reader.read(1):
-        raise UserError(f"{where}: goes on where it should end", Exit.DATA)
-    for alias, name in aliases.items():
-        if name not in variables:
-            raise UserError(f"{where}: {alias} stands for {name}, which is not there", Exit.DATA)
-    return variables | {alias: variables[name] for alias, name in aliases.items()}
+    for _ in range(_read_number(file, "I")):
+        name = _read_name(file)
+        variables[name] = _read_array(file)
+        if not np.isfinite(variables[name]).all():
+            raise UserError(f"{where}: {name} holds numbers that are not finite", Exit.DATA)
+    for _ in range(_read_number(file, "I")):
+        alias = _read_name(file)
+        variables[alias] = variables[_read_name(file)]
+    return variables
+
+
+def _read_number(file: io.BytesIO, kind: str) -> int:
+    """The next number, of a kind as `struct` names it."""
+    return int(struct.unpack(f"<{kind}", file.read(struct.calcsize(f"<{kind}")))[0])
+
+
+def _read_name(file: io.BytesIO) -> str:
+    return file.read(_read_number(file, "H")).removesuffix(b"\0").decode()
+
+
+def _read_array(file: io.BytesIO) -> NDArray[Any]:
+    """The next numbers, in float32 if they are fractions."""
+    shape = [_read_number(file, "I") for _ in range(_read_number(file, "B"))]
+    kind = TYPES[_read_number(file, "B")]
+    data = file.read(_read_number(file, "I"))
+    if kind == "bfloat16":  # the first half of a float32
+        halves = np.frombuffer(data, np.uint16).astype(np.uint32)
+        return (halves << 16).view(np.float32).reshape(shape)
+    array: NDArray[Any] = np.frombuffer(data, kind).reshape(shape)
+    return array.astype(np.float32) if kind == "float16" else array
 
 
 def _dequantise(variables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -156,46 +175,3 @@ def _dequantise(variables: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     if scales:
         log.warning("quantised weights: a model that was converted in float32 is more exact")
     return {name: values for name, values in variables.items() if name not in scales.values()}
-
-
-class _Reader(io.BytesIO):
-    """Takes a file apart from its beginning."""
-
-    def __init__(self, where: Path) -> None:
-        super().__init__(manifest.read_bytes(where))
-        self._where = where
-
-    def _take(self, size: int) -> bytes:
-        if len(content := self.read(size)) < size:
-            raise UserError(f"{self._where}: ends too early; the model is incomplete", Exit.DATA)
-        return content
-
-    def number(self, kind: str) -> int:
-        """The next number, of a kind as `struct` names it."""
-        return int(struct.unpack(f"<{kind}", self._take(struct.calcsize(f"<{kind}")))[0])
-
-    def name(self) -> str:
-        """The next name."""
-        raw = self._take(self.number("H"))
-        try:
-            return raw.removesuffix(b"\0").decode()
-        except UnicodeDecodeError:
-            raise UserError(f"{self._where}: no name where one should be", Exit.DATA) from None
-
-    def array(self, name: str) -> NDArray[Any]:
-        """The next numbers, in float32 if they are fractions."""
-        shape = [self.number("I") for _ in range(self.number("B"))]
-        kind = self.number("B")
-        raw = self._take(self.number("I"))
-        type_name = TYPES[kind] if kind < len(TYPES) else "float32"
-        stored = np.dtype("uint16" if type_name == "bfloat16" else type_name)
-        if kind >= len(TYPES) or len(raw) != math.prod(shape) * stored.itemsize:
-            raise UserError(f"{self._where}: {name}, {shape}, is damaged", Exit.DATA)
-        array: NDArray[Any] = np.frombuffer(raw, stored).reshape(shape)
-        if type_name == "bfloat16":  # the first half of a float32
-            array = (array.astype(np.uint32) << 16).view(np.float32)
-        elif type_name == "float16":
-            array = array.astype(np.float32)
-        if not np.isfinite(array).all():
-            raise UserError(f"{self._where}: {name} holds numbers that are not finite", Exit.DATA)
-        return array

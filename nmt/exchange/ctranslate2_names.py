@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from nmt.config.settings import Decode, Model
 from nmt.text.languages import language_id
-from nmt.text.vocab import BOS, PAD, Vocabulary
+from nmt.text.vocab import EOS, PAD, Vocabulary
 
 SPECIAL = ("<blank>", "<s>", "</s>", "<unk>")  # of our special ids, unless a piece is called so
 ACTIVATIONS = {"relu": 0, "swish": 2, "gelu": 3}  # ctranslate2.specs.common_spec.Activation
@@ -33,41 +33,36 @@ PATIENCE = 2
 
 
 @dataclass(frozen=True)
-class Naming:
-    """CTranslate2's names of our ids, and the positions of its tables."""
+class SideNames:
+    """CTranslate2's names of our ids of a side, and the positions of its table."""
 
-    source: list[str]  # by our ids; empty of one that it does not have
-    target: list[str]
-    source_table: int | None  # tokens that it is right for, a language included; None: any number
-    target_table: int | None
-    before: Sequence[str] = ()  # names before each source: its language, if there is one
-    after: Sequence[str] = ()  # likewise before each target
+    names: list[str]  # by our ids; empty of one that it does not have
+    table: int | None = None  # tokens that it is right for, a language included; None: any number
+    language: Sequence[str] = ()  # the name before each line, if there is one
 
     @property
-    def longest_source(self) -> int | None:
-        """Ids of the longest source, eos included; None: any number."""
-        return self.source_table and self.source_table - len(self.before)
+    def longest(self) -> int | None:
+        """Ids of the longest line, one for eos or bos included; None: any number."""
+        return self.table and self.table - len(self.language)
 
-    @property
-    def longest_target(self) -> int | None:
-        """Likewise of a target, bos included."""
-        return self.target_table and self.target_table - len(self.after)
+    def of(self, ids: Iterable[int]) -> list[str]:
+        """The names of a line; it adds the eos of a source itself."""
+        return [*self.language, *(self.names[i] for i in ids)]
 
-    def of_source(self, ids: Iterable[int]) -> list[str]:
-        """The names that it reads; without eos, which it adds itself."""
-        return [*self.before, *(self.source[i] for i in ids)]
-
-    def of_target(self, ids: Iterable[int]) -> list[str]:
-        """The names of an output."""
-        return [*self.after, *(self.target[i] for i in ids)]
-
-    def target_ids(self, output: Sequence[str]) -> list[int]:
-        """The way back of `of_target`."""
-        return [self._ids[name] for name in output[len(self.after) :]]
+    def ids(self, output: Sequence[str]) -> list[int]:
+        """The way back of `of`."""
+        return [self._numbers[name] for name in output[len(self.language) :]]
 
     @cached_property
-    def _ids(self) -> dict[str, int]:
-        return {name: number for number, name in enumerate(self.target)}
+    def _numbers(self) -> dict[str, int]:
+        return {name: number for number, name in enumerate(self.names)}
+
+
+class Naming(NamedTuple):
+    """The names of both sides."""
+
+    source: SideNames
+    target: SideNames
 
 
 def names(source: Vocabulary, target: Vocabulary) -> tuple[list[str], list[str]]:
@@ -119,7 +114,7 @@ def search_options(naming: Naming, decode: Decode) -> dict[str, Any]:
     patience = PATIENCE if penalised else 1
     anew = is_ranked_anew(decode)
     return {
-        "suppress_sequences": [[naming.target[i]] for i in (PAD, BOS) if naming.target[i]],
+        "suppress_sequences": [[name] for name in naming.target.names[PAD:EOS] if name],
         "disable_unk": decode.unknown != "allow",
         "min_decoding_length": 0,  # by default 1: no output is empty
         "max_input_length": 0,  # all of it: by default what is beyond 1,024 is not read
@@ -141,5 +136,6 @@ def output_options(naming: Naming, sources: int, limit: int) -> dict[str, Any]:
 
     `limit`: of pieces, to which CTranslate2 counts those before an output, too.
     """
-    prefix = {"target_prefix": [naming.of_target([])] * sources} if naming.after else {}
-    return {"max_decoding_length": limit + len(naming.after)} | prefix
+    language = naming.target.language
+    prefix = {"target_prefix": [[*language]] * sources} if language else {}
+    return {"max_decoding_length": limit + len(language)} | prefix

@@ -21,15 +21,14 @@ from nmt.config.settings import Model, Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_file
-from nmt.exchange.adapter import CTRANSLATE2, Imported
-from nmt.exchange.converters import METADATA
+from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, modules, prefixes
+from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
 from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.files import sentencepiece, trained_of, vocabulary
+from nmt.exchange.interface import CTRANSLATE2, Imported
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import NEVER
-from nmt.exchange.settings import UNNAMED, settings_of
+from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, trained_of, vocabulary
 from nmt.exchange.settings import sinusoids as sinusoidal
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
@@ -53,12 +52,7 @@ PLAIN = (  # variables that decide on what is computed; they must be 0, or absen
 
 
 def read(directory: Path, trained_length: int | None = None) -> Imported:
-    """Read a model; its segmenters are source.json and target.json, or .spm, in the same place.
-
-    `trained_length`: pieces of the longest source in training; None: as nmt-export wrote it, or
-    unknown. Raises UserError (65) for a file that is missing, damaged, or holds what cannot be
-    expressed here.
-    """
+    """Read a model; its segmenters are source.json and target.json, or .spm, in the same place."""
     files = ctranslate2_file.read(directory)
     from_zero = bool(files.number(FROM_ZERO, 0))
     names = files.source, files.target
@@ -83,9 +77,13 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
-    before, after = prefixes(settings.decode, *(side.vocabulary for side in ids))
-    named = [_named(*pair) for pair in zip(ids, names, strict=True)]
-    naming = Naming(named[0], named[1], None, None, before, after)
+    languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
+    naming = Naming(
+        *(
+            SideNames(_named(side, given), language=language)
+            for side, given, language in zip(ids, names, languages_before, strict=True)
+        )
+    )
     scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 
@@ -110,7 +108,8 @@ def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> Mari
     pad = ABSENT if padding is None else names.index(padding)
     others = [number for number in range(len(names)) if number not in (pad, *numbers)]
     known = vocabulary(files.directory, [names[number] for number in others])
-    return MarianIds(known, [*numbers[:2], *others], [*numbers, ABSENT][2], pad)
+    start = ABSENT if from_zero else numbers[2]
+    return MarianIds(known, [pad, start, *numbers[:2], *others])
 
 
 def _named(ids: MarianIds, names: Sequence[str]) -> list[str]:
@@ -178,8 +177,8 @@ def _shape(files: CTranslate2Files) -> dict[str, Any]:
     activation = next((ours for ours, n in ACTIVATIONS.items() if n == both["activation"]), None)
     if activation is None:
         raise files.wrong(f"encoder/activation is {both['activation']}; nmt has no such function")
-    *_, dim = files.shape("encoder/embeddings_0/weight")
-    inner, *_ = files.shape("encoder/layer_0/ffn/linear_0/weight")
+    *_, dim = files.tensor("encoder/embeddings_0/weight").shape
+    inner, *_ = files.tensor("encoder/layer_0/ffn/linear_0/weight").shape
     return {
         "encoder_layers": files.layers("encoder"),
         "decoder_layers": files.layers("decoder"),

@@ -1,9 +1,8 @@
 """CTranslate2 as the proof uses it, and all the options with which it searches as nmt does."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -11,16 +10,15 @@ from torch import Tensor
 from nmt.config.settings import Decode
 from nmt.decode.sources import within_table
 from nmt.decode.torch_engine import FORBIDDEN
-from nmt.exchange.adapter import CTRANSLATE2, Output
 from nmt.exchange.ctranslate2_names import Naming, output_options, search_options
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Output
 from nmt.exchange.samples import MOST
 
 
-class CTranslate2Scorer:
-    """A directory that CTranslate2 reads, on the CPU and one thread; an EngineScorer."""
+class CTranslate2Scorer(EngineScorer):
+    """A directory that CTranslate2 reads, on the CPU and one thread."""
 
     library = CTRANSLATE2
-    absent: Sequence[int] = ()
 
     def __init__(
         self, directory: Path, naming: Naming, decode: Decode, precision: str = "float32"
@@ -32,27 +30,25 @@ class CTranslate2Scorer:
             str(directory), compute_type=precision, inter_threads=1, intra_threads=1
         )
         self._naming, self._decode = naming, (decode := decode.by_beam())
-        self.computed_in: str = self._reader.compute_type
-        self.barred: Sequence[int] = FORBIDDEN[decode.unknown]
-        self.longest_source, self.longest_target = naming.longest_source, naming.longest_target
+        self.computed_in = self._reader.compute_type
+        self.barred = FORBIDDEN[decode.unknown]
+        self.longest_source, self.longest_target = (side.longest for side in naming)
         # for the longest source of its tables, or of MOST pieces: no translation that ends is cut
         longest = MOST if self.longest_source is None else self.longest_source - 1
         limit = int(decode.max_length_ratio * longest) + decode.max_length_offset
         of_output = output_options(naming, 1, within_table(limit, self.longest_target))
-        self.options: Mapping[str, Any] = search_options(naming, decode) | of_output
-
-    def source_ids(self, line: str) -> None:
-        """It is given pieces."""
+        self.options = search_options(naming, decode) | of_output
 
     def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
         """Those of each target's ids and eos, in batches that mix lengths."""
         scored = self._reader.score_batch(
-            [self._naming.of_source(source) for source, _ in pairs],
-            [self._naming.of_target(target) for _, target in pairs],
+            [self._naming.source.of(source) for source, _ in pairs],
+            [self._naming.target.of(target) for _, target in pairs],
             max_batch_size=8,
             max_input_length=0,
         )
-        return (torch.tensor(result.log_probs[len(self._naming.after) :]) for result in scored)
+        before = len(self._naming.target.language)
+        return (torch.tensor(result.log_probs[before:]) for result in scored)
 
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
@@ -61,6 +57,6 @@ class CTranslate2Scorer:
         choices = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
         for source, limit in zip(sources, limits, strict=True):
             own = choices | output_options(self._naming, 1, limit + 1)  # eos, too
-            (result,) = self._reader.translate_batch([self._naming.of_source(source)], **own)
-            output = self._naming.target_ids(result.hypotheses[0])
+            (result,) = self._reader.translate_batch([self._naming.source.of(source)], **own)
+            output = self._naming.target.ids(result.hypotheses[0])
             yield Output(output[:limit], len(output) <= limit)

@@ -1,29 +1,32 @@
 """From a model to the files of another engine, kept where they are proven to compute the same."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from nmt.errors import UserError
-from nmt.exchange import card_code, model_card, proof
-from nmt.exchange.adapter import CERTIFICATE, Adapter
-from nmt.exchange.argos_adapter import ArgosAdapter
-from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
-from nmt.exchange.marian_adapter import M2M100Adapter, MarianAdapter
-from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
+from nmt.exchange import (
+    argos,
+    ctranslate2_write,
+    marian_directory,
+    model_card,
+    proof,
+    transformers_write,
+)
+from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, TRANSFORMERS, Export, Library
 from nmt.exchange.model_card import CardOptions
 from nmt.modeldir import Trained
 from nmt.system import atomic, manifest
 
-ADAPTERS: Mapping[str, type[Adapter]] = {
-    "ctranslate2": CTranslate2Adapter,
-    "marian": MarianAdapter,
-    "marian-npz": MarianNpzAdapter,
-    "m2m100": M2M100Adapter,
-    "argos": ArgosAdapter,
-}
+WRITERS: Mapping[str, tuple[Library, Callable[[Trained], Export]]] = {
+    "ctranslate2": (CTRANSLATE2, ctranslate2_write.prepare),
+    "marian": (TRANSFORMERS, transformers_write.prepare_marian),
+    "marian-npz": (CTRANSLATE2, marian_directory.prepare),
+    "m2m100": (TRANSFORMERS, transformers_write.prepare_m2m100),
+    "argos": (CTRANSLATE2, argos.prepare),
+}  # by name: what runs such models, and what raises UserError for one that cannot be such
 
 
 def refuse_target(trained: Trained) -> None:
@@ -36,8 +39,9 @@ def refuse_target(trained: Trained) -> None:
         for p in trained.model.parameters():
             if p.requires_grad:
                 p.add_(torch.randn(p.shape, generator=draw), alpha=0.01)
+    _, prepare = WRITERS[str(target)]
     try:
-        ADAPTERS[str(target)](trained)
+        prepare(trained)
     except UserError as error:
         raise UserError(f"trainer.target={target}: {error}") from None
 
@@ -62,27 +66,30 @@ def export(
     afterwards. Raises UserError: 2 for what the engine cannot express, 69 where it is not
     installed, 65 where it computes something else.
     """
-    kind = ADAPTERS[to]
-    kind.library.require(f"--to {to}")
-    adapter = kind(trained)
-    adapter.names = names
+    library, prepare = WRITERS[to]
+    library.require(f"--to {to}")
+    form = prepare(trained)
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic.temporary_directory(path) as work:
         directory = work / "float32"
-        scorer = adapter.written(directory, "float32")
-        ours = proof.translate_samples(adapter.trained, scorer, lines)
+        scorer = form.write(directory, "float32")
+        ours = proof.translate_samples(form.trained, scorer, lines)
         certificate = proof.certify(ours, scorer)
         if precision != "float32":
             directory = work / precision
-            certificate[precision] = proof.measure(ours, adapter.written(directory, precision))
+            certificate[precision] = proof.measure(ours, form.write(directory, precision))
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
-        decode = trained.settings.decode
-        if (code := adapter.code(str(directory))) and decode == decode.by_beam():
-            certificate["as_nmt_translate"] = card_code.count_equal(trained, code, ours.lines)
-        options = card or CardOptions(path.name.removesuffix(kind.suffix))
-        text = model_card.card(adapter, certificate, options, path.name)
+        if form.code and trained.settings.decode == trained.settings.decode.by_beam():
+            code = form.code(str(directory))
+            certificate["as_nmt_translate"] = model_card.count_equal(trained, code, ours.lines)
+        options = card or CardOptions(path.name.removesuffix(form.suffix))
+        text = model_card.card(form, certificate, options, path.name)
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))
         (directory / manifest.README).write_bytes(text)
-        adapter.save(path, directory)
+        if form.pack:
+            atomic.replace(path, form.pack(directory, names))
+        else:
+            files = sorted(directory.iterdir())
+            manifest.write(path, ((file.name, file.read_bytes()) for file in files))
     proof.report(certificate)
     return certificate

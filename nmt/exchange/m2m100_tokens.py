@@ -14,9 +14,9 @@ from random import Random
 from typing import Any
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import sentencepiece
 from nmt.exchange.marian_ids import MarianIds
-from nmt.exchange.transformers_files import M2M100, NLLB, PIECES, TOKENIZER, TOKENIZER_CONFIG
+from nmt.exchange.settings import sentencepiece
+from nmt.exchange.transformers_engine import M2M100, NLLB, PIECES, TOKENIZER, TOKENIZER_CONFIG
 from nmt.system import manifest
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import SPACE, Unigram
@@ -31,10 +31,7 @@ PROOF = "\ufb01n \uff21\u00bd e\u0301\u2026 \u201ex\u201c \u4e2d \u0645 1\u20090
 
 
 def read_segmenter(directory: Path, tokenizer: Any, language: str) -> Unigram:
-    """The SentencePiece model of a directory, or the one that tokenizer.json was made of.
-
-    UserError (65) where that would cut text otherwise than the tokenizer.
-    """
+    """The SentencePiece model of a directory, or the one that tokenizer.json was made of."""
     if (directory / SPM).exists():
         return sentencepiece(Unigram, directory / SPM, language)
     try:
@@ -79,12 +76,10 @@ def _differences(segmenter: Unigram, tokenizer: Any) -> Iterator[str]:
             yield line
 
 
-def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
-    """Their ids of vocabularies whose first piece is <s>, for both sides."""
-    return [
-        MarianIds(v, [EOS, UNK, 0, *range(len(FIRST), len(FIRST) - 1 + len(v.to_json()))], EOS, PAD)
-        for v in vocabularies
-    ]
+def number(vocabulary: Vocabulary) -> MarianIds:
+    """Their ids of a vocabulary whose first piece is <s>."""
+    others = range(len(FIRST), len(FIRST) - 1 + len(vocabulary.to_json()))
+    return MarianIds(vocabulary, [PAD, EOS, EOS, UNK, 0, *others])
 
 
 def to_files(

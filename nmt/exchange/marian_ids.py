@@ -1,7 +1,7 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
 import json
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,8 +12,9 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.files import in_order, vocabulary
-from nmt.text.vocab import BOS, PAD, SPECIALS, Vocabulary
+from nmt.exchange.settings import in_order, vocabulary
+from nmt.system import manifest
+from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 
 ABSENT = -1  # in the place of an id that a family does not have: that of a row behind theirs
 EOS_PIECE, UNK_PIECE, PAD_PIECE = "</s>", "<unk>", "<pad>"
@@ -24,14 +25,7 @@ class MarianIds(NamedTuple):
     """The ids of one side."""
 
     vocabulary: Vocabulary
-    order: list[int]  # of each of our ids but PAD and BOS: theirs
-    start: int  # their id that the decoder starts with, or ABSENT
-    pad: int = ABSENT  # that of padding, where it is another
-
-    @property
-    def theirs(self) -> list[int]:
-        """Their id of each of ours; BOS is their start."""
-        return [self.pad, self.start, *self.order]
+    theirs: list[int]  # their id of each of ours, or ABSENT; that of BOS starts their decoder
 
     @property
     def size(self) -> int:
@@ -39,23 +33,27 @@ class MarianIds(NamedTuple):
         return max(self.theirs) + 1
 
     @property
+    def pad(self) -> int:
+        """Their id of padding: where no other is, that which starts the decoder."""
+        return self.theirs[BOS if self.theirs[PAD] == ABSENT else PAD]
+
+    @property
     def absent(self) -> list[int]:
         """Our special ids that they do not have, or for which they take that of eos."""
-        return [i for i in (PAD, BOS) if self.theirs[i] in (ABSENT, self.order[0])]
+        return [i for i in (PAD, BOS) if self.theirs[i] in (ABSENT, self.theirs[EOS])]
 
     def of(self, ids: Iterable[int]) -> list[int]:
         """Their ids of ours."""
-        theirs = self.theirs
-        return [theirs[i] for i in ids]
+        return [self.theirs[i] for i in ids]
+
+    def ours(self, ids: Iterable[int]) -> list[int]:
+        """Our ids of theirs; one that starts the decoder and is that of eos, too, becomes EOS."""
+        numbers = {number: place for place, number in enumerate(self.theirs)}
+        return [numbers[number] for number in ids]
 
     def never(self, ids: Iterable[int]) -> list[list[int]]:
         """Forbidden ids of ours as bad_words_ids; what starts the decoder may also be their eos."""
-        return [self.of([i]) for i in ids if i not in self.absent]
-
-    def ours(self, ids: Iterable[int]) -> list[int]:
-        """Our ids of theirs; their start becomes BOS."""
-        numbers = {number: place for place, number in enumerate(self.theirs)}
-        return [numbers[number] for number in ids]
+        return [[self.theirs[i]] for i in ids if i not in self.absent]
 
     def rows(self, table: Tensor) -> Tensor:
         """The rows of their table [ids, ...] in our order; of ids that they do not have, zeros."""
@@ -69,30 +67,30 @@ class MarianIds(NamedTuple):
 
     def to_json(self) -> dict[str, int]:
         """The contents of vocab.json, in the order of the ids."""
-        eos, unk, *others = self.order
+        _, start, eos, unk, *others = self.theirs
         ids = dict(zip(self.vocabulary.to_json(), others, strict=True))
         ids |= {EOS_PIECE: eos, UNK_PIECE: unk}
-        ids |= {} if self.start == ABSENT else {PAD_PIECE: self.start}
+        ids |= {} if start == ABSENT else {PAD_PIECE: start}
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
-def of(where: Path, ids: dict[str, Any], needed: Set[str]) -> MarianIds:
-    """The pieces of a side by their ids; `needed`: those that are special there."""
+def read(where: Path) -> MarianIds:
+    """The ids of a side in a vocabulary of Marian itself; UserError (65) for anything else."""
+    ids = parse(manifest.read_bytes(where), where)
     pieces = in_order(where, ids)
-    if missing := needed - ids.keys():
+    if missing := {EOS_PIECE, UNK_PIECE} - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
-    pieces = [piece for piece in pieces if piece not in needed]
+    pieces = [piece for piece in pieces if piece not in (EOS_PIECE, UNK_PIECE)]
     order = [ids[piece] for piece in (EOS_PIECE, UNK_PIECE, *pieces)]
-    start = ids[PAD_PIECE] if PAD_PIECE in needed else ABSENT
-    return MarianIds(vocabulary(where, pieces), order, start)
+    return MarianIds(vocabulary(where, pieces), [ABSENT, ABSENT, *order])
 
 
-def without_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
+def without_padding(vocabulary: Vocabulary) -> MarianIds:
     """Ids as Marian itself gives them: </s>, <unk>, the pieces."""
-    return [MarianIds(v, [*range(2 + len(v) - SPECIALS)], ABSENT) for v in vocabularies]
+    return MarianIds(vocabulary, [ABSENT, ABSENT, *range(2 + len(vocabulary) - SPECIALS)])
 
 
-def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
+def with_padding(*vocabularies: Vocabulary) -> list[MarianIds]:
     """Ids for the vocabularies of both sides: </s>, <unk>, the pieces, <pad>, as in OPUS-MT.
 
     Both sides want one id of padding. Where one has more pieces, it comes before the pieces.
@@ -101,8 +99,8 @@ def numberings(*vocabularies: Vocabulary) -> list[MarianIds]:
     pad_last = len(set(sizes)) == 1
     first = 2 if pad_last else 3
     return [
-        MarianIds(vocabulary, [0, 1, *range(first, first + size)], 2 + size if pad_last else 2)
-        for vocabulary, size in zip(vocabularies, sizes, strict=True)
+        MarianIds(v, [ABSENT, 2 + size if pad_last else 2, 0, 1, *range(first, first + size)])
+        for v, size in zip(vocabularies, sizes, strict=True)
     ]
 
 

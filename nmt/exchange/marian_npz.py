@@ -11,17 +11,14 @@ import torch
 import yaml
 from torch import Tensor
 
-from nmt.config.check import fit, keys_of
 from nmt.config.settings import Decode, Model
-from nmt.encodings.sinusoids import Denominator, Layout
 from nmt.errors import Exit, UserError
-from nmt.exchange import marian_weights, transformers_config
+from nmt.exchange.settings import fit_keys, warn_of_length_penalty, warn_of_others
 from nmt.system import manifest
 
 CONFIG = "special:model.yml"
 YAML_LIMIT = 1 << 20  # bytes
 MOST_UNPACKED = 2  # times the size of an npz: weights hardly become smaller
-SINUSOIDS: tuple[Layout, Denominator, int] = ("halves", "tensor2tensor", 0)  # and their start
 SHAPE = {  # option -> our key under `model`
     "dim-emb": "dim",
     "enc-depth": "encoder_layers",
@@ -77,8 +74,7 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             )
     options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    checked = marian_weights.checked(where, tensors)
-    return {name: _turned(name, tensor).squeeze() for name, tensor in checked.items()}, options
+    return {name: _turned(name, tensor).squeeze() for name, tensor in tensors.items()}, options
 
 
 def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
@@ -123,7 +119,7 @@ def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
         if name not in known or value != FIXED.get(name, value):
             why = f"only {FIXED[name]!r} can be read" if name in FIXED else "an unknown option"
             raise UserError(f"{where}: {name}={value}: {why}", Exit.DATA)
-    shape = _fit_all(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
+    shape = fit_keys(where, Model, {n: (ours, options.get(n)) for n, ours in SHAPE.items()})
     for name, is_wrong, why in (
         ("tied-embeddings-src", source and not (output or every), "only with tied-embeddings"),
         ("transformer-ffn-activation", shape["activation"] == "gelu", GELU),
@@ -135,20 +131,11 @@ def shape_of(where: Path, options: dict[str, Any]) -> dict[str, Any]:
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def _fit_all(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """Values of options by the keys of ours that they become; UserError (65) for wrong ones."""
-    kinds = keys_of(schema)
-    try:
-        return {ours: fit(kinds[ours].kind, v, option) for option, (ours, v) in given.items()}
-    except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
-
-
 def search_of(where: Path, values: Mapping[str, Any]) -> list[str]:
     """Overrides that search as decoder.yml says; what has no counterpart here is logged."""
-    transformers_config.warn_of_others(where, values, LEFT_OUT)
+    warn_of_others(where, values, LEFT_OUT)
     normalize = values.get("normalize", 0.0)  # true or false in early versions
-    search = _fit_all(where, Decode, {
+    search = fit_keys(where, Decode, {
         "beam-size": ("beam_size", values.get("beam-size", 12)),
         "normalize": ("alpha", float(normalize) if normalize in (True, False) else normalize),
         "max-length-factor": ("max_length_ratio", values.get("max-length-factor", 3.0)),
@@ -168,7 +155,7 @@ def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:
 def to_search(decode: Decode) -> dict[str, Any]:
     """The options of marian-decoder, as far as it has ours."""
     decode, factor = decode.by_beam(), decode.max_length_ratio
-    transformers_config.warn_of_length_penalty(decode, "Marian")
+    warn_of_length_penalty(decode, "Marian")
     return {
         "beam-size": decode.beam_size,
         "normalize": decode.alpha if decode.beam_size > 1 else 0.0,

@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -68,17 +67,6 @@ def names(shape: Model, family: int) -> Iterator[tuple[str, tuple[str, ...]]]:
             yield f"{stack}.norm.{kind}", (f"{stack}.layer_norm.{kind}",)
 
 
-def checked(where: Path, tensors: Any) -> dict[str, Tensor]:
-    """What a file holds, if these are names of tensors; UserError (65) for anything else."""
-    if not isinstance(tensors, dict) or not all(
-        isinstance(t, Tensor) and t.ndim and t.numel() for t in tensors.values()
-    ):
-        raise UserError(f"{where}: expected names of tensors, none empty or a number", Exit.DATA)
-    if not_finite := [n for n, t in tensors.items() if not torch.isfinite(t).all()]:
-        raise UserError(f"{where}: {not_finite[0]} holds numbers that are not finite", Exit.DATA)
-    return tensors
-
-
 def to_ours(
     where: Path, tensors: Mapping[str, Tensor], shape: Model, ids: Sequence[MarianIds], family: int
 ) -> dict[str, Tensor]:
@@ -87,32 +75,30 @@ def to_ours(
     `ids`: of source and target. Tensors are laid out as in torch: a row for each piece, a linear
     map [out, in].
     """
+
+    def refuse(what: str) -> UserError:
+        return UserError(f"{where}: {what}", Exit.DATA)
+
     left, ours = {**tensors}, dict[str, Tensor]()
     for name, theirs in names(shape, family):
         copies = {place: left.pop(place) for place in theirs if place in left}
         if not copies:
-            raise UserError(f"{where}: has no {theirs[0]}; it is incomplete", Exit.DATA)
-        tensor, *others = copies.values()
-        if not all(torch.equal(tensor, other) for other in others):
-            raise UserError(
-                f"{where}: {', '.join(copies)} differ, and should be one matrix", Exit.DATA
-            )
+            raise refuse(f"has no {theirs[0]}; it is incomplete")
+        (first, tensor), *others = copies.items()
+        if not torch.isfinite(tensor).all():
+            raise refuse(f"{first} holds numbers that are not finite")
+        if not all(torch.equal(tensor, other) for _, other in others):
+            raise refuse(f"{', '.join(copies)} differ, and should be one matrix")
         if side := _side(name, ids):
             if tensor.shape[:1] != (side.size,):
-                raise UserError(
-                    f"{where}: the vocabulary has {side.size} pieces, but {next(iter(copies))} is "
-                    f"{list(tensor.shape)}",
-                    Exit.DATA,
-                )
+                size = f"{first} is {list(tensor.shape)}"
+                raise refuse(f"the vocabulary has {side.size} pieces, but {size}")
             tensor = side.rows(tensor)
         ours[name] = tensor
     if left:
         name = min(left)
-        raise UserError(
-            f"{where}: the tensor {name}, {list(left[name].shape)}, has no place in the model "
-            "that its config describes",
-            Exit.DATA,
-        )
+        what = f"the tensor {name}, {list(left[name].shape)}, has no place in the model"
+        raise refuse(f"{what} that its config describes")
     ours["output.bias"][ids[1].absent] = NEVER
     return ours
 

@@ -1,20 +1,32 @@
 """The card of an exported model: code that translates with it, its limits, what the proof found.
 
-Its front matter is that of https://huggingface.co/docs/hub/model-cards.
+Its front matter is that of https://huggingface.co/docs/hub/model-cards. Its Python translates with
+an export where nmt is not installed: it does with a line what `nmt-translate` does, which is to
+normalise it (nmt.text.tokenizer, but for lone surrogates, which no file holds), segment it, search,
+join the pieces (curly quotes as Moses joins them). It stands in card_code.jinja. A certificate
+counts what these very lines make of the samples (`count_equal`).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
 
 from nmt import __version__
-from nmt.exchange import card_code, proof
-from nmt.exchange.adapter import Adapter
+from nmt.decode.split import is_sentencex_installed
+from nmt.exchange import proof
+from nmt.exchange.ctranslate2_names import is_ranked_anew, prefixes
+from nmt.exchange.interface import Export
 from nmt.exchange.settings import UNNAMED
 from nmt.modeldir import Trained
+from nmt.system.progress import track
+from nmt.text.bpe import Bpe
 from nmt.text.languages import languages_of, short_code
-from nmt.text.unigram import language_codes
+from nmt.text.tokenizer import CONTROL, INVISIBLE
+from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
 
 class CardOptions(NamedTuple):
@@ -24,36 +36,48 @@ class CardOptions(NamedTuple):
     license: str | None = None  # None: left out
 
 
-def card(
-    adapter: Adapter, certificate: Mapping[str, Any], options: CardOptions, name: str
-) -> bytes:
-    """The text of README.md for a model that was written for an engine, under a name.
-
-    `certificate`: its certificate.
-    """
-    trained, code = adapter.trained, adapter.code(name)
-    usage = card_code.markdown(code, trained) if code else adapter.usage(name)
-    findings = "\n".join(f"- {sentence}" for sentence in proof.sentences(certificate))
-    parts = [
-        f"---\n{_front(adapter, options)}---\n",
-        f"# {options.name}\n\n{_about(adapter)}\n",
-        f"## Use\n\n{usage}\n",
-        f"## Compared with the model that was trained\n\n{findings}\n",
-    ]
-    return "\n".join(parts).encode(errors="replace")
-
-
-def _front(adapter: Adapter, options: CardOptions) -> str:
-    """The YAML that the hub reads."""
-    languages = _languages(adapter.trained)
-    values: dict[str, Any] = {
+def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, name: str) -> bytes:
+    """The text of README.md for a model that was written for an engine, under a name."""
+    trained = form.trained
+    languages = _languages(trained)
+    front: dict[str, Any] = {
         "language": languages,
         "license": options.license,
-        "library_name": adapter.on_hub,
+        "library_name": form.on_hub,
         "pipeline_tag": "translation",
-        "tags": ["translation", *adapter.trained.settings.encoding],
+        "tags": ["translation", *trained.settings.encoding],
     }
-    return OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in values.items() if v}))
+    source, *targets = (f"`{code}`" for code in languages or [""])
+    sides = trained.source.vocabulary, trained.target.vocabulary
+    before = next(iter(prefixes(trained.settings.decode, *sides)[0]), None)
+    codes = [*language_codes(trained.source.vocabulary)]
+    text = render(
+        "model_card.jinja",
+        front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
+        pair=f" from {source} to {', '.join(targets)}" if targets else "",
+        code=form.code and form.code(name),
+        example=" ".join([*codes[: before is None], EXAMPLE]),
+        sentences=proof.sentences(certificate),
+        decode=trained.settings.decode,
+        version=__version__,
+        form=form,
+        options=options,
+        name=name,
+        before=before,
+        codes=codes,
+    )
+    return text.encode(errors="replace")
+
+
+def render(template: str, **values: Any) -> str:
+    """The text of a template of this folder."""
+    templates = Environment(
+        loader=FileSystemLoader(Path(__file__).parent),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+    )
+    templates.filters["literal"] = _literal
+    return templates.get_template(template).render(values)
 
 
 def _languages(trained: Trained) -> list[str]:
@@ -73,7 +97,86 @@ def _languages(trained: Trained) -> list[str]:
     return [] if UNNAMED in languages else languages
 
 
-def _about(adapter: Adapter) -> str:
-    source, *targets = (f"`{code}`" for code in _languages(adapter.trained) or [""])
-    pair = f" from {source} to {', '.join(targets)}" if targets else ""
-    return f"A Transformer that translates{pair}, written for {adapter.title} by nmt {__version__}."
+EXAMPLE = "a line"  # as good as any where the language is unknown
+CODES, PIECES = "bpe.codes", "bpe.vocabulary"  # of the source, in the formats of subword-nmt
+NO_MERGE = "\u2581 \u2581"  # of what no normalised text has: subword-nmt reads no empty list
+
+
+def count_equal(trained: Trained, code: str, lines: Sequence[str]) -> dict[str, int]:
+    """How many lines the lines of Python translate as `nmt-translate` does; texts are compared.
+
+    `finished`: translations by nmt-translate that end within their limit.
+    """
+    names: dict[str, Any] = {}
+    exec(code, names)  # ours; what comes from a model stands in it as a literal
+    decode = trained.settings.decode
+    if not is_sentencex_installed():
+        decode = replace(decode, split="lines")
+    ours = proof.translate_best(trained, lines, decode, "as nmt-translate does")
+    translated = map(names["translate"], lines)
+    theirs = track(translated, "by the lines of the card", [1] * len(lines))
+    return {
+        "compared": len(lines),
+        "equal": sum(one.text == other for one, other in zip(ours, theirs, strict=True)),
+        "finished": sum(translation.finished for translation in ours),
+    }
+
+
+def program(trained: Trained, place: str, most: int | None, classes: Sequence[str] = ()) -> str:
+    """The lines for a directory, at `place`, of CTranslate2, or of classes of transformers.
+
+    `most`: pieces of the longest output that its tables are right for; None: any. Those for
+    CTranslate2 read certificate.json, whose `options` are those of translate_batch, and `files`.
+    `classes`: for model and tokenizer.
+    """
+    source, target = trained.source.segmenter, trained.target.segmenter
+    decode = trained.settings.decode.by_beam()
+    sides = trained.source.vocabulary, trained.target.vocabulary
+    source_prefix, target_prefix = prefixes(decode, *sides)
+    return render(
+        "card_code.jinja",
+        place=place,
+        most=most,
+        source=source,
+        target=target,
+        decode=decode,
+        ranked_anew=is_ranked_anew(decode),
+        form=source.tokenizer.normalize,
+        bpe=isinstance(source, Bpe),
+        target_bpe=isinstance(target, Bpe),
+        languages=isinstance(source, MarianSegmenter),  # the first word of a line names one
+        joins=isinstance(target, Unigram) and target.joins,  # by its SentencePiece model
+        invisible=INVISIBLE.pattern,
+        control=CONTROL.pattern,
+        code=CODE.pattern,
+        classes=classes,
+        source_language=next(iter(source_prefix), None),
+        target_language=next(iter(target_prefix), None),
+        symbols=source.tokenizer.symbol_pattern,
+        CODES=CODES,
+        PIECES=PIECES,
+    )
+
+
+def files(trained: Trained) -> dict[str, bytes]:
+    """The files, by name, that the lines read in addition to CTranslate2's; and target.spm."""
+    written = {
+        f"{name}.spm": side.segmenter.model
+        for name, side in (("source", trained.source), ("target", trained.target))
+        if isinstance(side.segmenter, Unigram)
+    }
+    if isinstance(bpe := trained.source.segmenter, Bpe):
+        written[CODES] = _file(["#version: 0.2", *(bpe.merges or [NO_MERGE])])
+        if bpe.pieces:
+            written[PIECES] = _file([f"{piece} 1" for piece in bpe.pieces])
+    return written
+
+
+def _literal(text: str) -> str:
+    """A text as it stands in Python, in ASCII."""
+    escaped = ascii(text)[1:-1].replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _file(lines: Sequence[str]) -> bytes:
+    return "".join(f"{line}\n" for line in lines).encode()

@@ -5,14 +5,16 @@ certificate.json of a model directory, the sentences of its card, and those of t
 """
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import replace
+from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
 import torch
+from jinja2 import Template
 from torch import Tensor, nn
 
 from nmt import build
@@ -20,7 +22,8 @@ from nmt.config.settings import Decode
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
 from nmt.exchange import samples
-from nmt.exchange.adapter import EngineScorer, Output, SampleLine
+from nmt.exchange.interface import EngineScorer, Output
+from nmt.exchange.samples import SampleLine
 from nmt.modeldir import Trained
 from nmt.system.progress import track
 from nmt.text.tokenizer import normalise
@@ -32,13 +35,6 @@ IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
 WINDOW = 8  # lines that are searched together: so far apart are two signs of progress
-WHY = (
-    "The others may differ because that engine takes pieces that are never chosen, such as the "
-    "sign for unknown ones, out before it computes probabilities, or chooses otherwise among "
-    "translations that do not end, or divides scores by another function of the length, or "
-    "computes in another precision, or leaves pieces of languages out of the text, or gets lines "
-    "whole that nmt-translate divides, cuts or refuses, or whose strings it protects."
-)
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +46,6 @@ class OurOutputs(NamedTuple):
     searched: Trained  # without those that it takes out of a search
     samples: list[SampleLine]
     left_out: int
-    limits: list[int]  # pieces that each output may have
     outputs: dict[str, list[Output]]  # by name of the search
 
     @property
@@ -66,10 +61,9 @@ def translate_samples(
     chosen, left_out = samples.choose_samples(trained, scorer, lines)
     longest = max(len(sample.ids) for sample in chosen)
     log.info("comparing on %s lines of up to %s pieces", len(chosen), f"{longest:,}")
-    limits = [samples.output_limit(trained, len(sample.ids)) for sample in chosen]
     scored, searched = (without_ids(trained, ids) for ids in (scorer.absent, scorer.barred))
     outputs = {name: _search(searched, chosen, name) for name in SEARCHES}
-    return OurOutputs(scored, searched, chosen, left_out, limits, outputs)
+    return OurOutputs(scored, searched, chosen, left_out, outputs)
 
 
 def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
@@ -78,8 +72,10 @@ def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
     Returns the certificate, as plain values. Two outputs that part where our model finds both
     pieces equally likely, or beams that are equally likely as a whole, count as ties.
     """
-    engine, facts = scorer.library.module, ours.trained.facts
-    _check_source_ids(ours, scorer)
+    engine, form = scorer.library.module, ours.trained.source.segmenter.tokenizer.normalize
+    for line, ids, _ in ours.samples:
+        if scorer.source_ids(normalise(line, form)) not in (None, [*ids, EOS]):
+            raise UserError(f"{line!r}: {engine} makes other pieces of it", Exit.DATA)
     difference = _difference(ours, scorer)
     if not difference["log_probs"] <= LOG_PROBS:
         raise UserError(
@@ -87,40 +83,41 @@ def certify(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
             "something else, so that nothing is written",
             Exit.DATA,
         )
-    form = ours.trained.source.segmenter.tokenizer.normalize
-    certificate: dict[str, Any] = {
-        "compared_with": str(scorer.library),
-        "lines": len(ours.samples),
-        "lines_left_out": ours.left_out,
-        "lines_normalised": sum(normalise(line, form) != line for line in ours.lines),
-        "longest_trained_source": facts["longest_source"],
-        "longest_source": max(len(sample.ids) for sample in ours.samples),
-        **difference,
-    }
+    searches = {}
     for name in SEARCHES:
-        certificate[name], differing = _compared(ours, scorer, name)
+        searches[name], differing = _compare(ours, scorer, name)
         if differing:
             raise UserError(
                 f"{differing[0]!r}: {engine} translates it otherwise by {name}; nothing is written",
                 Exit.DATA,
             )
-    if not certificate[f"beam_{BEAM}"]["compared"]:
+    if not searches[f"beam_{BEAM}"]["compared"]:
         log.warning("beam search was compared on no line: no translation of the samples ends; "
                     "give --samples of the source language")  # fmt: skip
-    certificate["right_for"] = {
-        "source_pieces": scorer.longest_source and scorer.longest_source - 1,  # null: any
-        "target_pieces": scorer.longest_target and scorer.longest_target - 1,
+    return {
+        "compared_with": str(scorer.library),
+        "lines": len(ours.samples),
+        "lines_left_out": ours.left_out,
+        "lines_normalised": sum(normalise(line, form) != line for line in ours.lines),
+        "longest_trained_source": ours.trained.facts["longest_source"],
+        "longest_source": max(len(sample.ids) for sample in ours.samples),
+        **difference,
+        **searches,
+        "right_for": {
+            "source_pieces": scorer.longest_source and scorer.longest_source - 1,  # null: any
+            "target_pieces": scorer.longest_target and scorer.longest_target - 1,
+        },
+        **({"options": dict(scorer.options)} if scorer.options else {}),
     }
-    return certificate | ({"options": dict(scorer.options)} if scorer.options else {})
 
 
 def measure(ours: OurOutputs, scorer: EngineScorer) -> dict[str, Any]:
     """How far an engine in another precision is from our model; nothing is refused."""
-    measurements: dict[str, Any] = {
+    return {
         "computed_in": scorer.computed_in,
         "log_probs": _difference(ours, scorer)["log_probs"],
+        **{name: _compare(ours, scorer, name)[0] for name in SEARCHES},
     }
-    return measurements | {name: _compared(ours, scorer, name)[0] for name in SEARCHES}
 
 
 def report(certificate: Mapping[str, Any]) -> None:
@@ -129,53 +126,10 @@ def report(certificate: Mapping[str, Any]) -> None:
         log.info("%s", sentence)
 
 
-def sentences(certificate: Mapping[str, Any]) -> Iterator[str]:
+def sentences(certificate: Mapping[str, Any]) -> list[str]:
     """The findings of a certificate in words, most important first."""
-    yield (
-        f"Compared with {certificate['compared_with']} on {certificate['lines']} lines of up to "
-        f"{certificate['longest_source']:,} pieces: in float32 log-probabilities differ by at most "
-        f"{certificate['log_probs']:.1e}."
-    )
-    if count := certificate["ill_conditioned"]:
-        yield (
-            f"{count} made-up translations do not count: rounding alone moves their "
-            "log-probabilities by more."
-        )
-    yield from _searches(certificate, "")
-    for precision, values in certificate.items():
-        if isinstance(values, dict) and "computed_in" in values:
-            yield (
-                f"In {precision}, computed in {values['computed_in']}, log-probabilities differ by "
-                f"at most {values['log_probs']:.1e}."
-            )
-            yield from _searches(values, f"in {precision} ")
-    if counts := certificate.get("as_nmt_translate"):
-        yield (
-            f"The Python on the card translates {counts['equal']} of {counts['compared']} lines "
-            f"as nmt-translate does; {counts['finished']} of its translations end in time."
-        )
-        if counts["equal"] < counts["compared"]:
-            yield WHY
-    longest = certificate["longest_trained_source"]
-    yield (
-        "How long the sources of its training were is unknown."
-        if longest is None
-        else f"Sources in training had up to {longest:,} pieces."
-    )
-    for side, what in (("source", "sources"), ("target", "translations")):
-        if most := certificate["right_for"][f"{side}_pieces"]:
-            yield f"It is right for {what} of up to {most:,} pieces."
-
-
-def _searches(measurements: Mapping[str, Any], precision: str) -> Iterator[str]:
-    for key, what in ((f"beam_{BEAM}", f"a beam of {BEAM}"), ("greedy", "greedy search")):
-        counts = measurements[key]
-        ties = f", and equally good ones for {counts['ties']}" if counts["ties"] else ""
-        sentence = (
-            f"{precision}{what} finds the same translations for {counts['equal']} of "
-            f"{counts['compared']} lines"
-        )
-        yield f"{sentence[0].upper()}{sentence[1:]}{ties}."
+    text = Path(__file__).with_name("certificate.jinja").read_text(encoding="utf-8")
+    return Template(text, trim_blocks=True).render(all=certificate).strip().split("\n")
 
 
 def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE) -> Trained:
@@ -192,10 +146,9 @@ def without_ids(trained: Trained, ids: Sequence[int], logit: float = IMPOSSIBLE)
 def translate_best(
     trained: Trained, lines: Sequence[str], decode: Decode, label: str
 ) -> list[Translation]:
-    """The best translation of each line, with progress named `label`.
+    """The best translation of each line; an empty one of a line that decode.too_long refuses.
 
-    Without warnings about lines that are longer than in training: some are meant to be. A line that
-    decode.too_long refuses has an empty one.
+    Without warnings about lines that are longer than in training: some are meant to be.
     """
     notes = logging.getLogger("nmt.decode")
     level, best = notes.level, list[Translation]()
@@ -221,20 +174,9 @@ def _search(trained: Trained, chosen: Sequence[SampleLine], name: str) -> list[O
         split="lines",
         max_source=samples.MOST,
     )  # each sample whole, as the engine gets it
-    translations = translate_best(
-        trained, [sample.line for sample in chosen], decode, f"{name}, by nmt"
-    )
+    lines = [sample.line for sample in chosen]
+    translations = translate_best(trained, lines, decode, f"{name}, by nmt")
     return [Output(list(translation.ids), translation.finished) for translation in translations]
-
-
-def _check_source_ids(ours: OurOutputs, scorer: EngineScorer) -> None:
-    """Raise UserError (65) for a line that the engine divides into other pieces."""
-    form = ours.trained.source.segmenter.tokenizer.normalize
-    for line, ids in ours.samples:
-        if scorer.source_ids(normalise(line, form)) not in (None, [*ids, EOS]):
-            raise UserError(
-                f"{line!r}: {scorer.library.module} makes other pieces of it", Exit.DATA
-            )
 
 
 def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
@@ -277,33 +219,29 @@ def _targets(ours: OurOutputs, scorer: EngineScorer) -> list[tuple[list[int], li
     return [target for target in targets if most is None or len(target[1]) < most]
 
 
-def _compared(
-    ours: OurOutputs, scorer: EngineScorer, name: str
-) -> tuple[dict[str, int], list[str]]:
+def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[str, int], list[str]]:
     """How many outputs are compared, and equal piece by piece; and the lines of the others.
 
     At a limit the engines choose otherwise among beams that have not ended: those do not count.
     """
     beam = SEARCHES[name]
-    theirs = scorer.outputs([sample.ids for sample in ours.samples], ours.limits, beam)
+    sources, limits = [s.ids for s in ours.samples], [s.limit for s in ours.samples]
+    theirs = scorer.outputs(sources, limits, beam)
     theirs = track(theirs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
     counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
     differing = []
-    for (line, ids), most, one, other in zip(
-        ours.samples, ours.limits, ours.outputs[name], theirs, strict=True
-    ):
+    for sample, one, other in zip(ours.samples, ours.outputs[name], theirs, strict=True):
         counts["finished"] += one.finished
-        if beam > 1 and any(
-            not output.finished or len(output.ids) >= most for output in (one, other)
-        ):
+        ends = (output.finished and len(output.ids) < sample.limit for output in (one, other))
+        if beam > 1 and not all(ends):
             continue
         counts["compared"] += 1
         if one == other:
             counts["equal"] += 1
-        elif is_tie(ours.searched.model, ids, one, other, beam):
+        elif is_tie(ours.searched.model, sample.ids, one, other, beam):
             counts["ties"] += 1
         else:
-            differing.append(line)
+            differing.append(sample.line)
     return counts, differing
 
 
@@ -314,11 +252,12 @@ def is_tie(model: Any, source: list[int], one: Output, other: Output, beam: int)
     """
     if beam == 1:
         both = zip([*one.ids, EOS], [*other.ids, EOS], strict=False)
-        for at, (a, b) in enumerate(both):
-            if a != b:
-                row = log_probs(model, source, one.ids[:at])[-1]
-                return bool(abs(row[a] - row[b]) <= TIE)
-        return False
+        parting = next(((at, a, b) for at, (a, b) in enumerate(both) if a != b), None)
+        if parting is None:
+            return False
+        at, a, b = parting
+        row = log_probs(model, source, one.ids[:at])[-1]
+        return bool(abs(row[a] - row[b]) <= TIE)
     totals = []
     for ids, finished in (one, other):
         pieces = [*ids, EOS] if finished else ids

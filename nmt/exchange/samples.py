@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 from random import Random
+from typing import NamedTuple
 
 from nmt.decode.sources import within_table
 from nmt.errors import Exit, UserError
-from nmt.exchange.adapter import EngineScorer, SampleLine
+from nmt.exchange.interface import EngineScorer
 from nmt.modeldir import USUAL_LENGTH, Trained
 from nmt.text.side import Side
 from nmt.text.unigram import SPACE
@@ -18,6 +19,14 @@ MADE_UP = 40  # lines, where none are given
 LONGEST_MADE_UP = 60  # pieces of such a line
 RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
+
+
+class SampleLine(NamedTuple):
+    """A line of the source, as it is translated."""
+
+    line: str
+    ids: list[int]  # that our model reads, without eos
+    limit: int  # pieces that its translation may have
 
 
 def choose_samples(
@@ -44,18 +53,15 @@ def choose_samples(
     for step in range(1, LONG + 1):
         length = before + (most - before) * step // LONG
         texts.append(random_line(trained.source, draw, max(1, min(length, room))))
-    side = trained.source
-    candidates = [SampleLine(t, side.ids(side.protection.line(t).text)[:-1]) for t in texts]
-    fitting = [sample for sample in candidates if 0 < len(sample.ids) <= room]
+    fitting, side = list[SampleLine](), trained.source
+    table = trained.model.limits(training=False).target
+    for text in texts:
+        ids = side.ids(side.protection.line(text).text)[:-1]
+        if 0 < len(ids) <= room:
+            fitting.append(SampleLine(text, ids, within_table(int(RATIO * len(ids)) + ROOM, table)))
     if not fitting:
         raise UserError("no sample is short enough for the encoding; give others", Exit.DATA)
-    return fitting, len(candidates) - len(fitting)
-
-
-def output_limit(trained: Trained, pieces: int) -> int:
-    """The most pieces of a translation of so many."""
-    table = trained.model.limits(training=False).target
-    return within_table(int(RATIO * pieces) + ROOM, table)
+    return fitting, len(texts) - len(fitting)
 
 
 def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:

@@ -1,13 +1,30 @@
-"""The settings of a model from elsewhere: what its files say, and for the rest what conf/ does."""
+"""A model from files of another engine: its settings, its pieces, its tensors.
 
+Files may hold anything: each is read with one clear error. What they do not say, conf/ does.
+"""
+
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from nmt.config.check import fit, keys_of
 from nmt.config.compose import experiment_of
 from nmt.config.data import Segmentation
-from nmt.config.settings import Settings
+from nmt.config.settings import Decode, Settings
+from nmt.errors import Exit, UserError
+from nmt.modeldir import Trained, in_file, model_of
+from nmt.system import manifest
+from nmt.text.side import Side
+from nmt.text.tokenizer import Tokenizer
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import Vocabulary
 
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
 UNNAMED = "und"  # ISO 639-2: undetermined
 
 
@@ -42,3 +59,66 @@ def settings_of(
     data = replace(settings.data, source_language=source, target_language=target)
     shape = replace(settings.model, **model)
     return replace(settings, segmenter=segmenter, model=shape, data=data)
+
+
+def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+    """Check values of a file; `given`: by each of its keys, the key of ours and the value."""
+    kinds = keys_of(schema)
+    try:
+        return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
+    except UserError as error:
+        raise UserError(f"{where}: {error}", Exit.DATA) from None
+
+
+def trained_of(
+    where: Path,
+    settings: Settings,
+    tensors: "dict[str, Tensor]",
+    sides: Sequence[Side],
+    longest: int | None,
+) -> Trained:
+    """The model that has these tensors, which are under our names; `longest`: see settings_of."""
+    from nmt.checks import preflight  # here: reports need no torch
+
+    preflight.check(settings)
+    source, target = sides
+    model = model_of(settings, source, target, tensors, where)
+    return Trained(settings, model, source, target, {"longest_source": longest})
+
+
+def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
+    """The pieces that a file numbers, in that order; UserError (65) where a number is left out."""
+    if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
+        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+    return sorted(ids, key=ids.__getitem__)
+
+
+def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
+    """The vocabulary of a file; UserError (65) for what is no piece."""
+    with in_file(where):
+        return Vocabulary.from_json([*pieces])
+
+
+def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
+    """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
+    model = manifest.read_bytes(where)
+    try:
+        return kind(Tokenizer("none", "none", language), model)
+    except (RuntimeError, OSError):
+        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None
+
+
+def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+    """Log what a file asks of a search that is not taken over; `usual`: what asks for nothing."""
+    if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
+        log.warning("%s: not taken over: %s; the keys under decode. have their own values",
+                    where, ", ".join(found))  # fmt: skip
+
+
+def warn_of_length_penalty(decode: Decode, engine: str) -> None:
+    """Log that an engine divides by another function of the length than nmt, if it does."""
+    if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
+        log.warning(
+            "decode.length_penalty=%s: %s divides by length ** %g instead",
+            decode.length_penalty, engine, decode.alpha,
+        )  # fmt: skip

@@ -114,10 +114,7 @@ class _Probe(NamedTuple):
 
 @torch.inference_mode()
 def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
-    """Find the form of a site's positions, for up to `longest` tokens.
-
-    Raises UserError for what has no such form, with the reason.
-    """
+    """The form of a site's positions, for up to `longest` tokens; UserError if it has none."""
     limit = site.max_length(training=False)
     probe = _Probe(site, dims, min(longest, limit or longest))
     _refuse_needs(probe)

@@ -14,35 +14,72 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config.settings import with_decode
+from nmt.config.settings import Model, with_decode
+from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import m2m100_tokens, marian_weights, transformers_config, transformers_files
-from nmt.exchange.adapter import TRANSFORMERS, Imported
-from nmt.exchange.files import in_order, sentencepiece, trained_of, vocabulary
+from nmt.exchange import (
+    families,
+    m2m100_tokens,
+    marian_weights,
+    transformers_engine,
+)
+from nmt.exchange.interface import TRANSFORMERS, Imported
 from nmt.exchange.m2m100_tokens import MADE_UP, SPM
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
-from nmt.exchange.settings import UNNAMED, settings_of, sinusoids
-from nmt.exchange.transformers_config import M2M100_SINUSOIDS, MARIAN_SINUSOIDS
-from nmt.exchange.transformers_files import GENERATION, PIECES, TOKENIZER, language_id
-from nmt.exchange.transformers_scorer import TransformersScorer
+from nmt.exchange.settings import (
+    UNNAMED,
+    fit_keys,
+    in_order,
+    sentencepiece,
+    settings_of,
+    sinusoids,
+    trained_of,
+    vocabulary,
+    warn_of_others,
+)
+from nmt.exchange.transformers_engine import (
+    GENERATION,
+    PIECES,
+    TOKENIZER,
+    TransformersScorer,
+    language_id,
+)
 from nmt.modeldir import CONFIG, in_file
 from nmt.text.side import Side
 from nmt.text.unigram import MarianSegmenter, Unigram
+from nmt.text.vocab import UNK
 
+SHAPE = {  # key of config.json -> ours, under `model`
+    "activation_dropout": "feedforward_dropout",
+    "activation_function": "activation",
+    "attention_dropout": "attention_dropout",
+    "d_model": "dim",
+    "encoder_attention_heads": "heads",
+    "decoder_attention_heads": "heads",
+    "encoder_ffn_dim": "feedforward_dim",
+    "decoder_ffn_dim": "feedforward_dim",
+    "encoder_layers": "encoder_layers",
+    "decoder_layers": "decoder_layers",
+    "dropout": "dropout",
+}
+UNSHARED: dict[str, Any] = {  # keys of generation_config.json, and what asks for nothing
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), 0),
+    **dict.fromkeys(("min_length", "min_new_tokens", "do_sample"), 0),
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"), 1),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id")),
+    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty")),
+    "bad_words_ids": [],
+}
 MOST_MADE_UP = 1000  # rows without a piece; NLLB has 2, M2M100 8, and some are rounded up
 TABLE_ERROR = 0.0021  # of stored sinusoids: numbers up to 1, rounded to bfloat16 by 0.00195 at most
 
 
 def marian(directory: Path, trained_length: int | None = None) -> Imported:
-    """Read a Marian model with its segmenters; it is not compared with transformers here.
-
-    Raises UserError: 65 for a file that is missing, damaged, or says what no model here computes,
-    69 without transformers.
-    """
+    """Read a Marian model with its segmenters."""
     models = "source.spm", "target.spm"
-    transformers_files.check(directory, (CONFIG, PIECES, *models))
-    tokenizer = transformers_files.open_tokenizer(directory)
+    transformers_engine.check(directory, (CONFIG, PIECES, *models))
+    tokenizer = transformers_engine.open_tokenizer(directory)
     languages = [str(name or UNNAMED) for name in (tokenizer.source_lang, tokenizer.target_lang)]
     segmenters = [
         sentencepiece(MarianSegmenter, directory / name, language)
@@ -56,12 +93,11 @@ def m2m100(
 ) -> Imported:
     """Read an M2M100 or NLLB model with its segmenter.
 
-    `languages`: of source and target at first; None: what the tokenizer's config says. Raises
-    UserError as `marian` does; (2) for no language, or one that it does not know.
+    `languages`: of source and target at first; None: what the tokenizer's config says.
     """
     has_model = (directory / PIECES).exists() or (directory / SPM).exists()
-    transformers_files.check(directory, (CONFIG, SPM if has_model else TOKENIZER))
-    tokenizer = transformers_files.open_tokenizer(directory)
+    transformers_engine.check(directory, (CONFIG, SPM if has_model else TOKENIZER))
+    tokenizer = transformers_engine.open_tokenizer(directory)
     named = [tokenizer.init_kwargs.get(key) for key in ("src_lang", "tgt_lang")]
     source, target = languages or named
     if source is None or target is None:
@@ -83,19 +119,17 @@ def _imported(
     languages: Sequence[str],
     longest: int | None,
 ) -> Imported:
-    """The model of a directory; segmenters and languages are those of source and target.
-
-    `decode`: keys of that group.
-    """
-    model = transformers_files.open_model(directory)
+    """The model of a directory; `decode`: keys of that group."""
+    model = transformers_engine.open_model(directory)
     config, generation = model.config.to_dict(), model.generation_config.to_dict()
     is_marian = config["model_type"] == "marian"
-    positions = MARIAN_SINUSOIDS if is_marian else M2M100_SINUSOIDS
+    family = families.MARIAN if is_marian else families.M2M100
     share = {} if is_marian else {"share_encoder_decoder_embeddings": True}
-    shape = transformers_config.to_shape(directory / CONFIG, config | share)
-    shape["norm"] = "post" if is_marian else "pre"
-    if not is_marian and config["pad_token_id"] != positions[2] - 1:
-        what = f"pad_token_id: must be {positions[2] - 1}, behind which positions begin"
+    shape = to_shape(directory / CONFIG, config | share)
+    shape["norm"] = family.required["norm"]
+    first = family.sinusoids[2]
+    if not is_marian and config["pad_token_id"] != first - 1:
+        what = f"pad_token_id: must be {first - 1}, behind which positions begin"
         raise UserError(f"{directory / CONFIG}: {what}", Exit.DATA)
     where, tensors = directory / GENERATION, _weights(directory, model)
     start, ends = generation["decoder_start_token_id"], generation["eos_token_id"]
@@ -106,10 +140,13 @@ def _imported(
             f"{where}: {what} begins with {pad} or {eos}, and ends with {eos}", Exit.DATA
         )
     ids = _number_sides(directory, tokenizer, start, tensors)
-    known = transformers_files.pieces_of(tokenizer)[1]
+    known = transformers_engine.pieces_of(tokenizer)[1]
     if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
         generation["forced_bos_token_id"] = None  # is taken over
-    choices = [*sinusoids(*positions), *transformers_config.read_search(where, generation, ids[1])]
+    choices = [
+        *sinusoids(*family.sinusoids),
+        *read_search(where, generation, ids[1]),
+    ]
     with in_file(where):
         settings = settings_of(choices, shape, longest, ids[0] is ids[1], languages)
     settings = with_decode(settings, decode)
@@ -131,17 +168,14 @@ def _weights(directory: Path, model: Any) -> dict[str, Tensor]:
                 raise UserError(f"{directory}: {name} {what}", Exit.DATA)
     bias = tensors.get(BIAS, torch.zeros(len(tensors[OUTPUT])))  # M2M100 has none
     tensors[BIAS] = bias.flatten()
-    return marian_weights.checked(directory, tensors)
+    return tensors
 
 
 def _number_sides(
     directory: Path, tokenizer: Any, start: int, tensors: Mapping[str, Tensor]
 ) -> list[MarianIds]:
-    """The ids of source and target, one object where both have one vocabulary.
-
-    UserError (65) for ids that are not those of the rows of the embeddings.
-    """
-    both = transformers_files.pieces_of(tokenizer)
+    """The ids of source and target, one object where both have one vocabulary."""
+    both = transformers_engine.pieces_of(tokenizer)
     for token in tokenizer.added_tokens_decoder.values():
         if token.content not in {**both[0], **both[1]} or not token.special:
             what = f"added_tokens.json or the tokenizer's config adds {token.content}, which is one"
@@ -157,9 +191,47 @@ def _number_sides(
         pieces += [f"{MADE_UP}{n}" for n in range(rows - len(pieces))]
         others = [i for i in range(rows) if i not in (eos, unk, pad, start)]
         names = vocabulary(directory, [pieces[i] for i in others])
-        return MarianIds(names, [eos, unk, *others], start, ABSENT if pad == start else pad)
+        return MarianIds(names, [ABSENT if pad == start else pad, start, eos, unk, *others])
 
     rows = len(tensors["encoder.embed_tokens.weight"]), len(tensors[OUTPUT])
     source = number(both[0], rows[0])
     one = both[0] is both[1] and rows[0] == rows[1]
     return [source, source if one else number(both[1], rows[1])]
+
+
+def to_shape(where: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys under `model` of our settings, by those of a config.json.
+
+    What transformers ignores, such as extra_pos_embeddings and normalize_before, is ignored.
+    """
+    shared = values.get("share_encoder_decoder_embeddings")
+    tied = values.get("tie_word_embeddings")
+    if values.get("scale_embedding") is not True:
+        raise _refusal(where, f"scale_embedding={values.get('scale_embedding')}: must be true")
+    if values.get("quantization_config"):
+        raise _refusal(where, "quantization_config: quantised weights")
+    for key in ("attention_heads", "ffn_dim"):
+        if values.get(f"decoder_{key}") != values.get(f"encoder_{key}"):
+            raise _refusal(where, f"decoder_{key}: must be that of the encoder")
+    given = {theirs: (ours, values.get(theirs)) for theirs, ours in SHAPE.items()}
+    if values.get("activation_function") == "silu":
+        given["activation_function"] = ("activation", "swish")
+    tie = "all" if shared else "target" if tied else "none"
+    return fit_keys(where, Model, given) | {"tie": tie}
+
+
+def read_search(where: Path, values: Mapping[str, Any], target: MarianIds) -> list[str]:
+    """The overrides for the default decoding of a model; what is not taken over is logged."""
+    never = values.get("bad_words_ids") or []
+    never = never if isinstance(never, list) else [never]
+    unknown = "forbid" if [target.theirs[UNK]] in never else "allow"
+    ours = target.never(FORBIDDEN[unknown])
+    others = [ids for ids in never if ids not in ours]
+    warn_of_others(where, {**values, "bad_words_ids": others}, UNSHARED)
+    beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
+    chosen = {"beam_size": 1 if beam is None else beam, "alpha": 1.0 if alpha is None else alpha}
+    return [f"decode.{key}={value}" for key, value in {**chosen, "unknown": unknown}.items()]
+
+
+def _refusal(where: Path, what: str) -> UserError:
+    return UserError(f"{where}: {what}; no other model can be read", Exit.DATA)

@@ -129,14 +129,16 @@ def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
 
     Raises UserError where CTranslate2 is not installed here, or cannot express the model.
     """
-    from nmt.exchange.ctranslate2_adapter import WeightsAdapter
+    from nmt.exchange import ctranslate2_write
+    from nmt.exchange.interface import CTRANSLATE2
 
-    WeightsAdapter.library.require("ctranslate2_")
-    adapter = WeightsAdapter(modeldir.load(task.model))
+    CTRANSLATE2.require("ctranslate2_")
+    trained = modeldir.load(task.model)
+    naming, sites = ctranslate2_write.fit(trained)
     place = task.model.with_name(f"ctranslate2-{precision}")
     if not place.exists():
-        adapter.written(place, precision)
-    return {"exported": str(place), "pieces": adapter.naming.target}
+        ctranslate2_write.write_weights(trained, naming, sites, place, precision)
+    return {"exported": str(place), "pieces": naming.target.names}
 
 
 def translator(

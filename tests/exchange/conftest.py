@@ -2,7 +2,7 @@
 
 import pytest
 
-from nmt.exchange import ctranslate2_adapter, samples
+from nmt.exchange import ctranslate2_write, samples
 
 
 @pytest.fixture(autouse=True)
@@ -13,4 +13,4 @@ def few_samples(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         and request.node.get_closest_marker("slow") is not None
     )
     for name, value in ({} if in_full else getattr(request.module, "FEW", {})).items():
-        monkeypatch.setattr(ctranslate2_adapter if name == "LONGEST" else samples, name, value)
+        monkeypatch.setattr(ctranslate2_write if name == "LONGEST" else samples, name, value)

@@ -21,7 +21,7 @@ from nmt import modeldir
 from nmt.cli import export_model, translate
 from nmt.cli.train import main as train
 from nmt.errors import Exit, UserError
-from nmt.exchange import argos_adapter, exporting
+from nmt.exchange import argos, exporting
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.unigram import SPACE
@@ -101,8 +101,8 @@ def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
 
 def test_the_same_model_gives_the_same_bytes() -> None:
     files = [("a/b.txt", b"text" * 50), ("a/c", b"")]
-    data = argos_adapter.zipped(files)
-    assert data == argos_adapter.zipped(files)
+    data = argos.zipped(files)
+    assert data == argos.zipped(files)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert [(name, archive.read(name)) for name in archive.namelist()] == files
 

@@ -1,6 +1,5 @@
 """The Python on a model card gives what nmt-translate gives, where nmt cannot be imported."""
 
-import logging
 import re
 import subprocess
 import sys
@@ -20,10 +19,9 @@ from nmt.cli.train import main as train
 from nmt.config.settings import with_decode
 from nmt.decode import split
 from nmt.decode.translator import Translator
-from nmt.exchange import card_code, ctranslate2_engine, samples
+from nmt.exchange import ctranslate2_engine, model_card, samples
 from nmt.exchange.exporting import export
 from nmt.modeldir import Trained
-from nmt.system import progress
 from nmt.text.bpe import Bpe
 from nmt.text.protection import PLACEHOLDERS
 from nmt.text.side import Side, segmenter_from_json
@@ -193,8 +191,8 @@ def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
         "<BT> a{a.b}. <BT>",
         *(f">>{code}<< {LINES[0]}" for code in ("fr", "nl", "xx")),
     ]
-    code = card_code.program(trained, str(tmp_path / "made"), None)
-    assert card_code.count_equal(trained, code, lines)["equal"] == len(lines)
+    code = model_card.program(trained, str(tmp_path / "made"), None)
+    assert model_card.count_equal(trained, code, lines)["equal"] == len(lines)
     assert len(set(nmt.translate(trained, lines))) > 4
     first, *_ = code.split("\n")
     needed = {*re.findall(r"^(?:from|import) (\w+)", code, re.M)} - sys.stdlib_module_names
@@ -235,7 +233,7 @@ def test_lines_that_search_are_not_compared_with_what_samples(word: str, tmp_pat
 
 def test_what_stands_in_the_lines_of_a_model_is_a_literal() -> None:
     name = "a\"b'c\\\n\U0001f600"
-    code = card_code.program(of_bpe(), name, 7)
+    code = model_card.program(of_bpe(), name, 7)
     assert code.isascii() and "min(int(0.5 * len(pieces)) + 1, 7)" in code
     (line,) = [line for line in code.split("\n") if line.startswith("place = ")]
     names: dict[str, Any] = {"Path": str}
@@ -252,7 +250,7 @@ def test_the_options_are_all_that_is_to_be_told(tmp_path: Path) -> None:
 
 
 def test_merges_may_be_none() -> None:
-    files = card_code.files(of_letters("encoding=none"))
+    files = model_card.files(of_letters("encoding=none"))
     assert sorted(files) == ["bpe.codes"] and files["bpe.codes"].startswith(b"#version: 0.2\n\xe2")
 
 
@@ -277,23 +275,6 @@ def test_a_model_that_splits_lines_is_exported_without_what_splits_them(
     assert found == export(of_bpe(), tmp_path / "whole", LINES)
     assert found["as_nmt_translate"]["equal"] > 0
     assert ctranslate2_engine.load(tmp_path / "made").settings.decode.split == "sentences"
-
-
-def test_the_export_shows_how_far_it_is_and_what_it_found(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(progress, "SECONDS", 0)
-    with caplog.at_level(logging.INFO):
-        export(of_unigram("encoding=relative"), tmp_path / "made", LINES)
-    for line in (
-        "comparing on 3 lines of up to",
-        "greedy, by nmt: 3 of 3 lines",
-        "beam_4, by ctranslate2: 2 of 3 lines",
-        "by the lines of the card: 2 of 3 lines",
-        "Compared with ctranslate2",
-        "The Python on the card translates 3 of 3 lines as nmt-translate does",
-    ):
-        assert line in caplog.text, line
 
 
 TRAINING = [

@@ -17,13 +17,12 @@ from nmt import modeldir
 from nmt.cli import translate
 from nmt.errors import Exit, UserError
 from nmt.exchange import (
-    adapter,
-    ctranslate2_adapter,
-    ctranslate2_cache,
     ctranslate2_names,
+    ctranslate2_write,
     engines,
     exporting,
     importing,
+    interface,
     proof,
 )
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
@@ -87,7 +86,7 @@ def test_one_export_translates_as_the_model_whenever_it_is_asked_again(
             assert capsys.readouterr().out == expected
             assert len(searches) > before
     assert exports == cache_of(saved) and len(exports) == 1
-    assert (exports[0] / adapter.CERTIFICATE).is_file()
+    assert (exports[0] / interface.CERTIFICATE).is_file()
     assert run(saved, "--engine", "nmt") == Exit.OK
     assert capsys.readouterr().out == expected
 
@@ -150,27 +149,6 @@ def test_two_processes_at_once_export_once(saved: Path) -> None:
     assert len(cache_of(saved)) == 1
 
 
-def test_a_second_process_waits_for_the_first(
-    saved: Path, caplog: pytest.LogCaptureFixture, exports: list[Path]
-) -> None:
-    from filelock import FileLock, Timeout
-
-    acquire, waits = FileLock.acquire, []
-
-    def busy(lock: Any, timeout: Any = None, **options: Any) -> Any:
-        waits.append(timeout)
-        if timeout == 0:
-            raise Timeout(str(lock.lock_file))
-        return acquire(lock, **options)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FileLock, "acquire", busy)
-        with caplog.at_level(logging.INFO):
-            assert engines.load([saved], "cpu", engine="auto").models == []
-    assert waits == [0, None] and len(exports) == 1
-    assert "another process is exporting the model; waiting" in caplog.text
-
-
 def test_after_a_long_search_the_faster_engine_is_named_once(
     saved: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -219,7 +197,7 @@ def test_what_it_cannot_is_translated_by_nmt_and_one_line_says_why(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", ctranslate2_names.LONGEST)
+    monkeypatch.setattr(ctranslate2_write, "LONGEST", ctranslate2_names.LONGEST)
     if options == ("ENCODING",):
         shutil.rmtree(saved)
         modeldir.save(certain("encoding=cope"), saved)
@@ -284,7 +262,7 @@ def test_a_language_takes_a_position_of_the_tables(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ctranslate2_cache, "LONGEST", 200)
+    monkeypatch.setattr(engines, "LONGEST", 200)
     make(tmp_path / "theirs")
     modeldir.save(importing.read(tmp_path / "theirs").trained, tmp_path / "model")
     limits = {"max_source": 10, "max_length_ratio": 0.5} | changes
@@ -322,27 +300,10 @@ def test_auto_is_for_cpus(
     assert "nmt translates, not CTranslate2: device=cpu: not a CPU" in caplog.text
 
 
-def test_torch_is_asked_for_a_device_only_where_a_gpu_may_be_meant(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = []
-
-    def pick(name: str) -> torch.device:
-        asked.append(name)
-        return torch.device("cuda")
-
-    monkeypatch.setattr("nmt.system.device.pick", pick)
-    monkeypatch.setattr(engines, "GPUS", (str(tmp_path / "none"),))
-    assert engines.is_cpu("cpu") and engines.is_cpu("auto") and not asked
-    assert not engines.is_cpu("cuda:1")
-    monkeypatch.setattr(engines, "GPUS", (str(tmp_path),))
-    assert not engines.is_cpu("auto") and asked == ["cuda:1", "auto"]
-
-
 def test_without_ctranslate2_nmt_translates(
     saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    monkeypatch.setattr(interface, "find_spec", lambda name: None)
     with caplog.at_level(logging.INFO):
         assert engines.load([saved], "cpu", engine="auto").models
     assert "not CTranslate2: engine=auto: ctranslate2 is not installed" in caplog.text

@@ -21,7 +21,7 @@ from nmt.config.settings import Decode
 from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, RefusedLinesError, UserError
-from nmt.exchange import ctranslate2_adapter, engines, exporting, samples
+from nmt.exchange import ctranslate2_write, engines, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
 from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.system import manifest
@@ -46,7 +46,7 @@ def exported(trained: Trained, place: Path, precision: str = "float32") -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(samples, "BEYOND", 15)
         patch.setattr(samples, "LONG", 1)
-        patch.setattr(ctranslate2_adapter, "LONGEST", 200)
+        patch.setattr(ctranslate2_write, "LONGEST", 200)
         exporting.export(trained, place, LINES[:1], precision=precision)
     return place
 
@@ -371,22 +371,6 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     with pytest.raises(UserError, match="without what nmt needs to know of it") as error:
         engines.load([copied], "cpu")
     assert error.value.code == Exit.DATA
-
-
-def test_an_export_is_hashed_once_while_it_does_not_change(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    copied = Path(shutil.copytree(place / "made", tmp_path / "copied"))
-    sha256_of, hashed = manifest.sha256_of, list[str]()
-
-    def counted(path: Path) -> str:
-        hashed.append(path.name)
-        return sha256_of(path)
-
-    monkeypatch.setattr(manifest, "sha256_of", counted)
-    for _ in range(2):
-        engines.load([copied], "cpu")
-    assert hashed.count("model.bin") == 1
 
 
 def test_a_wrong_file_is_named(place: Path, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import errno
 import json
-import logging
 import os
 import tempfile
 from collections.abc import Callable
@@ -18,12 +17,9 @@ from nmt import modeldir
 from nmt.cli import export_model
 from nmt.config.catalog import options_of
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, ctranslate2_adapter, site_positions, transformers_read
-from nmt.exchange.adapter import Output
-from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
+from nmt.exchange import ctranslate2_write, interface, site_positions, transformers_read
 from nmt.exchange.ctranslate2_names import names
-from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
-from nmt.exchange.ctranslate2_spec import t5_buckets
+from nmt.exchange.ctranslate2_write import t5_buckets
 from nmt.exchange.exporting import export
 from nmt.modeldir import SETTINGS_BESIDE, Trained
 from nmt.text.bpe import Bpe
@@ -111,7 +107,7 @@ def test_an_export_needs_room_in_its_own_place_alone(
     def full(*given: Any) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(given[0]))
 
-    monkeypatch.setattr(CTranslate2Adapter, "written", full)
+    monkeypatch.setattr(ctranslate2_write, "write_weights", full)
     with pytest.raises(OSError) as error:
         export(made("encoding=none"), tmp_path / "other", LINES)
     assert error.value.filename == str(tmp_path / "other")
@@ -175,20 +171,10 @@ def test_each_form_of_positions_is_proven(words: list[str], tmp_path: Path) -> N
 def test_what_cannot_be_expressed_is_refused(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ctranslate2_adapter, "LONGEST", 2048)
+    monkeypatch.setattr(ctranslate2_write, "LONGEST", 2048)
     with pytest.raises(UserError, match=message) as error:
         export(made(*words), tmp_path / "made", LINES)
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
-
-
-def test_a_refusal_names_the_encoding_the_site_and_the_nearest(tmp_path: Path) -> None:
-    with pytest.raises(UserError) as error:
-        export(made("encoding=[absolute,relative]"), tmp_path / "made", LINES)
-    assert str(error.value) == (
-        "encoding.absolute+relative: cannot be exported from the encoder, because nothing is added "
-        "to the embeddings where attention knows positions of its own; the nearest that can is "
-        "encoding=relative"
-    )
 
 
 @pytest.mark.parametrize(
@@ -208,16 +194,6 @@ def test_what_computes_something_else_is_not_written(
     with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by") as error:
         export(made(f"encoding={encoding}"), tmp_path / "made", LINES)
     assert error.value.code == Exit.DATA and not list(tmp_path.iterdir())
-
-
-def test_an_output_that_differs_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def outputs(scorer: Any, sources: list[Any], *_: Any) -> list[Output]:
-        return [Output([5, 6], True) for _ in sources]
-
-    monkeypatch.setattr(CTranslate2Scorer, "outputs", outputs)
-    with pytest.raises(UserError, match="translates it otherwise by greedy"):
-        export(made("encoding=none"), tmp_path / "made", LINES)
-    assert not list(tmp_path.iterdir())
 
 
 def test_the_command_writes_what_ctranslate2_reads(
@@ -259,7 +235,7 @@ def test_another_precision_is_measured_and_leaves_the_model_as_it_is(tmp_path: P
 def test_without_ctranslate2_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    monkeypatch.setattr(interface, "find_spec", lambda name: None)
     with pytest.raises(UserError, match=r"pip install 'nmt-toolkit\[ct2\]'") as error:
         export(made("encoding=none"), tmp_path / "made")
     assert error.value.code == Exit.UNAVAILABLE
@@ -305,19 +281,6 @@ def test_an_output_may_be_empty(tmp_path: Path) -> None:
         trained.model.output.bias[EOS] += 50
     found = export(trained, tmp_path / "made", LINES)
     assert found["beam_4"]["equal"] == found["lines"]
-
-
-@pytest.mark.slow
-def test_that_no_beam_was_compared_is_said(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trained = made("encoding=none")
-    with torch.no_grad():
-        trained.model.output.bias[EOS] -= 50
-    with caplog.at_level(logging.WARNING):
-        found = export(trained, tmp_path / "made", LINES)
-    assert found["beam_4"]["compared"] == 0 and found["greedy"]["compared"] == found["lines"]
-    assert "beam search was compared on no line" in caplog.text
 
 
 @pytest.mark.slow

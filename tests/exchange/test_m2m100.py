@@ -19,10 +19,16 @@ from nmt.config.settings import with_decode
 from nmt.decode.translator import Translator
 from nmt.encodings.positions import Index
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, proof, transformers_files, transformers_read
+from nmt.exchange import (
+    exporting,
+    families,
+    importing,
+    proof,
+    transformers_engine,
+    transformers_read,
+)
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine, load
 from nmt.exchange.settings import sinusoids
-from nmt.exchange.transformers_config import M2M100_SINUSOIDS
 from nmt.modeldir import Trained
 from nmt.system.resources import DeviceName
 from nmt.text.languages import language_id
@@ -69,14 +75,6 @@ def test_the_class_of_a_tokenizer_may_have_another_ending_or_none(copied: Path) 
     for name in ("NllbTokenizerFast", "TokenizersBackend", ...):
         changed("tokenizer_config.json", tokenizer_class=name)(copied)
         assert importing.read(copied).trained.source.ids(LINES[0]) == ids
-
-
-def test_a_model_in_float16_is_one_in_float32_whose_weights_are_rounded(copied: Path) -> None:
-    where, config = copied / "model.safetensors", copied / "config.json"
-    tensors = safetensors.torch.load_file(where)
-    safetensors.torch.save_file({n: t.half() for n, t in tensors.items()}, where)
-    write(config, json.loads(config.read_bytes()) | {"dtype": "float16"})
-    assert importing.certify(importing.read(copied), LINES[:1])["log_probs"] < proof.LOG_PROBS
 
 
 @pytest.mark.parametrize(
@@ -248,7 +246,7 @@ def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) ->
     )
     assert one == other or kind == "nllb"  # whose tokenizer.json has another form
     ids = [
-        transformers_files.pieces_of(transformers_files.open_tokenizer(place))[0]
+        transformers_engine.pieces_of(transformers_engine.open_tokenizer(place))[0]
         for place in (models / kind, tmp_path / "back")
     ]
     assert ids[0] == ids[1]
@@ -287,14 +285,6 @@ def test_names_and_positions_are_those_of_ctranslate2s_own_converter(
             )
         ])  # fmt: skip
     assert outputs[0] == outputs[1] and all(line[0] == "eng_Latn" for line in outputs[0])
-
-
-def test_by_the_lines_of_the_card_without_nmt(models: Path, tmp_path: Path, clients: Path) -> None:
-    trained = transformers_read.m2m100(models / "m2m100").trained
-    found = exporting.export(trained, tmp_path / "made", LINES)
-    assert found["as_nmt_translate"]["equal"] == found["as_nmt_translate"]["compared"]
-    texts = Translator.of(trained, trained.settings.decode).texts(["", *LINES])
-    assert by_the_card(tmp_path / "made", ["", *LINES], clients) == texts
 
 
 def test_sinusoids_of_the_other_layout_go_in_another_order(models: Path, tmp_path: Path) -> None:
@@ -349,7 +339,7 @@ def test_what_training_would_change_is_refused_before_it(models: Path) -> None:
 def test_models_of_another_form_are_refused(words: list[str], message: str, tmp_path: Path) -> None:
     from tests.exchange.test_marian_export import made
 
-    usual = [] if "encoding=relative" in words else sinusoids(*M2M100_SINUSOIDS)
+    usual = [] if "encoding=relative" in words else sinusoids(*families.M2M100.sinusoids)
     trained = made(*usual, "model.norm=pre", *words, shared=True)
     with pytest.raises(UserError, match=message):
         exporting.export(trained, tmp_path / "made", LINES, "m2m100")
@@ -387,17 +377,6 @@ def changed(name: str, **values: Any) -> Callable[[Path], None]:
         write(place / name, {key: value for key, value in content.items() if value is not ...})
 
     return change
-
-
-def weights(change: Callable[[dict[str, Any]], Any]) -> Callable[[Path], None]:
-    """Changes the tensors."""
-
-    def spoil(place: Path) -> None:
-        tensors = safetensors.torch.load((place / "model.safetensors").read_bytes())
-        change(tensors)
-        safetensors.torch.save_file(tensors, place / "model.safetensors")
-
-    return spoil
 
 
 def removed(*names: str) -> Callable[[Path], None]:
@@ -494,19 +473,12 @@ def test_a_tokenizer_that_no_sentencepiece_model_is_like_is_refused(copied: Path
 
 
 WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_read
-    "no weights": (removed("model.safetensors"), "no file named model.safetensors"),
     "no pieces": (removed("sentencepiece.bpe.model", "tokenizer.json"), "tokenizer.json: the file"),
     "padding": (changed("config.json", pad_token_id=0), "pad_token_id: must be 1"),
-    "a number": (
-        weights(lambda t: t.update({"model.shared.weight": torch.tensor(1.0)})),
-        r"mismatched .*shared\.weight",
-    ),
-    "rows": (changed("config.json", vocab_size=130), r"mismatched .*shared\.weight"),
     "an adapter": (
         lambda place: write(place / "adapter_config.json", {"peft_type": "LORA"}),
         "weights of an adapter",
     ),
-    "untied": (changed("config.json", tie_word_embeddings=False), "missing .*lm_head"),
     "legacy": (changed("tokenizer_config.json", legacy_behaviour=True), "legacy_behaviour=True"),
     "tokenizer": (
         changed("tokenizer_config.json", tokenizer_class="SMALL100Tokenizer"),
@@ -557,21 +529,6 @@ def test_what_transformers_4_stored_besides_is_read(copied: Path) -> None:
     torch.save(tensors | {"lm_head.weight": shared}, copied / "pytorch_model.bin")
     found = transformers_read.m2m100(copied).trained.model.state_dict()
     assert all(torch.equal(found[name], expected[name]) for name in expected)
-
-
-def test_weights_are_read_from_several_files_and_what_is_missing_is_named(copied: Path) -> None:
-    expected = transformers_read.m2m100(copied).trained.model.state_dict()
-    model = theirs("transformers").M2M100ForConditionalGeneration.from_pretrained(copied)
-    (copied / "model.safetensors").unlink()
-    model.save_pretrained(copied, max_shard_size="20KB")
-    found = transformers_read.m2m100(copied).trained.model.state_dict()
-    assert all(torch.equal(found[name], expected[name]) for name in expected)
-    shards = sorted(copied.glob("model-*.safetensors"))
-    for where in (shards[-1], copied / "model.safetensors.index.json"):
-        where.unlink()
-        with pytest.raises(UserError, match="transformers cannot read it") as error:
-            transformers_read.m2m100(copied)
-        assert error.value.code == Exit.DATA
 
 
 def test_languages_are_for_models_that_name_them_by_pieces(tmp_path: Path) -> None:

@@ -217,18 +217,6 @@ def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixt
 
 
 @pytest.mark.slow
-def test_the_command_writes_it(tmp_path: Path) -> None:
-    modeldir.save(made("encoding=absolute"), tmp_path / "model")
-    (tmp_path / "in.txt").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    command = [str(tmp_path / "model"), str(tmp_path / "out"), "--to", "marian"]
-    command += ["--samples", str(tmp_path / "in.txt")]
-    assert export_model.main(command) == Exit.OK
-    assert json.loads((tmp_path / "out" / "certificate.json").read_bytes())["lines"] >= 3
-    assert export_model.main([*command[:1], str(tmp_path / "x"), *command[2:],
-                              "--precision", "int8"]) == Exit.USAGE  # fmt: skip
-
-
-@pytest.mark.slow
 def test_a_child_that_was_trained_further_goes_back(tmp_path: Path) -> None:
     make(tmp_path / "original", **KINDS["shared swish"], updates=90)
     parent, child = tmp_path / "parent", tmp_path / "child"

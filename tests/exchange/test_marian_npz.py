@@ -20,8 +20,8 @@ from nmt.cli import export_model, import_model
 from nmt.cli.train import main as train
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, marian_ids, proof
-from nmt.exchange.marian_npz_adapter import MarianNpzAdapter
+from nmt.exchange import exporting, importing, marian_directory, marian_ids, proof
+from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.vocab import EOS
 from tests.encodings.agreement import theirs
@@ -46,12 +46,18 @@ def copied(models: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(models / "opus", tmp_path / "copied"))
 
 
+def usage_of(trained: Trained, name: str) -> str:
+    usage = marian_directory.prepare(trained).usage
+    assert usage
+    return usage(name)
+
+
 @pytest.mark.parametrize("kind", ["opus", "separate", "firefox"])
 def test_the_lines_on_the_card_give_pymarian_what_it_reads(
     kind: str, models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trained = importing.read(models / kind).trained
-    usage = MarianNpzAdapter(trained).usage(str(models / kind))
+    usage = usage_of(trained, str(models / kind))
     code, text = usage.removeprefix("```python\n").split("```\n")
     translator = Mock()
     translator.return_value.translate.side_effect = lambda lines: lines
@@ -76,7 +82,7 @@ def test_a_vocabulary_that_is_a_sentencepiece_model_cuts_codes_as_marian_does(
     assert pieces[:3] == ["\u2581", ">>fr<<", "\u2581"]
     assert trained.source.ids(line)[:-1] == trained.source.vocabulary.ids(pieces)[:-1]
     assert trained.target.text(trained.target.ids(LINES[0])) == LINES[0]
-    assert '[">>fr<< a line"]' in MarianNpzAdapter(trained).usage("out")
+    assert '[">>fr<< a line"]' in usage_of(trained, "out")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -113,9 +119,10 @@ def test_what_comes_in_computes_as_in_ctranslate2_and_goes_back_to_the_byte(
             assert yaml.safe_load(a.read_bytes()) == yaml.safe_load(b.read_bytes())
             for side in ("source.spm", "target.spm"):
                 assert (tmp_path / "out" / side).read_bytes() == (models / kind / side).read_bytes()
-    once_more = dict(MarianNpzAdapter(importing.read(tmp_path / "out").trained).files())
-    for name, data in once_more.items():
-        assert (tmp_path / "out" / name).read_bytes() == data, name
+    once_more = importing.read(tmp_path / "out").trained
+    marian_directory.prepare(once_more).write(tmp_path / "again", "float32")
+    for file in (tmp_path / "again").iterdir():
+        assert (tmp_path / "out" / file.name).read_bytes() == file.read_bytes(), file.name
 
 
 def with_bos(model: Any) -> None:
@@ -324,7 +331,7 @@ def test_two_vocabularies_are_not_guessed_by_their_names(models: Path, tmp_path:
 
 
 def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
-    copied: Path, caplog: pytest.LogCaptureFixture
+    copied: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     values = {"beam-size": 3, "normalize": 0.6, "allow-unk": True, "max-length-factor": 2.5}
     decoder(**values, **{"word-penalty": 0.2})(copied)
@@ -334,7 +341,8 @@ def test_what_decoder_yml_says_counts_and_what_is_left_out_is_said(
     assert (settings.length_penalty, settings.stop) == ("power", "shrinking")
     assert (settings.max_length_ratio, settings.max_length_offset) == (2.5, 3)
     assert "word-penalty=0.2" in caplog.text and "beam-size" not in caplog.text
-    written = yaml.safe_load(dict(MarianNpzAdapter(trained).files())["decoder.yml"])
+    marian_directory.prepare(trained).write(tmp_path / "again", "float32")
+    written = yaml.safe_load((tmp_path / "again/decoder.yml").read_bytes())
     assert values.items() <= written.items()
     for early, alpha in ((True, 1.0), (False, 0.0)):
         decoder(normalize=early)(copied)

@@ -16,12 +16,12 @@ from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import adapter, exporting, importing, proof, samples, transformers_read
-from nmt.exchange.transformers_scorer import TransformersScorer
+from nmt.exchange import exporting, importing, interface, proof, samples, transformers_read
+from nmt.exchange.transformers_engine import TransformersScorer
 from nmt.text.side import segmenter_from_json
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import MarianSegmenter
-from nmt.text.vocab import EOS
+from nmt.text.vocab import BOS, EOS
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
@@ -100,7 +100,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         found = model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
-            forced_eos_token_id=None, bad_words_ids=[[reference.target.start]],
+            forced_eos_token_id=None, bad_words_ids=[[reference.target.theirs[BOS]]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
         ids = reference.target.ours(found.sequences[0].tolist())[1:]
@@ -167,7 +167,7 @@ def test_other_pieces_are_found_out(models: Path) -> None:
 def test_without_transformers_nothing_is_read(
     models: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(adapter, "find_spec", lambda name: None)
+    monkeypatch.setattr(interface, "find_spec", lambda name: None)
     with pytest.raises(UserError, match="transformers is not installed") as error:
         importing.read(models / TRAINED)
     assert error.value.code == Exit.UNAVAILABLE
@@ -329,7 +329,7 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
         ("model_type", "bart", "model_type=bart"),
         ("scale_embedding", False, "scale_embedding=False"),
         ("scale_embedding", ..., "scale_embedding=False"),
-        ("activation_function", "tanh", "activation=tanh"),
+        ("activation_function", "tanh", "activation_function=tanh"),
         ("quantization_config", {"load_in_8bit": True}, "8-bit quantization"),
         ("decoder_ffn_dim", 8, r"mismatched .*fc1"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be that of the enc"),

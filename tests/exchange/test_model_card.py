@@ -7,7 +7,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import export_model
-from nmt.exchange.ctranslate2_adapter import CTranslate2Adapter
+from nmt.exchange import ctranslate2_write
 from nmt.exchange.model_card import CardOptions, card
 from nmt.modeldir import Trained
 from tests.encodings.agreement import theirs
@@ -40,7 +40,7 @@ def text_of(options: CardOptions, *words: str) -> str:
 
 
 def written(trained: Trained, found: dict[str, Any], options: CardOptions) -> str:
-    return card(CTranslate2Adapter(trained), found, options, "its name").decode()
+    return card(ctranslate2_write.prepare(trained), found, options, "its name").decode()
 
 
 def test_the_hub_reads_its_front_matter() -> None:

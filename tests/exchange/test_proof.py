@@ -1,7 +1,7 @@
 """One proof for whatever scores and searches: what it finds equal, tied, other, or refuses."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
-from nmt.exchange.adapter import CTRANSLATE2, Adapter, EngineScorer, Output
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS
 from tests.exchange.test_ctranslate2_export import LINES, made
@@ -19,12 +19,10 @@ from tests.exchange.test_ctranslate2_export import LINES, made
 FEW = {"BEYOND": 20, "LONG": 1, "ROOM": 2}
 
 
-class Copied:
-    """Our own model in the place of another engine; an EngineScorer."""
+class Copied(EngineScorer):
+    """Our own model in the place of another engine."""
 
-    library, computed_in = CTRANSLATE2, "float32"
-    options: Mapping[str, Any] = {}
-    absent: Sequence[int] = ()
+    library = CTRANSLATE2
     barred: Sequence[int] = (PAD, BOS)
     longest_source: int | None = 60
     longest_target: int | None = 90
@@ -187,18 +185,16 @@ def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) ->
         samples.choose_samples(trained, Small(trained), LINES)
 
 
-class Plain(Adapter):
+def prepare(trained: Trained) -> Export:
     """An engine that costs a writer and a scorer."""
 
-    library, title, suffix = CTRANSLATE2, "an engine", ".model"
-
-    def written(self, directory: Path, precision: str) -> EngineScorer:
+    def write(directory: Path, precision: str) -> EngineScorer:
         directory.mkdir()
         (directory / "weights").write_bytes(precision.encode())
-        return Copied(self.trained)
+        return Copied(trained)
 
-    def usage(self, name: str) -> str:
-        return f"call {name}"
+    usage = "call {}".format
+    return Export(trained, "an engine", write, usage=usage, suffix=".model")
 
 
 @pytest.mark.slow
@@ -206,7 +202,7 @@ def test_another_engine_costs_a_writer_and_a_scorer(
     trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     greedy_alone(monkeypatch)
-    monkeypatch.setattr(exporting, "ADAPTERS", {"plain": Plain})
+    monkeypatch.setattr(exporting, "WRITERS", {"plain": (CTRANSLATE2, prepare)})
     found = exporting.export(trained, tmp_path / "a.model", LINES, "plain", "int8")
     files = {file.name for file in (tmp_path / "a.model").iterdir()}
     assert files == {"weights", "certificate.json", "README.md", "manifest.json"}
@@ -214,4 +210,3 @@ def test_another_engine_costs_a_writer_and_a_scorer(
     assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
     card = (tmp_path / "a.model/README.md").read_text()
     assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
-    assert Plain(trained).code("x") is None

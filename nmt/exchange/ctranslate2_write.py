@@ -1,4 +1,4 @@
-"""A model as a specification of CTranslate2 4.8: its weights, and its positions in that form.
+"""A model as a directory of CTranslate2 4.8, with the files by which nmt and others read it.
 
 What CTranslate2 makes of a specification stands in its src/layers/attention.cc and transformer.cc:
 vectors for distances are clipped at their number, key minus query; numbers for distances are
@@ -7,6 +7,8 @@ a table of positions is an error.
 """
 
 from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +17,88 @@ from torch import Tensor, nn
 
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
-from nmt.exchange import site_positions, unshared
-from nmt.exchange.ctranslate2_names import ACTIVATIONS, SPECIAL, STACKS, Naming, modules
+from nmt.exchange import ctranslate2_engine, families, model_card, site_positions
+from nmt.exchange.ctranslate2_names import (
+    ACTIVATIONS,
+    LONGEST,
+    SPECIAL,
+    STACKS,
+    Naming,
+    SideNames,
+    modules,
+    names,
+    prefixes,
+)
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.interface import Export
 from nmt.exchange.site_positions import SitePositions
 from nmt.model.transformer import Transformer
-from nmt.modeldir import Trained
+from nmt.modeldir import SETTINGS_BESIDE, Trained
+from nmt.system import manifest
+
+
+def prepare(trained: Trained) -> Export:
+    """How a model becomes such a directory; UserError for what CTranslate2 cannot express."""
+    naming, sites = fit(trained)
+
+    def write(directory: Path, precision: str) -> CTranslate2Scorer:
+        scorer = write_weights(trained, naming, sites, directory, precision)
+        files = model_card.files(trained) | {
+            "source.json": manifest.dump(trained.source.to_json()),
+            "target.json": manifest.dump(trained.target.to_json()),
+            "facts.json": manifest.dump(trained.facts),
+            SETTINGS_BESIDE: ctranslate2_engine.settings_file(trained.settings, precision),
+        }
+        for name, content in files.items():
+            (directory / name).write_bytes(content)
+        return scorer
+
+    most = naming.target.longest and naming.target.longest - 1
+    code = partial(model_card.program, trained, most=most)
+    return Export(trained, "CTranslate2", write, code, on_hub="ctranslate2")
+
+
+def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
+    """Names and positions of a model there; UserError for what CTranslate2 cannot express."""
+    sites = positions(trained.settings, trained.model, LONGEST)
+    vocabularies = trained.source.vocabulary, trained.target.vocabulary
+    tables = sites["encoder"].limit, sites["decoder"].limit
+    languages = prefixes(trained.settings.decode, *vocabularies)
+    sides = map(SideNames, names(*vocabularies), tables, languages)
+    return Naming(*sides), sites
+
+
+def write_weights(
+    trained: Trained,
+    naming: Naming,
+    sites: Mapping[str, SitePositions],
+    directory: Path,
+    precision: str,
+) -> CTranslate2Scorer:
+    """Make a directory of CTranslate2's own files, and open it."""
+    spec = specification(trained, sites, naming)
+    spec.optimize(quantization=precision)
+    directory.mkdir()
+    spec.save(str(directory))
+    computed_in = "float32" if precision == "float32" else "default"
+    return CTranslate2Scorer(directory, naming, trained.settings.decode, computed_in)
+
+
+def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
+    """The positions of encoder and decoder in a form that CTranslate2 has, or UserError."""
+    families.refuse(settings, model, "CTranslate2")
+    shape = settings.model
+    width = shape.dim // shape.heads
+    stacks = {
+        "encoder": (shape.encoder_layers, model.source_embedding.num_embeddings),
+        "decoder": (shape.decoder_layers, model.target_embedding.num_embeddings),
+    }
+    return {
+        name: site_positions.read(
+            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
+        )
+        for name, (layers, vocab) in stacks.items()
+    }
 
 
 def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: Naming) -> Any:
@@ -48,9 +127,9 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     spec.decoder.start_from_zero_embedding = not shape.target_bos
     for name in STACKS:
         _set_positions(getattr(spec, name), sites[name], both_sides=name == "encoder")
-    spec.register_source_vocabulary(naming.source)
-    spec.register_target_vocabulary(naming.target)
-    _, bos, eos, unk = naming.target[: len(SPECIAL)]
+    spec.register_source_vocabulary(naming.source.names)
+    spec.register_target_vocabulary(naming.target.names)
+    _, bos, eos, unk = naming.target.names[: len(SPECIAL)]
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = bos, eos, unk
     spec.config.decoder_start_token = bos
     spec.config.layer_norm_epsilon = shape.norm_epsilon
@@ -60,42 +139,21 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
     return spec
 
 
-def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
-    """The positions of encoder and decoder in a form that CTranslate2 has, for so many tokens.
-
-    Raises UserError for what it does not have, of the encodings or of the rest of the model.
-    """
-    unshared.refuse(settings, model, "CTranslate2")
-    shape = settings.model
-    width = shape.dim // shape.heads
-    stacks = {
-        "encoder": (shape.encoder_layers, model.source_embedding.num_embeddings),
-        "decoder": (shape.decoder_layers, model.target_embedding.num_embeddings),
-    }
-    return {
-        name: site_positions.read(
-            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
-        )
-        for name, (layers, vocab) in stacks.items()
-    }
-
-
 def _position_options(positions: SitePositions) -> dict[str, Any]:
     """Options of a stack's specification that describe its positions."""
-    words: dict[str, Any] = {}
-    if positions.keys is not None:
-        words["relative_position"] = True
-    if positions.bias is not None:
-        words["relative_attention_bias"] = True
+    options: dict[str, Any] = {
+        "relative_position": positions.keys is not None,
+        "relative_attention_bias": positions.bias is not None,
+    }
     if (turns := positions.turns) is not None:
-        words |= {"rotary_dim": turns.dim, "rotary_interleave": turns.interleaved}
-        words["rotary_base"] = turns.base
+        options |= {"rotary_dim": turns.dim, "rotary_interleave": turns.interleaved}
+        options["rotary_base"] = turns.base
         if turns.slow != 1:
             from ctranslate2.specs.attention_spec import RotaryScalingType
 
-            words |= {"rotary_scaling_type": RotaryScalingType.Linear}
-            words |= {"rotary_scaling_factor": turns.slow}
-    return words
+            options["rotary_scaling_type"] = RotaryScalingType.Linear
+            options["rotary_scaling_factor"] = turns.slow
+    return options
 
 
 def _set_positions(stack: Any, positions: SitePositions, *, both_sides: bool) -> None:

@@ -1,16 +1,21 @@
-"""Directories of Hugging Face transformers, opened by its own classes or refused in one line."""
+"""Directories of Hugging Face transformers: opened by its own classes, or refused in one line."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from nmt.errors import Exit, UserError, is_out_of_memory, visible
-from nmt.exchange.adapter import TRANSFORMERS
-from nmt.modeldir import CONFIG
+from nmt.exchange.interface import TRANSFORMERS, EngineScorer, Output
+from nmt.exchange.marian_ids import ABSENT, MarianIds
+from nmt.exchange.proof import IMPOSSIBLE
+from nmt.modeldir import CONFIG, Trained
 from nmt.system import manifest
+from nmt.text.vocab import BOS, EOS, Vocabulary
 
 GENERATION, PIECES, TOKENIZER = "generation_config.json", "vocab.json", "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -68,10 +73,7 @@ def classes(directory: Path) -> tuple[str, str]:
 
 @contextmanager
 def in_transformers(directory: Path) -> Iterator[Any]:
-    """Yield the package, silent; whatever it raises becomes a UserError (65) in one line.
-
-    UserError (69) where it is not installed.
-    """
+    """Yield the package, silent; whatever it raises becomes a UserError (65) in one line."""
     TRANSFORMERS.require(str(directory))
     import transformers
 
@@ -93,17 +95,16 @@ def in_transformers(directory: Path) -> Iterator[Any]:
 
 
 def open_tokenizer(directory: Path, **options: Any) -> Any:
-    """The tokenizer of a directory; raises what `in_transformers` does."""
+    """The tokenizer of a directory."""
     with in_transformers(directory) as transformers:
         kind = getattr(transformers, classes(directory)[1])
         return kind.from_pretrained(directory, local_files_only=True, **options)
 
 
 def open_model(directory: Path) -> Any:
-    """The model of a directory in float32; raises what `in_transformers` does.
+    """The model of a directory in float32; UserError (65) for missing weights and others.
 
-    And UserError (65) for a weight that is missing, which transformers draws at random, one that it
-    does not know, and one of another shape.
+    What is missing transformers would draw at random.
     """
     with in_transformers(directory) as transformers:
         kind = getattr(transformers, classes(directory)[0])
@@ -139,3 +140,94 @@ def pieces_of(tokenizer: Any) -> tuple[Mapping[str, int], Mapping[str, int]]:
 def language_id(ids: Mapping[str, int], name: str) -> int | None:
     """The id of a language by its code, such as de of `__de__`, or by its piece."""
     return ids.get(f"__{name}__", ids.get(name))
+
+
+class TransformersScorer(EngineScorer):
+    """A directory that a model class and a tokenizer of transformers read.
+
+    Of our model it gets the pieces, whose ids the tokenizer gives, and the names of the languages.
+    """
+
+    library = TRANSFORMERS
+
+    def __init__(self, directory: Path, trained: Trained) -> None:
+        """Raises UserError (65) for a directory that transformers cannot read."""
+        decode = trained.settings.decode
+        names = decode.source_language, decode.target_language
+        options = {"src_lang": names[0].strip("_")} if names[0] else {}
+        self.tokenizer = open_tokenizer(directory, **options)
+        if backend := getattr(self.tokenizer, "backend_tokenizer", None):
+            backend.encode_special_tokens = True  # what looks like such a piece is text
+        self.model = open_model(directory)
+        for module in self.model.modules():
+            if hasattr(module, "create_weight"):  # Marian's sinusoids: stored ones may be rounded
+                module.weight.data = module.create_weight()
+                self.longest_source = self.longest_target = len(module.weight)
+        given, unk = self.model.generation_config, self.tokenizer.unk_token_id
+        start = given.decoder_start_token_id
+        never = {self.tokenizer.pad_token_id, start} - {self.tokenizer.eos_token_id}
+        self._never = [[i] for i in never]
+        self._never += [[unk]] if [unk] in (given.bad_words_ids or []) else []
+        special = ("decoder_start_token_id", "eos_token_id", "pad_token_id")
+        # what else generation_config.json asks for, nmt does not take over
+        self.model.generation_config = type(given)(**{key: getattr(given, key) for key in special})
+        both = pieces_of(self.tokenizer)
+        self.source = self._number(trained.source.vocabulary, both[0], start)
+        self.target = self._number(trained.target.vocabulary, both[1], start)
+        source_language, target_language = (
+            [language_id(ids, name)] if name else [] for name, ids in zip(names, both, strict=True)
+        )
+        self._before_source = source_language
+        self._before_target = [start, *target_language]
+        self.absent = self.barred = self.target.absent
+
+    def _number(self, vocabulary: Vocabulary, ids: Mapping[str, int], start: int) -> MarianIds:
+        """The tokenizer's ids of our pieces; those that it does not know are rows without one."""
+        t, pieces = self.tokenizer, vocabulary.to_json()
+        used = {start, *t.all_special_ids, *(ids[piece] for piece in pieces if piece in ids)}
+        free = (i for i in count() if i not in used)
+        order = [ids[piece] if piece in ids else next(free) for piece in pieces]
+        pad = ABSENT if t.pad_token_id == start else t.pad_token_id
+        return MarianIds(vocabulary, [pad, start, t.eos_token_id, t.unk_token_id, *order])
+
+    def source_ids(self, line: str) -> list[int]:
+        """The ids of a line, eos included, without the language that the tokenizer puts first."""
+        ids = self.tokenizer(line, split_special_tokens=True)["input_ids"]
+        before = len(self._before_source)
+        return self.source.ours(ids[before:] if ids[:before] == self._before_source else ids)
+
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> Iterator[Tensor]:
+        """Those of all ids but PAD."""
+        for source, target in pairs:
+            with torch.inference_mode():
+                before = torch.tensor([[*self._before_target, *self.target.of(target)]])
+                logits = self.model(**self._inputs(source), decoder_input_ids=before).logits[0]
+            rows = logits[len(self._before_target) - 1 :].log_softmax(-1)
+            rows = rows[:, self.target.theirs[BOS:]]
+            if BOS in self.absent:
+                rows[:, 0] = IMPOSSIBLE
+            yield rows
+
+    def outputs(
+        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
+    ) -> Iterator[Output]:
+        """The best output for each source."""
+        for source, limit in zip(sources, limits, strict=True):
+            with torch.inference_mode():
+                (row,) = self.model.generate(
+                    **self._inputs(source),
+                    decoder_input_ids=torch.tensor([self._before_target]),
+                    num_beams=beam,
+                    do_sample=False,
+                    length_penalty=0.0,
+                    early_stopping=False,
+                    forced_eos_token_id=None,
+                    bad_words_ids=self._never,
+                    max_new_tokens=limit + 1,  # eos, too
+                )
+            ids = self.target.ours(row.tolist()[len(self._before_target) :])
+            yield Output(ids[:-1], ids[-1] == EOS)
+
+    def _inputs(self, source: list[int]) -> dict[str, Tensor]:
+        ids = torch.tensor([[*self._before_source, *self.source.of([*source, EOS])]])
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}

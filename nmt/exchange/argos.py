@@ -1,0 +1,144 @@
+"""Packages of Argos Translate (.argosmodel), which LibreTranslate installs too: read, written.
+
+What its client does with a line stands in argostranslate 1.11, tokenizer.py and translate.py: one
+SentencePiece model cuts lines and joins pieces, underscores of the output become spaces, and
+CTranslate2 searches with a beam of 4 and a length penalty of length^0.2; nothing tells it to leave
+out special pieces. So here these have no probability in the model itself.
+"""
+
+import io
+import re
+import shutil
+import zipfile
+from collections.abc import Iterable
+from functools import partial
+from pathlib import Path
+
+from sentencepiece import SentencePieceProcessor
+
+from nmt.decode.torch_engine import FORBIDDEN
+from nmt.errors import Exit, UserError
+from nmt.exchange import ctranslate2_write, families, model_card
+from nmt.exchange.interface import CERTIFICATE, Export
+from nmt.exchange.proof import without_ids
+from nmt.exchange.settings import UNNAMED
+from nmt.modeldir import Trained
+from nmt.system import manifest
+from nmt.text.unigram import SPACE, Unigram, language_codes
+
+METADATA, MODEL = "metadata.json", "sentencepiece.model"
+MOST_UNPACKED = 20  # times the size of a package: weights hardly become smaller
+CODES = re.compile("[A-Za-z]{2,3}(-[A-Za-z0-9]+)*")  # of languages
+IMPOSSIBLE = -1e4  # a logit whose probability is 0, and which float16 can hold
+VERSION = "1.0"  # of a package
+WRITTEN = (1980, 1, 1, 0, 0, 0)  # the earliest date of a zip: the same model gives the same bytes
+
+
+def unpack(package: Path, directory: Path) -> None:
+    """The model of a package, and its SentencePiece model for both sides."""
+    directory.mkdir()
+    with zipfile.ZipFile(package) as archive:
+        if sum(m.file_size for m in archive.infolist()) > MOST_UNPACKED * package.stat().st_size:
+            raise UserError(f"{package}: unpacks to more than a model", Exit.DATA)
+        for name in archive.namelist():
+            _, _, inside = name.partition("/")
+            if (file := inside.removeprefix("model/")) and "/" not in file:
+                (directory / file).write_bytes(archive.read(name))
+    if not (model := directory / MODEL).exists():
+        raise UserError(f"{package}: holds no {MODEL}, as all do here", Exit.DATA)
+    for side in ("source", "target"):
+        shutil.copy(model, directory / f"{side}.spm")
+
+
+def prepare(trained: Trained) -> Export:
+    """How a model becomes a package: one whose lines the client cuts as it does, and joins so.
+
+    Raises UserError for models whose text the client would treat otherwise.
+    """
+    families.refuse_languages(trained)
+    never = FORBIDDEN[trained.settings.decode.unknown]
+    written = without_ids(trained, never, IMPOSSIBLE)
+    naming, sites = ctranslate2_write.fit(written)
+    segmenter = _check_text(trained)
+    data = trained.settings.data
+    languages = {"source": data.source_language, "target": data.target_language}
+    return Export(
+        written,
+        "Argos Translate and LibreTranslate",
+        partial(ctranslate2_write.write_weights, written, naming, sites),
+        usage=lambda name: model_card.render("argos_card.jinja", file=name, **languages).strip(),
+        suffix=".argosmodel",
+        pack=partial(_pack, segmenter.model, (data.source_language, data.target_language)),
+    )
+
+
+def _pack(
+    segmenter: bytes, codes: tuple[str, str], directory: Path, names: tuple[str, str] | None
+) -> bytes:
+    """The archive, all in one directory as the client expects."""
+    (source, target), (source_name, target_name) = codes, names or codes
+    metadata = {
+        "package_version": VERSION,
+        "argos_version": "1.0",  # as in its own example; the client does not ask
+        "from_code": source,
+        "from_name": source_name,
+        "to_code": target,
+        "to_name": target_name,
+    }
+    files = {METADATA: manifest.dump(metadata), MODEL: segmenter}
+    for file in sorted(directory.iterdir()):
+        folder = "" if file.name in (CERTIFICATE, manifest.README) else "model/"
+        files[f"{folder}{file.name}"] = file.read_bytes()
+    place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
+    return zipped((f"{place}/{name}", data) for name, data in files.items())
+
+
+def zipped(files: Iterable[tuple[str, bytes]]) -> bytes:
+    """A zip archive of files (name, bytes), always of the same bytes."""
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for name, data in files:
+            info = zipfile.ZipInfo(name, WRITTEN)
+            info.external_attr = 0o644 << 16
+            archive.writestr(info, data, zipfile.ZIP_DEFLATED)
+    return stream.getvalue()
+
+
+def _check_text(trained: Trained) -> Unigram:
+    """Refuse a model where the client would cut a normalised line or join pieces otherwise.
+
+    Returns the segmenter of the source. Joining is compared apart from white space, of which nmt
+    leaves single spaces, and from underscores.
+    """
+    data = trained.settings.data
+    for key in ("source_language", "target_language"):
+        code = getattr(data, key)
+        if code == UNNAMED or not CODES.fullmatch(code):
+            raise UserError(
+                f"data.{key}={code}: Argos Translate finds packages by codes such as de and en; "
+                "train with such a one"
+            )
+    why = (
+        "normalises punctuation and writes & and quotes as XML entities before it applies merges; "
+        "train with segmenter=unigram segmenter.shared_vocabulary=true"
+    )
+    source, target = (
+        families.plain_sentencepiece(side.segmenter, "Argos Translate", why)
+        for side in (trained.source, trained.target)
+    )
+    if prefix := next(iter(language_codes(trained.source.vocabulary)), None):
+        raise UserError(
+            f"{prefix} in a line: cannot be exported to Argos Translate, which would cut it into "
+            "pieces; a package has one target language"
+        )
+    processor = SentencePieceProcessor(model_proto=source.model)
+    for piece in trained.target.vocabulary.to_json():
+        pieces = [f"{SPACE}a", piece, f"{SPACE}a"]
+        theirs = processor.decode_pieces(pieces).replace(SPACE, " ").split()
+        if " ".join(theirs) != target.decode(pieces):
+            raise UserError(
+                f"the piece {piece!r} of the target: cannot be exported to Argos Translate, which "
+                "joins pieces by the SentencePiece model of the source; train with "
+                "segmenter.shared_vocabulary=true"
+            )
+    return source

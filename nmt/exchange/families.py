@@ -1,0 +1,155 @@
+"""What other engines compute, and what they do not: refused before anything is written for one.
+
+Marian has norms after the sublayers and none above the stacks, embeddings times the root of the
+width, sinusoids as halves of sines and cosines, SentencePiece. M2M100 and NLLB have norms before
+the sublayers, one matrix for all embeddings, fairseq's sinusoids from position 2 on.
+"""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from nmt.config.settings import RESTRICTIONS, Settings
+from nmt.encodings.input.absolute import Absolute
+from nmt.encodings.positions import Index
+from nmt.encodings.sinusoids import Denominator, Layout
+from nmt.errors import UserError
+from nmt.exchange.marian_ids import SPECIAL
+from nmt.exchange.settings import sinusoids
+from nmt.exchange.site_positions import NEAREST
+from nmt.model.transformer import Transformer
+from nmt.modeldir import Trained
+from nmt.text.side import Segmenter
+from nmt.text.unigram import Unigram, language_codes
+
+
+def refuse(settings: Settings, model: Transformer, engine: str) -> None:
+    """Raise UserError for parts of a model that only this toolkit computes."""
+    for key, usual, why in (
+        ("drop_residual", [], "no residual can be left out"),
+        ("feedforward", "real", "it has no complex maps"),
+    ):
+        if (value := getattr(settings.model, key)) != usual:
+            what = f"model.{key}={str(value).lower()}: cannot be exported to {engine}, because"
+            raise UserError(f"{what} {why}; train without it")
+    for key, neutral in {"position_scale": 1, **RESTRICTIONS}.items():
+        if (value := getattr(settings.decode, key)) != neutral:
+            raise UserError(f"decode.{key}={value}: cannot be exported; add decode.{key}={neutral}")
+    for e in model.cross_encodings:
+        hooks = [hook for hook in NEAREST if hook in e.hooks]
+        if hooks or e.scale is not None:
+            raise UserError(
+                f"encoding.{e.name}: cannot be exported to {engine}, because attention to the "
+                "source knows no positions there; the nearest that can is "
+                f"{NEAREST[hooks[0] if hooks else 'bias']}, without where=cross"
+            )
+
+
+def refuse_languages(trained: Trained) -> None:
+    """Raise UserError for languages of the settings, where nothing puts them before lines."""
+    for key in ("source_language", "target_language"):
+        if name := getattr(trained.settings.decode, key):
+            null = f"add decode.{key}=null if the lines themselves begin with one, or "
+            raise UserError(
+                f"decode.{key}={name}: cannot be exported there, where nothing puts a language "
+                f"before a line; {null if language_codes(trained.source.vocabulary) else ''}"
+                "export --to ctranslate2"
+            )
+
+
+def plain_sentencepiece(segmenter: Segmenter, engine: str, why_no_bpe: str) -> Unigram:
+    """Refuse a segmenter unless it is SentencePiece on normalised text, as an engine cuts it."""
+
+    def refuse(what: str, why: str) -> UserError:
+        return UserError(f"{what}: cannot be exported to {engine}, which {why}")
+
+    if not isinstance(segmenter, Unigram):
+        raise refuse(f"segmenter.kind={segmenter.to_json()['kind']}", why_no_bpe)
+    tokenizer = segmenter.tokenizer
+    if tokenizer.symbols:
+        why = "knows pieces of SentencePiece alone; export it --to ctranslate2"
+        raise refuse("data.user_symbols, tags, data.protected", why)
+    if tokenizer.kind != "none":
+        why = "runs SentencePiece on plain text; train with segmenter.tokenizer=none"
+        raise refuse(f"segmenter.tokenizer={tokenizer.kind}", why)
+    if tokenizer.normalize == "nfkc":
+        why = "would read much text otherwise; train with data.normalize=nfc or none"
+        raise refuse("data.normalize=nfkc", why)
+    return segmenter
+
+
+class Family(NamedTuple):
+    """A form of models, and the engine that computes it."""
+
+    engine: str
+    title: str  # of the engine, for people
+    sinusoids: tuple[Layout, Denominator, int]  # and their first position
+    required: Mapping[str, object]  # keys under `model`
+
+
+_USUAL = {"norm_epsilon": 1e-5, "source_eos": True}
+MARIAN = Family(
+    "Marian",
+    "Hugging Face transformers (Marian)",
+    ("halves", "paper", 0),
+    {**_USUAL, "norm": "post", "target_bos": True},
+)
+M2M100 = Family(
+    "M2M100",
+    "Hugging Face transformers (M2M100, NLLB)",
+    ("halves", "tensor2tensor", 2),
+    {**_USUAL, "norm": "pre", "target_bos": True, "tie": "all"},
+)
+MARIAN_NPZ = Family(
+    "Marian",
+    "Marian",
+    ("halves", "tensor2tensor", 0),
+    {**_USUAL, "norm": "post", "target_bos": False},
+)
+
+
+def check(trained: Trained, family: Family) -> list[Unigram]:
+    """Refuse a model that is not of a family; returns the segmenters of source and target."""
+    for key, value in family.required.items():
+        if (given := getattr(trained.settings.model, key)) != value:
+            advice = f"train with model.{key}={str(value).lower()}"
+            if key == "target_bos":
+                advice = f"export --to {'marian' if given else 'marian-npz'}"
+            what = f"model.{key}={str(given).lower()}: cannot be exported to {family.title}"
+            raise UserError(f"{what}; {advice}, or export --to ctranslate2")
+    component_order(trained, family)
+    refuse(trained.settings, trained.model, family.engine)
+    why = "knows pieces of SentencePiece alone; train with segmenter=unigram"
+    sides = trained.source, trained.target
+    segmenters = [plain_sentencepiece(s.segmenter, family.engine, why) for s in sides]
+    for side in sides:
+        if special := SPECIAL & set(side.vocabulary.to_json()):
+            what = f"the vocabulary holds {min(special)}"
+            raise UserError(f"{what}, which has a meaning of its own in {family.engine}")
+    return segmenters
+
+
+def component_order(trained: Trained, family: Family) -> Tensor:
+    """Which of our components each of theirs is [dim]; UserError unless positions are theirs.
+
+    Where sines and cosines alternate here, the same numbers stand in another order there: so do
+    then the components of all vectors that the layers pass on, and the model computes the same.
+    """
+    layout, denominator, start = family.sinusoids
+    for name in ("encoder", "decoder"):
+        entries = list(trained.model.sites[name])
+        e = entries[0] if len(entries) == 1 else None
+        if not (
+            isinstance(e, Absolute) and (e.positions, e.denominator) == (Index(start), denominator)
+        ):
+            what = f"encoding.{'+'.join(e.name for e in entries)}: cannot be exported to"
+            why = f"adds sinusoids to the embeddings of the {name} and knows no other positions"
+            nearest = " ".join(sinusoids(*family.sinusoids))
+            raise UserError(f"{what} {family.engine}, which {why}; the nearest is {nearest}")
+        layout = e.layout
+    components = torch.arange(trained.settings.model.dim)
+    if layout == "halves":
+        return components
+    return torch.cat([components[0::2], components[1::2]])

@@ -1,0 +1,105 @@
+"""What joins another engine to the rest: how its files are written, opened, and asked.
+
+A reader of files gives an `Imported`, a writer an `Export`. Both open an `EngineScorer`, which
+the proof asks what the engine makes of its own files.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+from nmt.errors import Exit, UserError
+
+if TYPE_CHECKING:  # exported models are translated without torch
+    from torch import Tensor
+
+    from nmt.modeldir import Trained
+
+CERTIFICATE = "certificate.json"  # a file of a model directory
+
+
+class Library(NamedTuple):
+    """A package that runs models of an engine."""
+
+    module: str
+    extra: str  # of nmt, which installs it
+
+    def is_missing(self) -> bool:
+        """Whether it is not installed."""
+        return find_spec(self.module) is None
+
+    def require(self, what: str) -> None:
+        """Raise UserError (69) where it is not installed; `what` needs it."""
+        if self.is_missing():
+            raise UserError(
+                f"{what}: {self.module} is not installed; pip install 'nmt-toolkit[{self.extra}]'",
+                Exit.UNAVAILABLE,
+            )
+
+    def __str__(self) -> str:
+        """Name and version."""
+        return f"{self.module} {version(self.module)}"
+
+
+CTRANSLATE2 = Library("ctranslate2", "ct2")
+TRANSFORMERS = Library("transformers", "hf")
+HUB = Library("huggingface_hub", "hub")
+
+
+class Output(NamedTuple):
+    """A translation in our ids."""
+
+    ids: list[int]  # without eos
+    finished: bool  # false: it was cut at its limit
+
+
+class EngineScorer(Protocol):
+    """A directory as another engine reads it: scores and searches, by our ids without eos."""
+
+    library: Library
+    computed_in: str = "float32"
+    options: Mapping[str, Any] = {}  # with which it is called to search as the model's settings say
+    absent: Sequence[int] = ()  # ids that it does not have
+    barred: Sequence[int] = ()  # ids that a search takes out before it computes probabilities
+    longest_source: int | None = None  # ids, eos included, that its positions are right for
+    longest_target: int | None = None  # likewise, bos included; None: any number
+
+    def source_ids(self, line: str) -> list[int] | None:
+        """The ids, eos included, that it makes of a normalised line; None: it reads no text."""
+        return None
+
+    def log_probs(self, pairs: Sequence[tuple[list[int], list[int]]]) -> "Iterator[Tensor]":
+        """For each source and target, the log-probabilities of the target's ids and of eos.
+
+        Either [target + 1], or of all ids but PAD: [target + 1, vocab - 1].
+        """
+
+    def outputs(
+        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
+    ) -> Iterator[Output]:
+        """For each source the best output of at most so many ids, without a length penalty."""
+
+
+class Imported(NamedTuple):
+    """A model that was read from the files of another engine."""
+
+    trained: "Trained"
+    library: Library  # that computes what the files say
+    scorer: Callable[[], EngineScorer]  # opens them
+
+
+class Export(NamedTuple):
+    """A model that an engine can hold, and how it is written for it."""
+
+    trained: "Trained"  # as the engine is to compute it
+    title: str  # of the engine, for people
+    write: Callable[[Path, str], EngineScorer]  # makes a directory in a precision, and opens it
+    code: Callable[[str], str] | None = None  # Python that translates with the directory at a path
+    usage: Callable[[str], str] | None = None  # Markdown on the use of what has this name
+    on_hub: str | None = None  # the engine's name as a library of the Hugging Face hub
+    suffix: str = ""  # of what is written, where that is a file
+    pack: Callable[[Path, tuple[str, str] | None], bytes] | None = (
+        None  # and what makes it of files
+    )

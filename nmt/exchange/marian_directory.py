@@ -1,0 +1,186 @@
+"""Directories of Marian itself (OPUS-MT's releases, Firefox's teachers): read and written.
+
+That is an npz with its vocabulary: a list of pieces with source.spm and target.spm beside it, or a
+.spm, whose ids then count. decoder.yml names the files and says how to search, where there is one.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from nmt.config.settings import Decode
+from nmt.errors import Exit, UserError
+from nmt.exchange import families, marian_ids, marian_npz, marian_weights, model_card
+from nmt.exchange.ctranslate2_names import Naming, SideNames
+from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
+from nmt.exchange.families import MARIAN_NPZ
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported
+from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
+from nmt.exchange.marian_weights import MARIAN
+from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, sinusoids, trained_of
+from nmt.modeldir import Trained
+from nmt.system import manifest
+from nmt.text.side import Side
+from nmt.text.unigram import MarianSegmenter, Unigram, language_codes
+from nmt.text.vocab import EOS
+
+NAME, DECODER = "model.npz", "decoder.yml"
+SIDES = {"source": ("source", "src"), "target": ("target", "trg", "tgt")}  # in names of files
+VOCABULARIES = [f"*vocab*.{kind}" for kind in ("yml", "spm", "json", "txt")]
+UNREAD = (".fsv", ".bin")  # factors, and weights packed for one processor
+POSITIONS = 2048  # as many as CTranslate2's converter writes
+
+
+def read(directory: Path, trained_length: int | None = None) -> Imported:
+    """Read a model with its segmenters."""
+    decoder, values = _read_decoder(directory)
+    (where,) = _find_files(directory, values.get("models"), 1, "*.npz")
+    tensors, options = marian_npz.read(where)
+    shape = marian_npz.shape_of(where, options)
+    found = _find_files(directory, values.get("vocabs"), 2, *VOCABULARIES)
+    vocabularies = [found[0], found[-1]]
+    segmenters = [
+        sentencepiece(Unigram, v, UNNAMED)  # cuts whole lines, the code of a language included
+        if v.suffix == ".spm"
+        else sentencepiece(MarianSegmenter, directory / f"{side}.spm", UNNAMED)
+        for side, v in zip(SIDES, vocabularies, strict=True)
+    ]
+    source, target = ids = [marian_ids.read(v) for v in vocabularies]
+    shared = source.to_json() == target.to_json()
+    if shape["tie"] == "all" and not shared:
+        raise UserError(
+            f"{where}: one embedding, but {found[0].name} and {found[-1].name} number pieces "
+            "otherwise; name the vocabulary of both sides in decoder.yml under vocabs",
+            Exit.DATA,
+        )
+    overrides = [*sinusoids(*MARIAN_NPZ.sinusoids), *marian_npz.search_of(decoder, values)]
+    settings = settings_of(overrides, shape, trained_length, shared)
+    ours = marian_weights.to_ours(where, tensors, settings.model, ids, MARIAN)
+    sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
+    trained = trained_of(where, settings, ours, sides, trained_length)
+    return Imported(trained, CTRANSLATE2, partial(MarianScorer, where, settings.decode, *ids))
+
+
+def _read_decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
+    """decoder.yml, or the one of another name; without one, the defaults of Marian count."""
+    where = directory / DECODER
+    found = [where] if where.exists() else sorted(directory.glob("*.decoder.yml"))
+    if len(found) > 1:
+        names = ", ".join(path.name for path in found)
+        raise UserError(f"{directory}: {names}; rename one to {DECODER}", Exit.DATA)
+    if not found:
+        return where, {}
+    return found[0], marian_npz.parse(manifest.read_bytes(found[0]), str(found[0]))
+
+
+def _find_files(directory: Path, named: Any, most: int, *patterns: str) -> list[Path]:
+    """The files that decoder.yml names, wherever they were, or else those of the first pattern."""
+    names = named if isinstance(named, list) else [named] if named else []
+    found = [directory / name for name in dict.fromkeys(Path(str(name)).name for name in names)]
+    found = found or next(filter(None, (sorted(directory.glob(p)) for p in patterns)), [])
+    if not 0 < len(found) <= most or any(path.suffix in UNREAD for path in found):
+        raise UserError(
+            f"{directory}: {', '.join(path.name for path in found) or f'no {patterns[0]}'}: "
+            f"expected {'one file' if most == 1 else 'one or two files'}, neither factored (.fsv) "
+            "nor packed (.bin), under models and vocabs of decoder.yml",
+            Exit.DATA,
+        )
+    says_side = [
+        any(word in path.name.lower() for word in words)
+        for words, path in zip(SIDES.values(), found, strict=False)
+    ]
+    if not names and len(found) == 2 and not all(says_side):
+        raise UserError(
+            f"{directory}: {found[0].name}, {found[1].name}: the names do not say which is of the "
+            "source; name both in decoder.yml under vocabs, the source first",
+            Exit.DATA,
+        )
+    return found
+
+
+def prepare(trained: Trained) -> Export:
+    """How a model becomes such a directory; UserError for one that this cannot hold."""
+    families.refuse_languages(trained)
+    segmenters = families.check(trained, MARIAN_NPZ)
+    if trained.settings.model.activation == "gelu":
+        raise UserError(f"model.activation=gelu: {marian_npz.GELU}; train with relu or swish")
+    ids = [marian_ids.without_padding(s.vocabulary) for s in (trained.source, trained.target)]
+    vocabularies = _vocabulary_files(segmenters, ids)
+
+    def write(directory: Path, precision: str) -> EngineScorer:
+        directory.mkdir()
+        names = [name for name in vocabularies if name.startswith("vocab.")]
+        decoder = {"models": [NAME], "vocabs": [names[0], names[-1]], "relative-paths": True}
+        decoder |= marian_npz.to_search(trained.settings.decode)
+        options = marian_npz.to_options(trained.settings.model, [side.size for side in ids])
+        order = families.component_order(trained, MARIAN_NPZ)
+        tensors = marian_weights.to_theirs(trained, order, ids, MARIAN)
+        files = {DECODER: marian_npz.dump(decoder), NAME: marian_npz.write(tensors, options)}
+        for name, data in {**vocabularies, **files}.items():
+            (directory / name).write_bytes(data)
+        return MarianScorer(directory / NAME, trained.settings.decode, *ids)
+
+    def usage(name: str) -> str:
+        """Python for pymarian; SentencePiece cuts lines where the vocabulary does not."""
+        codes = [*language_codes(trained.source.vocabulary)]
+        spm = "source.spm" not in vocabularies
+        return model_card.render("marian_npz_card.jinja", name=name, codes=codes, spm=spm).strip()
+
+    return Export(trained, MARIAN_NPZ.title, write, usage=usage)
+
+
+def _vocabulary_files(segmenters: Sequence[Unigram], ids: Sequence[MarianIds]) -> dict[str, bytes]:
+    """Models of SentencePiece where their ids are those of the model, or else lists of pieces."""
+    contents = models = [segmenter.model for segmenter in segmenters]
+    files, kind = dict[str, bytes](), "spm"
+    if [marian_ids.of_sentencepiece(model) for model in models] != [s.to_json() for s in ids]:
+        contents, kind = [marian_ids.dump_lines(side.to_json()) for side in ids], "yml"
+        files = {"source.spm": models[0], "target.spm": models[1]}
+    sides = ("",) if contents[0] == contents[1] else ("src.", "trg.")
+    names = [f"vocab.{side}{kind}" for side in sides]
+    return files | dict(zip(names, contents, strict=False))
+
+
+class MarianScorer(CTranslate2Scorer):
+    """A model.npz that CTranslate2 reads.
+
+    Its converter gets tensors and options as the file has them, and three things besides: Marian's
+    sinusoids, computed here, since its own are others; an option that the file leaves out, or in
+    its usual form; names for the pieces, since it does not read every vocabulary.
+    """
+
+    def __init__(self, npz: Path, decode: Decode, source: MarianIds, target: MarianIds) -> None:
+        from ctranslate2.converters import MarianConverter
+
+        orders = [side.theirs[EOS:] for side in (source, target)]
+        names = [["", "", EOS_PIECE, UNK_PIECE, *map("p{}".format, order[2:])] for order in orders]
+        with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
+            tensors = dict(file)
+            options = marian_npz.parse(tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0"), str(npz))
+            text = marian_npz.dump(marian_npz.complete(options))
+            dim = tensors["encoder_l1_self_Wq"].shape[0]
+            tensors |= {
+                "Wpos": _sinusoids(dim),
+                marian_npz.CONFIG: np.frombuffer(text + b"\0", np.int8),
+            }
+            np.savez(f"{work}/model.npz", **tensors)
+            files = [f"{work}/source.yml", f"{work}/target.yml"]
+            for path, named, order in zip(files, names, orders, strict=True):
+                lines = (f"{name}: {i}\n" for name, i in zip(named[2:], order, strict=True))
+                Path(path).write_text("".join(lines), encoding="utf-8")
+            MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
+            # Marian's positions have no end
+            super().__init__(Path(work) / "converted", Naming(*map(SideNames, names)), decode)
+        self.absent = target.absent
+        self.options = {}  # Marian translates with the directory, not CTranslate2
+
+
+def _sinusoids(dim: int) -> np.ndarray:
+    """Those that addPositionalEmbeddings of Marian's transformer.h computes."""
+    frequencies = 10000.0 ** -(np.arange(dim // 2) / (dim / 2 - 1))
+    angles = np.arange(POSITIONS)[:, None] * frequencies
+    return np.concatenate([np.sin(angles), np.cos(angles)], 1).astype(np.float32)

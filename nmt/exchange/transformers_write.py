@@ -1,0 +1,178 @@
+"""Models as directories of Hugging Face (Marian, M2M100, NLLB): `transformers_read` reads these."""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+
+from nmt.config.settings import Decode, Model
+from nmt.decode.torch_engine import FORBIDDEN
+from nmt.errors import Exit, UserError
+from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, model_card
+from nmt.exchange import transformers_engine as files
+from nmt.exchange.families import Family
+from nmt.exchange.interface import EngineScorer, Export
+from nmt.exchange.marian_ids import MarianIds
+from nmt.exchange.marian_weights import BIAS, HUGGING_FACE, OUTPUT
+from nmt.exchange.settings import UNNAMED, warn_of_length_penalty
+from nmt.exchange.transformers_engine import (
+    M2M100,
+    MARIAN,
+    NLLB,
+    PIECES,
+    TOKENIZER,
+    TransformersScorer,
+)
+from nmt.exchange.transformers_read import SHAPE
+from nmt.modeldir import Trained
+from nmt.system import manifest
+from nmt.text.unigram import Unigram
+from nmt.text.vocab import BOS, EOS
+
+POSITIONS = 1024  # of the table, as in the largest models; imported ones keep theirs
+
+
+def prepare_marian(trained: Trained) -> Export:
+    """How a model becomes a directory of Marian; UserError for one that this cannot hold."""
+    families.refuse_languages(trained)
+    segmenters = families.check(trained, families.MARIAN)
+    ids = marian_ids.with_padding(trained.source.vocabulary, trained.target.vocabulary)
+    positions = _count_positions(trained)
+
+    def write(directory: Path, precision: str) -> EngineScorer:
+        _write_files(directory, _tokenizer_of_marian(trained, segmenters, ids, positions))
+        _write_weights(directory, trained, families.MARIAN, ids, positions)
+        return TransformersScorer(directory, trained)
+
+    return Export(
+        trained,
+        families.MARIAN.title,
+        write,
+        lambda place: model_card.program(trained, place, positions - 2, MARIAN),
+        on_hub="transformers",
+    )
+
+
+def prepare_m2m100(trained: Trained) -> Export:
+    """How a model becomes a directory of M2M100 or NLLB; UserError for one that is no such."""
+    segmenter, _ = families.check(trained, families.M2M100)
+    output, decode = trained.model.output, trained.settings.decode
+    names = decode.source_language, decode.target_language
+    bias = output.bias.clone()
+    bias[BOS] = 0
+    differs = not torch.equal(output.weight[BOS], output.weight[EOS])
+    for wrong, what, why in (
+        (None in names, "decode.source_language and target_language", "never null there"),
+        (bias.any(), "output.bias", "trainer.freeze=[output.bias] leaves it at zero"),
+        (differs, "the embedding of bos", "trainer.freeze=[embeddings] leaves it that of eos"),
+    ):
+        if wrong:
+            where = f"{what}: cannot be exported to M2M100"
+            raise UserError(f"{where} ({why}); export --to ctranslate2")
+    languages = [str(name) for name in names]
+    tokenizer = m2m100_tokens.to_files(segmenter, trained.source.vocabulary, languages)
+    ids = [m2m100_tokens.number(s.vocabulary) for s in (trained.source, trained.target)]
+
+    def write(directory: Path, precision: str) -> EngineScorer:
+        _write_files(directory, tokenizer)
+        _write_weights(directory, trained, families.M2M100, ids, _count_positions(trained))
+        if PIECES not in tokenizer:  # NLLB: transformers makes tokenizer.json of the others
+            backend = files.open_tokenizer(directory).backend_tokenizer
+            backend.save(str(directory / TOKENIZER))
+        return TransformersScorer(directory, trained)
+
+    classes = M2M100 if PIECES in tokenizer else NLLB
+    code = partial(model_card.program, trained, most=None, classes=classes)
+    return Export(trained, families.M2M100.title, write, code, on_hub="transformers")
+
+
+def _count_positions(trained: Trained) -> int:
+    positions, longest = (trained.facts.get(key) for key in ("positions", "longest_source"))
+    return max(positions or POSITIONS, (longest or 0) + 1)
+
+
+def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
+    directory.mkdir()
+    for name, data in contents.items():
+        (directory / name).write_bytes(data)
+
+
+def _tokenizer_of_marian(
+    trained: Trained, segmenters: Sequence[Unigram], ids: Sequence[MarianIds], positions: int
+) -> dict[str, bytes]:
+    """The files of a MarianTokenizer, by name."""
+    data, (source, target) = trained.settings.data, ids
+    languages = {"source_lang": data.source_language, "target_lang": data.target_language}
+    separate = source.vocabulary.to_json() != target.vocabulary.to_json()
+    config = {
+        **{key: language for key, language in languages.items() if language != UNNAMED},
+        "model_max_length": positions,
+        "separate_vocabs": separate,
+        "tokenizer_class": MARIAN[1],
+    }
+    return {
+        files.TOKENIZER_CONFIG: manifest.dump(config),
+        PIECES: manifest.dump(source.to_json()),
+        **({"target_vocab.json": manifest.dump(target.to_json())} if separate else {}),
+        "source.spm": segmenters[0].model,
+        "target.spm": segmenters[1].model,
+    }
+
+
+def _write_weights(
+    directory: Path, trained: Trained, family: Family, ids: Sequence[MarianIds], positions: int
+) -> None:
+    """Let transformers write weights, config.json and generation_config.json."""
+    source, target = ids
+    config = to_config(trained.settings.model, source, target, positions)
+    search = to_generation(trained.settings.decode, target, positions)
+    order = families.component_order(trained, family)
+    tensors = marian_weights.to_theirs(trained, order, ids, HUGGING_FACE)
+    bias = tensors.pop(BIAS)[None]
+    tensors = {n if n == OUTPUT else f"model.{n}": t for n, t in tensors.items()}
+    tensors |= {BIAS: bias} if family is families.MARIAN else {}
+    with files.in_transformers(directory) as transformers:
+        kind = getattr(transformers, MARIAN[0] if family is families.MARIAN else M2M100[0])
+        keys = {key: v for key, v in config.items() if hasattr(kind.config_class, key)}
+        model = kind.from_pretrained(None, config=kind.config_class(**keys), state_dict=tensors)
+        model.generation_config = transformers.GenerationConfig(**search)
+    try:
+        model.save_pretrained(directory)
+    except SafetensorError as error:  # of a full disk, too
+        raise UserError(f"{directory}: {error}", Exit.IO) from None
+
+
+def to_config(shape: Model, source: MarianIds, target: MarianIds, positions: int) -> dict[str, Any]:
+    """The keys of config.json for a model of ours."""
+    return {
+        **{theirs: getattr(shape, ours) for theirs, ours in SHAPE.items()},
+        "scale_embedding": True,
+        "share_encoder_decoder_embeddings": shape.tie == "all",
+        "tie_word_embeddings": shape.tie != "none",
+        "vocab_size": source.size,
+        "decoder_vocab_size": target.size,
+        "max_position_embeddings": positions,
+        **special_ids(target),
+    }
+
+
+def to_generation(decode: Decode, target: MarianIds, positions: int) -> dict[str, Any]:
+    """The default decoding of transformers: our settings, as far as it has them."""
+    warn_of_length_penalty(decode, "transformers")
+    return {
+        "bad_words_ids": target.never(FORBIDDEN[decode.unknown]),
+        "max_length": positions,
+        "num_beams": decode.beam_size,
+        **({"length_penalty": decode.alpha} if decode.beam_size > 1 else {}),
+        **special_ids(target),
+    }
+
+
+def special_ids(target: MarianIds) -> dict[str, int]:
+    """The ids that both files name."""
+    eos = target.theirs[EOS]
+    ids = {"decoder_start_token_id": target.theirs[BOS], "pad_token_id": target.pad}
+    return ids | {"eos_token_id": eos, "forced_eos_token_id": eos}
