@@ -185,6 +185,11 @@ def record_layers(model: Transformer) -> Iterator[list[Tensor]]:
         yield layers
 
 
+def mean_over_layers(layers: Sequence[Tensor]) -> Tensor:
+    """The mean of what `record_layers` recorded in one pass [sentence, query, source]."""
+    return sum(layers[1:], layers[0]) / len(layers)
+
+
 class CoveragePenalty:
     """A step, and the coverage penalty of Wu et al. (2016) for its outputs.
 
@@ -213,7 +218,7 @@ class CoveragePenalty:
         with ExitStack() as recorded:
             of_models = [recorded.enter_context(record_layers(model)) for model in self.models]
             log_probs = self.step(tokens, parents)
-        means = [sum(layers[1:], layers[0]) / len(layers) for layers in of_models]
+        means = [mean_over_layers(layers) for layers in of_models]
         # hypotheses of one sentence are its queries
         self._attended = self._attended + torch.stack(means).mean(0).flatten(0, 1)
         return log_probs

@@ -22,11 +22,9 @@ import torch
 from torch import Tensor
 
 from nmt.corpus.grouping import by_length
-from nmt.decode.cross_attention import CrossAttention
 from nmt.decode.lines import LineReader
-from nmt.decode.models import as_inputs
+from nmt.decode.models import as_inputs, mean_over_layers, record_layers
 from nmt.decode.sources import Source
-from nmt.model.layers import watching
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 
@@ -74,11 +72,10 @@ def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:
     model = trained.model
     source, target, columns = as_inputs(pairs, next(model.parameters()).device)
     keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
-    attention = CrossAttention(model)
-    with torch.inference_mode(), watching(model, attention.add):
+    with torch.inference_mode(), record_layers(model) as layers:
         model.hidden(source, target, columns)
     # without pieces for languages
-    p = attention.take()[:, -queries.shape[1] :, -keys.shape[1] :]
+    p = mean_over_layers(layers)[:, -queries.shape[1] :, -keys.shape[1] :]
     return (p * (queries[:, :, None] & keys[:, None, :])).sum(1)
 
 
