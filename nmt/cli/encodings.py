@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:  # --help imports no Hydra

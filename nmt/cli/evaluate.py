@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import figure
 from nmt.cli.command import run
-from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
-from nmt.cli.parser import SAMPLES, Parser, integer
-from nmt.cli.streams import write_outputs
+from nmt.cli.options import (
+    SAMPLES,
+    Parser,
+    add_translating,
+    decode_overrides,
+    integer,
+    search_settings_help,
+)
+from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import BOUNDS, SEED, TOKENIZERS, EvaluationOptions
 from nmt.system import outputs

@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 from hydra.core.override_parser.types import Override
 
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.config import check
 from nmt.config.catalog import (
     ABOUT,

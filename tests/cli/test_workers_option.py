@@ -15,7 +15,7 @@ import torch
 import nmt
 from nmt import modeldir
 from nmt.cli import evaluate as commands
-from nmt.cli import resumable
+from nmt.cli import output as writing
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedLine
 from nmt.evaluation.run import evaluate
@@ -118,7 +118,7 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(resumable, "EVERY", 0)
+            patch.setattr(writing, "EVERY", 0)
             stop(patch, copying, 11, lambda: act(record))
             code, _, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
     finally:
