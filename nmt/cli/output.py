@@ -11,7 +11,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from itertools import islice
 from os.path import samestat
@@ -174,8 +174,10 @@ def partial_files(path: Path) -> tuple[Path, Path]:
     return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
 
 
-def check_output(output: str | None, inputs: Iterable[str]) -> None:
-    """Refuse an output that cannot be made, and an input that it would overwrite."""
+def check_files(output: str | None, inputs: Sequence[str]) -> None:
+    """Refuse stdin as two inputs, an output that cannot be made, and one that is an input."""
+    if inputs.count("-") > 1:
+        raise UserError("-: stdin can be one of the texts only; give files for the others")
     if output is None or not _is_file(output):
         return
     path = Path(output)

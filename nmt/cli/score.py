@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING
 from nmt import __version__
 from nmt.cli.command import gc_paused, run
 from nmt.cli.options import Parser, add_running, integer
-from nmt.cli.output import check_output, open_output
+from nmt.cli.output import check_files, open_output
 from nmt.cli.streams import opened_input, text_lines
-from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.decode.score import GivenTranslation
@@ -43,7 +42,7 @@ def command(argv: list[str]) -> None:
     """Score; on disk nothing is touched before the model is known."""
     options = parse_arguments(argv)
     files = {SOURCE: options.source, TARGET: options.target, **options.columns}
-    check_output(options.output, files.values())
+    check_files(options.output, [*files.values()])
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         with gc_paused():  # torch takes seconds: --help and wrong arguments are answered before
@@ -113,10 +112,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
     add("--batch-tokens", type=integer(1), default=4000, metavar="N", help=BATCH)
     add_running(parser)
-    options = parser.parse_args(argv)
-    if [options.source, options.target, *options.columns.values()].count("-") > 1:
-        raise UserError("-: stdin can be one of the texts only; give files for the others")
-    return options
+    return parser.parse_args(argv)
 
 
 def format_record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:

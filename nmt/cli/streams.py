@@ -46,11 +46,6 @@ def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
     return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
 
 
-def input_name(name: str) -> str:
-    """The name of an input in messages."""
-    return "stdin" if name == "-" else name
-
-
 def is_complete(name: str) -> bool:
     """Whether an input's lines are all there, as those of a file; a pipe's may follow on an answer.
 
@@ -117,7 +112,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
     (65) for a stdin that is compressed, or no text in UTF-8.
     """
-    label = input_name(name)
+    label = "stdin" if name == "-" else name
     invalid, first = 0, 0
     if name == "-":  # of a file, its head was looked at when it was opened
         stream = checked(stream, label)

@@ -21,7 +21,7 @@ from nmt.cli.options import (
     integer,
     search_settings_help,
 )
-from nmt.cli.output import OutputStream, check_output, open_output
+from nmt.cli.output import OutputStream, check_files, open_output
 from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
 from nmt.errors import UserError
 
@@ -77,7 +77,7 @@ def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
     options, began = parse_arguments(argv), time.monotonic()
     files = {TEXT: options.input, **options.parallel}
-    check_output(options.output, files.values())
+    check_files(options.output, [*files.values()])
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
@@ -172,11 +172,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--engine", choices=("nmt", "ctranslate2", "auto"), help=ENGINE)
     add_translating(parser)
     options = parser.parse_intermixed_args(argv)
-    if (options.workers or 1) > 1 and options.threads not in (None, options.workers):
-        raise UserError(
-            f"--workers {options.workers} --threads {options.threads}: each worker has one thread; "
-            "leave one of the two out"
-        )
     settings = [a for a in options.arguments if SETTING.match(a)]
     names = [a for a in options.arguments if not SETTING.match(a)]
     inputs = [a for a in names if not Path(a).is_dir()] or ["-"]
@@ -187,9 +182,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         )
     prefix = {} if options.target_prefix is None else {PREFIX: options.target_prefix}
     options.parallel = {**options.columns, **prefix}
-    if name := next((name for name, path in options.parallel.items() if path == "-"), None):
-        where = f"{PREFIX} " if name == PREFIX else f"--columns {name}="
-        raise UserError(f"{where}-: stdin is for the text; give a file")
     options.models = [options.model, *(a for a in names if Path(a).is_dir())]
     options.input, options.changes = inputs[0], decode_overrides(settings)
     return options

@@ -98,8 +98,8 @@ def test_wrong_words(word: str) -> None:
         translate.parse_arguments(["x", "--columns", word])
     assert options.parse_columns("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
     assert translate.parse_arguments(["x"]).columns == {}
-    with pytest.raises(UserError, match="stdin is for the text"):
-        translate.parse_arguments(["x", "--columns", "heads=-"])
+    with pytest.raises(UserError, match="stdin can be one of the texts"):
+        translate.command(["x", "--columns", "heads=-"])
 
 
 def test_the_next_command_names_the_files() -> None:

@@ -183,7 +183,7 @@ def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Pa
     code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
     assert (code, "the text: only 2 lines" in err) == (65, True)
     code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
-    assert (code, "--target-prefix -: stdin is for the text" in err) == (2, True)
+    assert (code, "stdin can be one of the texts only" in err) == (2, True)
     code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")
     assert code == 66
 

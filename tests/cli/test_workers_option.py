@@ -143,18 +143,6 @@ def test_a_full_disk_is_one_line(nmt_translate: Run, text: Path, begun: list[int
     assert (code, err.count("\n"), begun) == (74, 1, [2])
 
 
-def test_workers_and_threads(nmt_translate: Run, text: Path, begun: list[int]) -> None:
-    code, out, err = nmt_translate(str(text), *TWO, "--threads", "4")
-    assert (code, out, err) == (2, b"", (
-        "nmt: --workers 2 --threads 4: each worker has one thread; leave one of the two out\n"
-    ))  # fmt: skip
-    assert nmt_translate(str(text), "--workers=1", "--threads=1")[0] == 0
-    assert begun == []
-    assert nmt_translate(str(text), *TWO, "--threads", "2")[0] == 0
-    assert begun == [2]
-    torch.set_num_threads(1)
-
-
 def test_evaluation_translates_by_workers(
     copying: Trained, text: Path, begun: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
