@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, ValueType
 
 from nmt.config.catalog import folders_in
-from nmt.config.compose import check_options, is_sweep
+from nmt.config.compose import is_sweep
 from nmt.config.hydra_conf import compose, parse, reading_conf
 from nmt.errors import UserError
 
@@ -40,7 +40,7 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
     first = [o for o in overrides if not o.is_sweep_override() and _selects_runs(o.key_or_group)]
     if not multirun and not any(o.key_or_group == "experiment" for o in first):
         return None
-    check_options(first, folders_in(overrides))
+    folders_in(overrides)  # refuses what Hydra would read otherwise
     with reading_conf(overrides):
         cfg = compose(first)
         if not multirun and not is_sweep(cfg):
