@@ -2,9 +2,8 @@
 
 import re
 from functools import cache
-from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
@@ -178,6 +177,23 @@ def families(folders: Folders = ()) -> dict[str, list[str]]:
     return {family: options for family, options in members.items() if options}
 
 
+class EncodingFacts(NamedTuple):
+    """An encoding in a list of them."""
+
+    name: str  # encoding=NAME
+    family: str  # as "distances, as vectors"
+    summary: str  # one line
+
+
+def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
+    """All options of `encoding=`, by family."""
+    return [
+        EncodingFacts(name, family, summary("encoding", name, folders))
+        for family, names in families(folders).items()
+        for name in names
+    ]
+
+
 def commented(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of an option's file that has all three."""
     keys: list[tuple[str, str, str]] = []
@@ -201,12 +217,10 @@ def _loaded(path: Path) -> Any:
 @cache
 def _parsed(path: Path, *stamp: int) -> Any:
     try:
-        loaded = OmegaConf.load(StringIO(_text(path)))
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)  # counts from 0
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        what = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise UserError(f"{place}: not readable as YAML: {what}") from None
+        loaded = OmegaConf.load(path)
+    except (YAMLError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise UserError(f"{path}: not readable as YAML in UTF-8: {why}") from None
     except OSError:  # of OmegaConf, for a single value
         loaded = None
     if not OmegaConf.is_dict(loaded):
@@ -215,9 +229,4 @@ def _parsed(path: Path, *stamp: int) -> Any:
 
 
 def _text(path: Path) -> str:
-    """The text of an option's file; UserError if it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: not UTF-8; save it as such") from None
+    return path.read_text(encoding="utf-8", errors="replace")
