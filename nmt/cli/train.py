@@ -108,16 +108,20 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
     from nmt.config.hydra_conf import lines_of, translating_errors
     from nmt.parent import composed
 
-    for overrides in runs:
-        if len(runs) > 1:
-            sys.stdout.write("---\n")  # parts the documents of a YAML stream
+    texts = []
+    for overrides in runs:  # all, before the first is shown
         if options.cfg == "job":
             with translating_errors(overrides):
-                sys.stdout.write(OmegaConf.to_yaml(composed(overrides), resolve=options.resolve))
-            continue
-        if not options.shell_completion:
-            composed(overrides)  # refuses what Hydra would show
-        hydra_app.run([*options.flags, *lines_of(overrides)])
+                texts.append(OmegaConf.to_yaml(composed(overrides), resolve=options.resolve))
+        elif not options.shell_completion:
+            composed(overrides)
+    for number, overrides in enumerate(runs):
+        if len(runs) > 1:
+            sys.stdout.write("---\n")  # parts the documents of a YAML stream
+        if texts:
+            sys.stdout.write(texts[number])
+        else:
+            hydra_app.run([*options.flags, *lines_of(overrides)])
 
 
 def train(experiment: "Experiment", world: "World") -> None:
