@@ -192,8 +192,7 @@ def check_files(output: str | None, inputs: Sequence[str]) -> None:
             continue
         for written in (path, *partial_files(path)):
             if written.exists() and samestat(read, written.stat()):
-                what = "is an input" if written == path else f"would write {written.name}, an input"
-                raise UserError(f"-o {output}: {what}; give another -o")
+                raise UserError(f"-o {output}: {written.name} is an input; give another -o")
 
 
 def _is_file(output: str) -> bool:
@@ -252,12 +251,8 @@ def _open_plain(name: str | None) -> Iterator[OutputStream]:
         file = Path(str(name)).open("wb")  # noqa: SIM115
     except OSError as error:
         raise outputs.unwritable(name, error) from None
-    try:
+    with file:
         yield OutputStream(file)
-        file.flush()
-    finally:
-        with suppress(OSError):  # the disk may be full; the first error is the one to tell
-            file.close()
 
 
 def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:

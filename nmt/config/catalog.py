@@ -1,6 +1,7 @@
 """The options in conf/ and in folders of the user: what there is, and what their files say."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
@@ -9,7 +10,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from nmt.config.check import near
+from nmt.config.check import near, yaml
 from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
@@ -58,21 +59,29 @@ def config_dir_override(*folders: str | None) -> list[str]:
     named = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    places = [str(Path(folder).resolve()) for folder in named]
-    quoted = [f"'file://{p}'" for p in (p.replace("'", r"\'") for p in places)]
-    return [f"{SEARCHPATH}=[{','.join(quoted)}]"] if places else []
+    places = [f"file://{Path(folder).resolve()}" for folder in named]
+    return [f"{SEARCHPATH}={quote(places)}"] if places else []
 
 
-def folders_in(overrides: list[Override]) -> Folders:
+def quote(value: Any) -> str:
+    """A plain value in Hydra's grammar."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{quote(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(quote, value)) + "]"
+    if not isinstance(value, str):
+        return yaml(value)
+    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", r"\'"), value)
+    return f"'{escaped}'"
+
+
+def folders_in(overrides: Iterable[Override]) -> Folders:
     """The directories that overrides name in addition to conf/, checked as by `check_folders`."""
-    folders: list[Path] = []
-    for override in overrides:
-        if override.key_or_group == SEARCHPATH:
-            value = override.value()
-            folders += [Path(str(place).removeprefix("file://"))
-                        for place in (value if isinstance(value, list) else [value])]  # fmt: skip
-    check_folders(tuple(folders))
-    return tuple(folders)
+    typed = [override.value() for override in overrides if override.key_or_group == SEARCHPATH]
+    places = [p for value in typed for p in (value if isinstance(value, list) else [value])]
+    folders = tuple(Path(str(place).removeprefix("file://")) for place in places)
+    check_folders(folders)
+    return folders
 
 
 def check_folders(folders: Folders = ()) -> None:
@@ -123,22 +132,19 @@ def chosen_by(group: str, option: str, folders: Folders = ()) -> list[tuple[str,
     return chosen
 
 
-def chain_of(group: str, option: str, folders: Folders = ()) -> list[str]:
+def chain_of(
+    group: str, option: str, folders: Folders = (), above: tuple[str, ...] = ()
+) -> list[str]:
     """The options of a group that an option builds on, and itself; UserError for a circle."""
-    return _chain(group, option, folders, ())
-
-
-def _chain(group: str, option: str, folders: Folders, above: tuple[str, ...]) -> list[str]:
     path = path_of(group, option, folders)
     if option in above:
         raise UserError(f"{path}: {group}={option} builds on itself; see its defaults")
     chain = []
     for inner in (o for g, o in chosen_by(group, option, folders) if g == group):
         try:
-            path_of(group, inner, folders)
+            chain += chain_of(group, inner, folders, (*above, option))
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        chain += _chain(group, inner, folders, (*above, option))
     return [*chain, option]
 
 

@@ -88,7 +88,7 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
     """The config of one run, interpolations unresolved; raises as `experiment_of`."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
-    typed, folders = {o.key_or_group: o for o in overrides}, folders_in([*overrides])
+    typed, folders = {o.key_or_group: o for o in overrides}, folders_in(overrides)
     _check_options(typed, folders)
     with reading_conf(overrides):
         named = START in typed or "parent" in typed

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from hydra.core.override_parser.types import Override
 
 from nmt.config import check
-from nmt.config.catalog import ABOUT, Folders, chain_of, chosen_by, values_of
+from nmt.config.catalog import ABOUT, Folders, chain_of, chosen_by, quote, values_of
 from nmt.config.data import RECIPE, Data
 from nmt.config.hydra_conf import chosen_options
 from nmt.config.settings import is_path
@@ -70,7 +70,7 @@ def inherit(
         in_files = {name for file in files for name in file.get(group) or ()}
         for name, value in inherited.items():
             if group in ("segmenter", "encoding") or name not in in_files:
-                yield f"++{group}.{name}={_quote(value)}"
+                yield f"++{group}.{name}={quote(value)}"
 
 
 def _check_typed(typed: Mapping[str, Override], has_encoding: bool, parent: Parent) -> None:
@@ -105,15 +105,3 @@ def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
         return {*FILES, "name", "columns", "corpora"}
     dev = {"dev_lines"} if keys & {"dev_source", "dev_target"} else set()
     return dev | ({"corpora"} if keys & {"train_source", "train_target"} else set())
-
-
-def _quote(value: Any) -> str:
-    """A plain value in Hydra's grammar."""
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{name}:{_quote(inner)}" for name, inner in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_quote, value)) + "]"
-    if not isinstance(value, str):
-        return check.yaml(value)
-    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", r"\'"), value)
-    return f"'{escaped}'"

@@ -276,8 +276,7 @@ def test_an_input_that_would_be_overwritten_is_refused(
     output = text if name == "in" else stopped
     code, _, err = nmt_translate(str(text.with_name(name)), "-o", str(output))
     assert code == 2
-    what = "is an input" if name == "in" else f"would write {name}, an input"
-    assert err == f"nmt: -o {output}: {what}; give another -o\n"
+    assert err == f"nmt: -o {output}: {name} is an input; give another -o\n"
     assert contents(text.parent) == before
     text.with_name("link").symlink_to(text)
     assert nmt_translate(str(text.with_name("link")), "-o", str(text))[0] == 2
