@@ -32,7 +32,6 @@ from nmt.config.hydra_conf import (
     compose,
     default_values,
     lines_of,
-    of_groups,
     parse,
     reading_conf,
     translating_errors,
@@ -92,8 +91,7 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
     _check_options(typed, folders)
     with reading_conf(overrides):
         named = START in typed or "parent" in typed
-        # keys of the parent's encoding, such as tau, are not there yet
-        cfg = compose(of_groups(overrides, START, "parent", "seed", *PLACE) if named else overrides)
+        cfg = compose(_leave_out_keys(overrides) if named else overrides)
         if is_sweep(cfg):
             raise UserError(
                 "several runs, of a sweep or a table: only nmt-train makes them; choose one"
@@ -120,6 +118,12 @@ def is_sweep(cfg: DictConfig) -> bool:
     """Whether a config, composed with Hydra's own part, is many runs."""
     mode = cfg.hydra.mode
     return mode is not None and mode.name == "MULTIRUN"
+
+
+def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
+    """Overrides of options; keys of a parent's encoding, such as tau, are not there yet."""
+    early = {*ABOUT, *PLACE, START, "parent", "seed"}
+    return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
 def _named_run(cfg: DictConfig) -> Path | None:

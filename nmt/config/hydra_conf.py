@@ -68,15 +68,6 @@ def chosen_options(override: Override) -> list[str]:
     return [str(option) for option in options]
 
 
-def of_groups(overrides: Iterable[Override], *keys: str) -> list[Override]:
-    """The overrides of groups, of Hydra's own keys and of these."""
-    return [
-        o
-        for o in overrides
-        if o.key_or_group in (*ABOUT, *keys) or o.key_or_group.startswith("hydra")
-    ]
-
-
 @contextmanager
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
     """Let Hydra's compose read conf/; its complaints become UserErrors.

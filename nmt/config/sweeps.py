@@ -37,7 +37,8 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
     An override of the command line replaces the experiment's own values for its key.
     Raises UserError for options that do not exist; composing a run refuses what else is wrong.
     """
-    first = [o for o in overrides if not o.is_sweep_override() and _selects_runs(o.key_or_group)]
+    single = [o for o in overrides if not o.is_sweep_override()]
+    first = [o for o in single if o.key_or_group.startswith(("hydra", "experiment", "scale"))]
     if not multirun and not any(o.key_or_group == "experiment" for o in first):
         return None
     folders_in(overrides)  # refuses what Hydra would read otherwise
@@ -60,11 +61,6 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
         chosen={o.key_or_group for o in overrides},
         globbed=any(o.value_type is ValueType.GLOB_CHOICE_SWEEP for o in overrides),
     )
-
-
-def _selects_runs(group: str) -> bool:
-    """Whether an override takes part in deciding which runs there are."""
-    return group.startswith("hydra") or group in ("experiment", "scale")
 
 
 def _values(override: Override) -> list[Override]:
