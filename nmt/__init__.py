@@ -1,7 +1,7 @@
 # ruff: noqa: F403, F405
 """Train, decode and compare Transformers for translation, by positional encoding and by length.
 
-The Python API is nmt/api: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
+The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; see docs/python.md.
 """
 
 from importlib import import_module
@@ -41,18 +41,21 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from nmt.api.experiments import *
-    from nmt.api.models import *
+    from nmt.api import *
 
-_MODULES = ("nmt.api.models", "nmt.api.experiments")  # the second imports training, too
+_MODULES = {  # of names that nmt.api imports where it needs them; who translates does not
+    "EncodingFacts": "nmt.config.catalog",
+    "Experiment": "nmt.config.compose",
+    "Outcome": "nmt.training.run",
+    "Prepared": "nmt.corpus.prepare",
+    "Report": "nmt.evaluation.report",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Import what offers a name, and so torch, when the name is first used."""
     if name in __all__:
-        for module in map(import_module, _MODULES):
-            if hasattr(module, name):
-                return getattr(module, name)
+        return getattr(import_module(_MODULES.get(name, "nmt.api")), name)
     raise AttributeError(f"module 'nmt' has no attribute {name!r}")
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from nmt.api import arguments
 from nmt.checks.example import perturbed, small_settings
 from nmt.checks.parity import BOUNDS, TOKENS
 from nmt.checks.run import Result, failures, run_checks
@@ -62,7 +61,7 @@ def check_encoding(
     else:
         entry = {encoding.__name__.lower(): {"use": encoding, **options}}
         settings = small_settings("none", [*folder, *overrides], entry)
-    there, precisions = pick(device), arguments.lines("precisions", precisions)
+    there = pick(device)
     set_up(there)  # in exact float32
     model = perturbed(settings)
     results = list(run_checks(model, order_matters, tokens, precisions, there))

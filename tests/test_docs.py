@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import nmt
-import nmt.api.models
+import nmt.api
 from nmt.config.catalog import options_of
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
 from tests.toy.toy_parser import translate
@@ -59,7 +59,7 @@ def test_a_trained_model_translates_the_examples_rightly(
 def test_german_examples_are_sentences_of_the_embedded_grammar() -> None:
     """So that the first translation a reader makes can be right."""
     lines = [block for page in PAGES for block in blocks(page, "python")]
-    lines += [example.source + example.want for example in documented(nmt.api.models)]
+    lines += [example.source + example.want for example in documented(nmt.api)]
     sentences = set(re.findall(r'(?<!")"(\w[^"\n]* [^"\n]*\.)"(?!")', "\n".join(lines)))
     right = {sentence: translation_of(sentence) for sentence in sentences}
     german = {sentence for sentence, translation in right.items() if translation}

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from nmt import lengthen, modeldir
-from nmt.api import models
+from nmt import api, lengthen, modeldir
 from nmt.cli.train import main as train
 from nmt.config import compose
 from nmt.config.compose import Experiment
@@ -69,7 +68,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     )
     for label in ("parent", "child"):
         model = modeldir.load(tmp_path / label)
-        given = models.score(model, sources, references)
+        given = api.score(model, sources, references)
         loss = -sum(each.log_prob for each in given) / sum(each.length for each in given)
         (found,) = [
             figure["mean"]

@@ -18,7 +18,7 @@ from nmt.cli import (
     train,
     translate,
 )
-from nmt.cli.help import overrides_of
+from nmt.cli.help import parse_overrides
 from nmt.config.catalog import FAMILIES, family_of, options_of
 from nmt.config.sweeps import sweep_of
 from nmt.parent import composed
@@ -68,14 +68,14 @@ def test_each_command_is_understood(
         UNDERSTOOD[name](arguments)
     elif name == "nmt-encodings":
         options = encodings.parse_arguments(arguments)  # other tests draw and check
-        if options.name is not None:
-            encodings.command([options.name, *options.overrides])
+        if options.names:
+            encodings.command([*options.names, *options.overrides])
     elif name in ("nmt-train", "nmt-prepare"):
         if start := re.search(r"(?:init_from|parent)=(\S+)", command):
             monkeypatch.chdir(tmp_path)
             run_of(tmp_path / start[1], settings_of())
         options = train.parse_arguments(arguments)
-        overrides = overrides_of(options)
+        overrides = parse_overrides(options)
         sweep = sweep_of(overrides, options.multirun)
         composed(overrides if sweep is None else sweep.jobs[0])
     elif name == ".":

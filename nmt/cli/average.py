@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, integer
+from nmt.cli.options import Parser, integer
 from nmt.errors import UserError
 from nmt.system import outputs
 

@@ -6,9 +6,8 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
-from nmt.cli.parser import SAMPLES, Parser
-from nmt.cli.streams import write_outputs
+from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, search_settings_help
+from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import EvaluationOptions
 

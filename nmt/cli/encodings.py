@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:  # --help imports no Hydra
@@ -37,7 +37,7 @@ TOKENS = 64  # of the sentences in which an export looks at positions
 def command(argv: list[str]) -> None:
     """List the encodings; describe or check some."""
     options = parse_arguments(argv)
-    overrides, name, folders = options.overrides, options.name, options.folders
+    overrides, folders = options.overrides, options.folders
     if options.check or options.run:
         from nmt.checks import run as checks
         from nmt.system.device import pick, set_up
@@ -48,25 +48,28 @@ def command(argv: list[str]) -> None:
         for line in checks.check_run(options.run, device) if options.run else lines:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
-    elif name is None:
-        _list_encodings(folders)
-    else:
+        return
+    for name in options.names:
         from nmt.checks.card import card
         from nmt.config.compose import experiment_of
 
         settings = experiment_of([f"encoding={name}", *overrides]).settings
         sys.stdout.write(card(name, settings, folders, {"CTranslate2": exportable(settings)}))
+    if not options.names:
+        _list_encodings(folders)
 
 
 def _list_encodings(folders: "Folders") -> None:
     """Print names and first comments of all options by family; imports no torch."""
-    from nmt.config.catalog import families, summary
+    from nmt.config.catalog import list_encodings
 
-    groups = families(folders)
-    width = max(len(option) for options in groups.values() for option in options)
-    for number, (family, options) in enumerate(groups.items()):
-        lines = [f"  {o:<{width}}  {summary('encoding', o, folders)}" for o in options]
-        sys.stdout.write("\n" * (number > 0) + "\n".join([family, *lines]) + "\n")
+    listed, family = list_encodings(folders), ""
+    width = max(len(facts.name) for facts in listed)
+    for facts in listed:
+        if facts.family != family:
+            sys.stdout.write(f"\n{facts.family}\n" if family else f"{facts.family}\n")
+            family = facts.family
+        sys.stdout.write(f"  {facts.name:<{width}}  {facts.summary}\n")
 
 
 def exportable(settings: "Settings") -> str:
@@ -98,28 +101,16 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
     overrides = [a for a in options.arguments if "=" in a or a.startswith("~")]
     options.names = [a for a in options.arguments if a not in overrides]
-    options.name = options.names[0] if options.names else None
-    _refuse(options, overrides)
+    named = [o for o in overrides if o.lstrip("+~").startswith("encoding=")]
+    if named or (overrides and options.run):
+        why = "--run checks a trained model as it is" if options.run else "name it alone: NAME"
+        raise UserError(f"{(named or overrides)[0]}: {why}")
     options.overrides = [*config_dir_override(options.config_dir), *overrides]
     options.folders = folders_in(parse(config_dir_override(options.config_dir)))
     for name in options.names:
         for part in name.strip("[]").split(",") if options.check else [name]:
             path_of("encoding", part.strip(), options.folders)
     return options
-
-
-def _refuse(options: argparse.Namespace, overrides: list[str]) -> None:
-    """Raise UserError for what would not be shown or checked as it is typed."""
-    if options.run and (idle := [*options.names, *overrides]):
-        raise UserError(f"{idle[0]}: --run checks all of a trained model, as it is; leave it out")
-    if options.names[1:] and not options.check:
-        others = " ".join(options.names[1:])
-        raise UserError(f"{others}: expected KEY=VALUE after {options.name}")
-    for override in overrides:
-        if override.lstrip("+~").partition("=")[0] == "encoding":
-            raise UserError(f"{override}: name it without encoding=: nmt-encodings NAME")
-        if not (options.names or options.check):
-            raise UserError(f"{override}: of which encoding? nmt-encodings NAME KEY=VALUE")
 
 
 main = partial(run, command)  # the console script

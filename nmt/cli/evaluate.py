@@ -10,9 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import figure
 from nmt.cli.command import run
-from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
-from nmt.cli.parser import SAMPLES, Parser, integer
-from nmt.cli.streams import write_outputs
+from nmt.cli.options import (
+    SAMPLES,
+    Parser,
+    add_translating,
+    decode_overrides,
+    integer,
+    search_settings_help,
+)
+from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import (
     BOUNDS,
@@ -53,6 +59,7 @@ its pairs. The table goes to stdout, messages to stderr.
 Search settings; the default is what each model was trained with:
 """
 PICTURES = figure.FORMATS
+ENDINGS = (".html", ".json", ".tsv", ".md", ".txt", *PICTURES)
 
 
 def command(argv: list[str]) -> None:
@@ -67,8 +74,8 @@ def command(argv: list[str]) -> None:
     options = EvaluationOptions(**values, command=shlex.join(["nmt-evaluate", *argv]))
     systems = systems_of(typed.systems)
     tests = tests_of(typed, systems)
-    places = places_of(systems, tests, typed.output_dir) if typed.output_dir else []
-    refuse_overwriting([*typed.output, *places], systems, tests)
+    translations = translation_files(systems, tests, typed.output_dir) if typed.output_dir else []
+    refuse_overwriting([*typed.output, *translations], systems, tests)
     report = evaluate(systems, tests, options)
     shown = (
         text.tsv(report)
@@ -76,20 +83,11 @@ def command(argv: list[str]) -> None:
         else text.render(report, typed.sort, "github" if typed.format == "markdown" else "plain")
     )
     files = [(path, text.writer_of(path, report, typed.sort)) for path in typed.output]
-    write_outputs(shown, *files, *translations(report, places))
+    if translations:
+        files += zip(translations, translation_writers(report), strict=True)
+    write_outputs(shown, *files)
     for path in [*typed.output, *filter(None, [typed.output_dir])]:
         sys.stderr.write(f"wrote {path}\n")
-
-
-def refuse_overwriting(
-    written: Sequence[Path], systems: "Sequence[System]", tests: "Sequence[ParallelFiles]"
-) -> None:
-    """Raise UserError for an output that is an input, or written twice."""
-    read = {path.resolve() for test in tests for _, path in test.paths}
-    read |= {system.file.resolve() for system in systems if system.file}
-    for number, path in enumerate(written):
-        if path.resolve() in read | {other.resolve() for other in written[:number]}:
-            raise UserError(f"{path}: is read, or written twice; give each output its own file")
 
 
 def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[ParallelFiles]":
@@ -102,29 +100,35 @@ def tests_of(typed: argparse.Namespace, systems: "Sequence[System]") -> "list[Pa
     return named or [testsets.test_of_runs(systems, typed.join)]
 
 
-def places_of(
+def translation_files(
     systems: "Sequence[System]", tests: "Sequence[ParallelFiles]", directory: Path
 ) -> list[Path]:
-    """The files that get all translations: LABEL.txt, with seed and test if several.
-
-    By test, system and run. Raises UserError for two of one name.
-    """
+    """A file for the translations of each test and run: LABEL.txt, seed and test if several."""
     labels = list[str]()
     for system in systems:
         seeds = [model.settings.seed for model in system.models]
         labels += [f"{system.label}-seed{n}" for n in seeds] if len(seeds) > 1 else [system.label]
     before = [f"{test.name}." for test in tests] if len(tests) > 1 else [""]
-    names = [f"{test}{label}.txt" for test in before for label in labels]
-    if twice := next((name for name in names if names.count(name) > 1), None):
-        raise UserError(f"--output-dir: {twice} would be written twice; give LABEL=PATH")
-    return [directory / name for name in names]
+    return [directory / f"{test}{label}.txt" for test in before for label in labels]
 
 
-def translations(report: "Report", places: Sequence[Path]) -> Iterator[tuple[Path, outputs.Writer]]:
-    """What is written into the files of `places_of`, if any."""
-    texts = (lines for test in report.tests for runs in test.hypotheses for lines in runs)
-    for path, lines in zip(places, texts, strict=False):  # no place: not wanted
-        yield path, outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
+def translation_writers(report: "Report") -> Iterator[outputs.Writer]:
+    """What writes the translations of each test and run, in the order of `translation_files`."""
+    for runs in (runs for test in report.tests for runs in test.hypotheses):
+        for lines in runs:
+            yield outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
+
+
+def refuse_overwriting(
+    written: Sequence[Path], systems: "Sequence[System]", tests: "Sequence[ParallelFiles]"
+) -> None:
+    """Raise UserError for an output that is an input, or written twice."""
+    taken = {path.resolve() for test in tests for _, path in test.paths}
+    taken |= {system.file.resolve() for system in systems if system.file}
+    for path in written:
+        if path.resolve() in taken:
+            raise UserError(f"{path}: is read, or written twice; give another name or LABEL=PATH")
+        taken.add(path.resolve())
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -145,27 +149,24 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     typed = parser.parse_intermixed_args(argv)
     settings = [a for a in typed.arguments if a.startswith("decode.") and "=" in a]
     typed.systems = [a for a in typed.arguments if a not in settings]
-    typed.decode = decode_overrides(settings)
-    typed.columns = {name: Path(path) for name, path in typed.columns.items()}
-    given = list(map(parse_scores, typed.scores))
-    typed.scores = dict(given)
-    if len(typed.scores) < len(given):
-        raise UserError("--scores: one of them twice; give a file for each system and metric")
     if not typed.systems:
         raise UserError("no system: name a model, or a file of translations")
-    if typed.tests and (typed.reference or typed.source):
-        raise UserError("--test: has source and reference itself; leave --source, --reference out")
+    typed.decode = decode_overrides(settings)
+    typed.columns = {name: Path(path) for name, path in typed.columns.items()}
+    pairs = list(map(parse_scores, typed.scores))
+    typed.scores = dict(pairs)
+    if len(typed.scores) < len(pairs):
+        raise UserError("--scores: one of them twice; give a file for each system and metric")
     if typed.source and not typed.reference:
         raise UserError(
             f"--source {typed.source[0]}: to score translations of it, add --reference REF; "
             "without references, nmt-diagnose tells what is lost"
         )
     for path in typed.output:
+        if path.suffix.lower() not in ENDINGS:
+            raise UserError(f"-o {path}: the name must end in {', '.join(ENDINGS)}")
         if path.suffix.lower() in PICTURES:
             figure.require_matplotlib(f"-o {path}")
-        elif path.suffix.lower() not in (".json", ".tsv", ".html", ".md", ".txt"):
-            endings = ".html, .json, .tsv, .md, .txt, .png, .svg or .pdf"
-            raise UserError(f"-o {path}: the name must end in {endings}")
     typed.bounds = parse_bounds(typed.bounds)
     typed.metrics = None if typed.metrics is None else parse_metrics(typed.metrics)
     return typed
@@ -185,11 +186,12 @@ def _add_texts(parser: Parser) -> None:
     add = parser.add_argument
     several: dict[str, Any] = {"action": "append", "type": Path, "default": []}
     add("arguments", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
-    add("--reference", **several, metavar="REF", help="reference translations")
     add("--source", **several, metavar="SRC", help="source text, for models and source lengths")
+    tests = parser.add_mutually_exclusive_group()
+    tests.add_argument("--reference", **several, metavar="REF", help="reference translations")
     what = "a test set with a name; may be given several times"
-    several = {"action": "append", "default": []}
-    add("--test", dest="tests", **several, metavar="NAME=SRC,REF", help=what)
+    several = {"action": "append", "default": [], "metavar": "NAME=SRC,REF"}
+    tests.add_argument("--test", dest="tests", **several, help=what)
     add("--join", type=integer(1, 1000), default=1, metavar="K", help="K lines are read as one")
 
 

@@ -6,8 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.decoding import decode_overrides
-from nmt.cli.parser import Parser, two
+from nmt.cli.options import Parser, decode_overrides, two
 from nmt.cli.streams import sample_lines
 from nmt.errors import UserError
 from nmt.system import outputs

@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser, integer, two
+from nmt.cli.options import Parser, integer, two
 from nmt.cli.streams import sample_lines
 from nmt.system import outputs
 

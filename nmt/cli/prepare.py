@@ -27,7 +27,7 @@ trainer.init_from matter.
 
 def command(argv: list[str]) -> None:
     """Prepare the corpus that the arguments name; print where it lies and what was dropped."""
-    options = help.parser_of(MANUAL).parse_intermixed_args(argv)
+    options = help.make_parser(MANUAL).parse_intermixed_args(argv)
     if help.show_help(MANUAL, options):
         return
     from nmt.config.hydra_conf import lines_of
@@ -35,7 +35,7 @@ def command(argv: list[str]) -> None:
     from nmt.parent import experiment_of
     from nmt.training import corpus
 
-    overrides = lines_of(help.overrides_of(options))
+    overrides = lines_of(help.parse_overrides(options))
     prepared = corpus.prepare(experiment_of(overrides).settings)
     log_remarks(prepared.report)
     sys.stdout.write(f"{describe(prepared.report)}\n{prepared.path}\n")

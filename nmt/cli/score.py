@@ -9,11 +9,9 @@ from typing import TYPE_CHECKING
 
 from nmt import __version__
 from nmt.cli.command import gc_paused, run
-from nmt.cli.decoding import add_running
-from nmt.cli.parser import Parser, integer
-from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
-from nmt.cli.streams import input_name, opened_input, text_lines
-from nmt.errors import UserError
+from nmt.cli.options import Parser, add_running, integer
+from nmt.cli.output import check_files, open_output
+from nmt.cli.streams import opened_input, text_lines
 
 if TYPE_CHECKING:
     from nmt.decode.score import GivenTranslation
@@ -44,7 +42,7 @@ def command(argv: list[str]) -> None:
     """Score; on disk nothing is touched before the model is known."""
     options = parse_arguments(argv)
     files = {SOURCE: options.source, TARGET: options.target, **options.columns}
-    check_output(options.output, files.values())
+    check_files(options.output, [*files.values()])
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         with gc_paused():  # torch takes seconds: --help and wrong arguments are answered before
@@ -62,32 +60,31 @@ def command(argv: list[str]) -> None:
         trained = modeldir.load(options.model, options.device)
         trained = adapt(trained, trained.settings.decode)
         window = trained.settings.decode.window
-        inputs = {
-            name: Hashed(text_lines(opened[name], path), window) for name, path in files.items()
-        }
-        columns = {name: inputs[name] for name in options.columns}
-        output = stack.enter_context(open_output(options.output, _identity(options, trained)))
-        notes = Notes(skip_finished(output, inputs, "scores", input_name(options.source)))
+        inputs = {name: text_lines(opened[name], path) for name, path in files.items()}
+        identity = identify(options, trained)
+        output = stack.enter_context(open_output(options.output, files.values(), identity))
+        notes, done = Notes(output.progress.notes), output.progress.lines
+        output.skip_finished(inputs.values())
         scored = score_translations(
             trained,
             inputs[SOURCE],
             inputs[TARGET],
-            columns,
+            {name: inputs[name] for name in options.columns},
             batch_tokens=options.batch_tokens,
             window=window,
-            first=output.lines + 1,
+            first=done + 1,
             notes=notes,
         )
         quiet = True if options.output is None and sys.stdout.isatty() else None  # unless a TTY
-        progress = tqdm(scored, unit=" lines", disable=quiet, initial=output.lines)
-        for number, pair in enumerate(progress, output.lines + 1):
+        progress = tqdm(scored, unit=" lines", disable=quiet, initial=done)
+        for number, pair in enumerate(progress, done + 1):
             output.write(format_record(options, number, pair))
             if number % window == 0:
-                output.advance(Progress(number, digest(inputs, number), notes.counts))
+                output.advance(number, notes.counts)
 
 
-def _identity(options: argparse.Namespace, trained: "Trained") -> dict[str, object]:
-    """All but the input that decides on what is written."""
+def identify(options: argparse.Namespace, trained: "Trained") -> dict[str, object]:
+    """All but the texts that decides on what is written."""
     return {
         "model": trained.digest,
         "window": trained.settings.decode.window,
@@ -115,10 +112,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--tokens", action="store_true", help="one JSON object per pair, with each piece's score")
     add("--batch-tokens", type=integer(1), default=4000, metavar="N", help=BATCH)
     add_running(parser)
-    options = parser.parse_args(argv)
-    if [options.source, options.target, *options.columns.values()].count("-") > 1:
-        raise UserError("-: stdin can be one of the texts only; give files for the others")
-    return options
+    return parser.parse_args(argv)
 
 
 def format_record(options: argparse.Namespace, number: int, pair: "GivenTranslation | None") -> str:

@@ -8,12 +8,10 @@ import stat
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Any, BinaryIO
 
 from nmt.errors import Exit, UserError
-from nmt.system import outputs
 from nmt.text.lines import checked, opened, raw_lines
 
 log = logging.getLogger(__name__)
@@ -48,11 +46,6 @@ def opened_input(name: str) -> AbstractContextManager[Iterable[bytes]]:
     return nullcontext(sys.stdin.buffer) if name == "-" else opened(Path(name))
 
 
-def input_name(name: str) -> str:
-    """The name of an input in messages."""
-    return "stdin" if name == "-" else name
-
-
 def is_complete(name: str) -> bool:
     """Whether an input's lines are all there, as those of a file; a pipe's may follow on an answer.
 
@@ -73,7 +66,7 @@ class IncomingLines:
         """`before_waiting` is called where no line is there yet: its writer may want answers."""
         self._descriptor, self._before_waiting = descriptor, before_waiting
         self._lines = deque[bytes]()
-        self._parts: list[bytes] = []  # of a line that has not ended
+        self._rest = bytearray()  # the beginning of a line that has not ended
         self._ended = False
 
     @classmethod
@@ -84,37 +77,33 @@ class IncomingLines:
         return cls(sys.stdin.fileno(), before_waiting)
 
     def __iter__(self) -> Iterator[bytes]:
-        return self
-
-    def __next__(self) -> bytes:
-        while not self._lines:
-            if self._ended:
-                raise StopIteration
-            if not self._readable(0):
+        while self._lines or not self._ended:
+            if self._lines:
+                yield self._lines.popleft()
+                continue
+            if not self._is_readable(0):
                 self._before_waiting()
             self._read()
-        return self._lines.popleft()
 
     def waits(self) -> bool:
         """Whether a further line, or the end, is there or comes within PATIENCE seconds."""
-        while not (self._lines or self._ended) and self._readable(PATIENCE):
+        while not (self._lines or self._ended) and self._is_readable(PATIENCE):
             self._read()
         return bool(self._lines) or self._ended
 
-    def _readable(self, seconds: float) -> bool:
+    def _is_readable(self, seconds: float) -> bool:
         return bool(select.select([self._descriptor], [], [], seconds)[0])
 
     def _read(self) -> None:
         block = os.read(self._descriptor, BLOCK)
         self._ended = not block
-        *ended, rest = block.split(b"\n")
-        for line in ended:
-            self._lines.append(b"".join([*self._parts, line, b"\n"]))
-            self._parts.clear()
-        if rest:
-            self._parts.append(rest)
-        if self._ended and self._parts:
-            self._lines.append(b"".join(self._parts))
+        *lines, rest = block.split(b"\n")
+        for line in lines:
+            self._lines.append(bytes(self._rest + line + b"\n"))
+            self._rest.clear()
+        self._rest += rest
+        if self._ended and self._rest:
+            self._lines.append(bytes(self._rest))
 
 
 def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
@@ -123,7 +112,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     What is not UTF-8 becomes U+FFFD, counted in one warning after the last line. Raises UserError
     (65) for a stdin that is compressed, or no text in UTF-8.
     """
-    label = input_name(name)
+    label = "stdin" if name == "-" else name
     invalid, first = 0, 0
     if name == "-":  # of a file, its head was looked at when it was opened
         stream = checked(stream, label)
@@ -147,59 +136,3 @@ def sample_lines(name: str | None) -> list[str] | None:
         return None
     with opened_input(name) as stream:
         return list(text_lines(stream, name))
-
-
-def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
-    """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
-
-    Raises UserError (74) that names the files which failed, and what stdout raised.
-    """
-    closed: OSError | None = None
-    try:
-        sys.stdout.write(table)
-        sys.stdout.flush()
-    except OSError as error:  # its reader may be `head`, and go away
-        closed = error
-    outputs.write_all(files)
-    if closed is not None:
-        raise closed
-
-
-class OutputStream:
-    """Where a command writes that keeps nothing: stdout, a device or a pipe."""
-
-    lines = 0  # of the input that need not be done again
-
-    def __init__(self, file: BinaryIO) -> None:
-        self.file = file
-
-    def write(self, record: str) -> None:
-        """Write what belongs to one line of the input."""
-        self.file.write(record.encode())
-
-    def flush(self) -> None:
-        """Hand what was written to the reader."""
-        self.file.flush()
-
-    def advance(self, progress: Any) -> None:
-        """Hand what was written to the reader; where it came from is not kept."""
-        self.flush()
-
-
-@contextmanager
-def plain_output(name: str | None) -> Iterator[OutputStream]:
-    """A device or a pipe, or stdout where none is named; UserError (73) if it cannot be opened."""
-    if name in (None, "-"):
-        yield OutputStream(sys.stdout.buffer)
-        sys.stdout.buffer.flush()
-        return
-    try:
-        file = Path(str(name)).open("wb")  # noqa: SIM115
-    except OSError as error:
-        raise outputs.unwritable(str(name), error) from None
-    try:
-        yield OutputStream(file)
-        file.flush()
-    finally:
-        with suppress(OSError):  # the disk may be full; the first error is the one to tell
-            file.close()

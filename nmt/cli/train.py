@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from nmt.config.compose import Experiment
     from nmt.config.sweeps import Sweep
-    from nmt.modeldir import Trained
     from nmt.sweep import Launcher
     from nmt.training.distributed import World
 
@@ -71,12 +70,8 @@ def command(argv: list[str]) -> None:
     from nmt.training.distributed import joined
 
     with joined() as world:
-        overrides = help.overrides_of(options)
+        overrides = help.parse_overrides(options)
         sweep = sweep_of(overrides, options.multirun)
-        if options.flags and world.size > 1:
-            raise UserError(
-                f"{options.flags[0]}: not with several ranks; start it without torchrun"
-            )
         if options.flags:
             show(options, sweep.jobs if sweep and options.cfg else [overrides])
         elif sweep is None:
@@ -89,10 +84,9 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options, with the `flags` of Hydra that only show something; raises UserError."""
-    parser = help.parser_of(MANUAL)
-    add = parser.add_argument
-    add("-m", "--multirun", action="store_true")
-    add("--resolve", action="store_true")
+    parser = help.make_parser(MANUAL)
+    parser.add_argument("-m", "--multirun", action="store_true")
+    parser.add_argument("--resolve", action="store_true")
     shows = parser.add_mutually_exclusive_group()
     shows.add_argument("-c", "--cfg", choices=("job", "hydra", "all"))
     shows.add_argument("-i", "--info", nargs="?", const="all", choices=INFO)
@@ -100,14 +94,9 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     options = parser.parse_intermixed_args(argv)
     options.multirun |= "hydra.mode=MULTIRUN" in options.overrides
     flags = {"--cfg": options.cfg, "--info": options.info, "-sc": options.shell_completion}
-    options.flags = [
-        argument for flag, value in flags.items() if value for argument in (flag, value)
-    ]
-    if options.resolve and not options.cfg:
-        raise UserError("--resolve: belongs to --cfg; write --cfg job --resolve")
-    if options.multirun and options.info:
-        raise UserError("-m --info: shows one run at a time; leave -m out")
-    options.flags += ["--resolve"] if options.resolve else []
+    options.flags = [part for flag, value in flags.items() if value for part in (flag, value)]
+    if options.cfg and options.resolve:
+        options.flags.append("--resolve")
     return options
 
 
@@ -120,7 +109,7 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
     from nmt.parent import composed
 
     texts = []
-    for overrides in runs:
+    for overrides in runs:  # all, before the first is shown
         if options.cfg == "job":
             with translating_errors(overrides):
                 texts.append(OmegaConf.to_yaml(composed(overrides), resolve=options.resolve))
@@ -138,32 +127,21 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
 def train(experiment: "Experiment", world: "World") -> None:
     """Train one run, print its directory, and say what to type next."""
     from nmt import lengthen
+    from nmt.evaluation import text
+    from nmt.exchange.exporting import refuse_target
     from nmt.training import run as training
 
-    def refuse_model(trained: "Trained") -> None:
-        from nmt.exchange.exporting import refuse_target
-
-        refuse_target(trained)
-
     lengthen.check(experiment)
-    outcome = training.train(experiment.settings, experiment.run, world, refuse_model)
+    outcome = training.train(experiment.settings, experiment.run, world, refuse_target)
     if not world.rank:
         log.info("%s", outcome)
         sys.stdout.write(f"{experiment.run}\n")
-        if lengthen.parent_of(experiment) is not None:
-            compare_with_parent(experiment)
+        is_child = lengthen.parent_of(experiment) is not None
+        if is_child and (report := lengthen.report(experiment)):
+            sys.stdout.write(text.render(report))
+            sys.stdout.flush()
+            lengthen.write(report, experiment.run)
         next_commands([experiment])
-
-
-def compare_with_parent(experiment: "Experiment") -> None:
-    """Show what a child of experiment=lengthen gains and loses compared with its parent."""
-    from nmt import lengthen
-    from nmt.evaluation import text
-
-    if report := lengthen.report(experiment):
-        sys.stdout.write(text.render(report))
-        sys.stdout.flush()
-        lengthen.write(report, experiment.run)
 
 
 def train_sweep(sweep: "Sweep", command: str) -> None:
@@ -207,23 +185,23 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
 
     by_corpus: dict[bytes, list[Experiment]] = {}
     for experiment in trained:
-        text = manifest.dump(freeze(experiment.settings)["data"])
-        by_corpus.setdefault(text, []).append(experiment)
+        key = manifest.dump(freeze(experiment.settings)["data"])
+        by_corpus.setdefault(key, []).append(experiment)
     commands = []
     for experiments in by_corpus.values():
-        settings, runs = experiments[0].settings, [str(one_run.run) for one_run in experiments]
+        settings, runs = experiments[0].settings, [str(each.run) for each in experiments]
+        source, target = corpus_test_files(settings)
+        small = [build.shrunken(each.settings) for each in experiments]
+        read = {name for each in small for name in build.transformer(each, 8, 8).columns}
+        files = [
+            f"{name}={path}" for name, path in columns_of_test(settings).items() if name in read
+        ]
+        columns = ["--columns", ",".join(files)] if files else []
         evaluate = ["nmt-evaluate", *runs]
-        if len(trained) == 1 or unnamed_files(settings):
-            source, target = corpus_test_files(settings)
-            small = [build.shrunken(each.settings) for each in experiments]
-            read = {name for each in small for name in build.transformer(each, 8, 8).columns}
-            named = columns_of_test(settings).items()
-            files = [f"{name}={path}" for name, path in named if name in read]
-            columns = ["--columns", ",".join(files)] if files else []
-            if len(trained) == 1:
-                commands.append(["nmt-translate", *runs, source, *columns])
-            if unnamed_files(settings):
-                evaluate += ["--source", source, "--reference", target, *columns]
+        if unnamed_files(settings):
+            evaluate += ["--source", source, "--reference", target, *columns]
+        if len(trained) == 1:
+            commands.append(["nmt-translate", *runs, source, *columns])
         commands.append(evaluate)
     for i, words in enumerate(commands):
         log.info("%s  %s", "     " if i else "next:", shlex.join(words))

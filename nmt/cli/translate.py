@@ -5,8 +5,8 @@ import json
 import re
 import sys
 import time
-from collections.abc import Generator, Iterable, Mapping
-from contextlib import AbstractContextManager, ExitStack, closing
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, closing
 from functools import partial
 from itertools import tee
 from pathlib import Path
@@ -14,17 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.cli.command import gc_paused, run
-from nmt.cli.decoding import add_translating, decode_overrides, search_settings_help
-from nmt.cli.parser import Parser, integer
-from nmt.cli.resumable import Hashed, Progress, check_output, digest, open_output, skip_finished
-from nmt.cli.streams import (
-    IncomingLines,
-    OutputStream,
-    input_name,
-    is_complete,
-    opened_input,
-    text_lines,
+from nmt.cli.options import (
+    Parser,
+    add_translating,
+    decode_overrides,
+    integer,
+    search_settings_help,
 )
+from nmt.cli.output import OutputStream, check_files, open_output
+from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
@@ -72,14 +70,16 @@ SETTING = re.compile(r"[\w.+~]+=")  # a file of such a name is still ./a=b
 LONG = 60  # seconds after which CTranslate2 is mentioned, if it could translate
 TEXT = ""  # the name of the text among the streams; columns have names
 PREFIX = "--target-prefix"  # that of the beginnings of the translations
+ALIGNMENTS = {"hard": ("alignment", "-"), "soft": ("attention", ",")}  # field of JSON, separator
 
 
 def command(argv: list[str]) -> None:
     """Translate; on disk nothing is touched before the model is known."""
     options, began = parse_arguments(argv), time.monotonic()
-    check_output(options.output, (options.input, *options.parallel.values()))
+    files = {TEXT: options.input, **options.parallel}
+    check_files(options.output, [*files.values()])
     with ExitStack() as stack:
-        stream = stack.enter_context(opened_input(options.input))
+        opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
         # torch takes seconds to import: --help and wrong arguments are answered before
         with gc_paused():
@@ -97,33 +97,32 @@ def command(argv: list[str]) -> None:
         n_best = options.n_best or 1
         decode.check_n_best(n_best, f"--n-best {n_best}", "add decode.beam_size")
         translator = loaded.translator(decode)
-        source: Iterable[str] = text_lines(arriving or stream, options.input)
-        inputs = {TEXT: Hashed(source, decode.window)} | {
-            name: Hashed(text_lines(stack.enter_context(opened_input(path)), path), decode.window)
-            for name, path in options.parallel.items()
-        }
-        output = stack.enter_context(_output(options, loaded, decode))
-        saved_notes = skip_finished(output, inputs, "translations", input_name(options.input))
-        notes = Notes(saved_notes)
-        output_lines = records(options, translator, inputs, output.lines, notes, arriving)
-        for number, text in stack.enter_context(closing(output_lines)):
+        inputs = {name: text_lines(stream, files[name]) for name, stream in opened.items()}
+        if arriving:
+            inputs[TEXT] = text_lines(arriving, options.input)
+        identity = identify(options, loaded, decode)
+        output = stack.enter_context(open_output(options.output, files.values(), identity))
+        notes, done = Notes(output.progress.notes), output.progress.lines
+        output.skip_finished(inputs.values())
+        lines = records(options, translator, inputs, done, notes, arriving)
+        for number, text in stack.enter_context(closing(lines)):
             output.write(text)
             if number % decode.window == 0:
-                output.advance(Progress(number, digest(inputs, number), notes.counts))
+                output.advance(number, notes.counts)
         if options.engine is None and not needs_of(options) and time.monotonic() - began > LONG:
             engines.advise_ctranslate2(loaded, decode)
 
 
-def _output(
+def identify(
     options: argparse.Namespace, loaded: "LoadedModels", decode: "Decode"
-) -> AbstractContextManager[OutputStream]:
-    """Where translations go; a file is resumed where all that decides on its lines is the same."""
+) -> dict[str, Any]:
+    """All but the texts that decides on what is written."""
     number_format: str = decode.precision
     if number_format != "float32" and loaded.models and loaded.device == "cpu":
         from nmt.system.machine import this_machine
 
         number_format = this_machine().searched_in(number_format)
-    identity = {
+    return {
         "model": loaded.digests,
         **{f"decode.{key}": value for key, value in vars(decode).items()},
         "number format": number_format,
@@ -136,7 +135,6 @@ def _output(
         "--device": loaded.device,
         "nmt": __version__,
     }
-    return open_output(options.output, identity)
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
@@ -174,11 +172,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("--engine", choices=("nmt", "ctranslate2", "auto"), help=ENGINE)
     add_translating(parser)
     options = parser.parse_intermixed_args(argv)
-    if (options.workers or 1) > 1 and options.threads not in (None, options.workers):
-        raise UserError(
-            f"--workers {options.workers} --threads {options.threads}: each worker has one thread; "
-            "leave one of the two out"
-        )
     settings = [a for a in options.arguments if SETTING.match(a)]
     names = [a for a in options.arguments if not SETTING.match(a)]
     inputs = [a for a in names if not Path(a).is_dir()] or ["-"]
@@ -189,9 +182,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         )
     prefix = {} if options.target_prefix is None else {PREFIX: options.target_prefix}
     options.parallel = {**options.columns, **prefix}
-    if name := next((name for name, path in options.parallel.items() if path == "-"), None):
-        where = f"{PREFIX} " if name == PREFIX else f"--columns {name}="
-        raise UserError(f"{where}-: stdin is for the text; give a file")
     options.models = [options.model, *(a for a in names if Path(a).is_dir())]
     options.input, options.changes = inputs[0], decode_overrides(settings)
     return options
@@ -206,7 +196,7 @@ def needs_of(options: argparse.Namespace) -> list[str]:
 def records(
     options: argparse.Namespace,
     translator: "Translator",
-    streams: Mapping[str, Iterable[str]],
+    streams: Mapping[str, Iterator[str]],
     done: int,
     notes: "Notes",
     arriving: IncomingLines | None = None,
@@ -215,7 +205,8 @@ def records(
     from tqdm import tqdm
 
     lines, sources = tee(streams[TEXT])  # remembers what is not yet translated: some windows
-    talking = (options.output is None and sys.stdout.isatty()) or _is_interactive(arriving)
+    is_typed = arriving is not None and sys.stdin.isatty()
+    talking = (options.output is None and sys.stdout.isatty()) or is_typed
     quiet = True if talking else None  # None: unless stderr is a terminal
     translated = translator.translate(
         lines,
@@ -235,7 +226,7 @@ def records(
             zip(progress, sources, strict=False), done + 1
         ):
             yield number, format_record(options, number, line, translations)
-    if _is_interactive(arriving):
+    if is_typed:
         sys.stderr.write("\n")  # behind the last prompt
 
 
@@ -247,45 +238,37 @@ def _flush_and_prompt(output: OutputStream) -> None:
         sys.stderr.flush()
 
 
-def _is_interactive(arriving: IncomingLines | None) -> bool:
-    """Whether a person types the lines."""
-    return arriving is not None and sys.stdin.isatty()
-
-
 def format_record(
     options: argparse.Namespace, number: int, line: str, translations: "list[Translation]"
 ) -> str:
     """One line of the input in the form that the options choose."""
+    field, separator = ALIGNMENTS.get(options.alignment, ("", ""))
+    alignments = [align_words(options.alignment, t) for t in translations]
     if options.json:
-        best_first = [
-            {"text": t.text, "score": round(t.score, 6), **_plain_alignment(options, t)}
-            for t in translations
-        ]
+        best_first: list[dict[str, Any]] = []
+        for t, rows in zip(translations, alignments, strict=True):
+            best_first.append({"text": t.text, "score": round(t.score, 6)})
+            if field:
+                best_first[-1][field] = rows
         plain = {"line": number, "source": line, "translations": best_first}
         return json.dumps(plain, ensure_ascii=False) + "\n"
-    texts = [t.text + _alignment(options, t) for t in translations]
+    texts = [t.text for t in translations]
+    if field:
+        for i, rows in enumerate(alignments):
+            texts[i] += " ||| " + " ".join(separator.join(map(str, row)) for row in rows)
     scored = [f"{t.score:.4f}\t{text}\n" for t, text in zip(translations, texts, strict=True)]
     if options.n_best:
         return "".join(f"{number}\t{rank}\t{text}" for rank, text in enumerate(scored, 1))
     return scored[0] if options.scores else f"{texts[0]}\n"
 
 
-def _plain_alignment(options: argparse.Namespace, translation: "Translation") -> dict[str, Any]:
-    """The field of a translation's alignment, if it has one."""
-    if (alignment := translation.alignment) is None:
-        return {}
-    if options.alignment == "hard":
-        return {"alignment": alignment.pairs}
-    return {"attention": [[round(weight, 4) for weight in row] for row in alignment.words.tolist()]}
-
-
-def _alignment(options: argparse.Namespace, translation: "Translation") -> str:
-    """What follows a translation's text, if it has an alignment."""
-    marks = {"alignment": "-", "attention": ","}
-    return "".join(
-        " ||| " + " ".join(marks[name].join(map(str, row)) for row in rows)
-        for name, rows in _plain_alignment(options, translation).items()
-    )
+def align_words(how: str | None, translation: "Translation") -> list[Any]:
+    """Pairs of words, or a row of weights for each word of a translation."""
+    if how is None or translation.alignment is None:
+        return []
+    if how == "hard":
+        return translation.alignment.pairs
+    return [[round(weight, 4) for weight in row] for row in translation.alignment.words.tolist()]
 
 
 main = partial(run, command)  # the console script

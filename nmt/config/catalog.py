@@ -1,16 +1,16 @@
 """The options in conf/ and in folders of the user: what there is, and what their files say."""
 
 import re
+from collections.abc import Iterable
 from functools import cache
-from io import StringIO
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from nmt.config.check import near
+from nmt.config.check import near, yaml
 from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
@@ -59,21 +59,29 @@ def config_dir_override(*folders: str | None) -> list[str]:
     named = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
-    places = [str(Path(folder).resolve()) for folder in named]
-    quoted = [f"'file://{p}'" for p in (p.replace("'", r"\'") for p in places)]
-    return [f"{SEARCHPATH}=[{','.join(quoted)}]"] if places else []
+    places = [f"file://{Path(folder).resolve()}" for folder in named]
+    return [f"{SEARCHPATH}={quote(places)}"] if places else []
 
 
-def folders_in(overrides: list[Override]) -> Folders:
+def quote(value: Any) -> str:
+    """A plain value in Hydra's grammar."""
+    if isinstance(value, dict):
+        return "{" + ",".join(f"{name}:{quote(inner)}" for name, inner in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ",".join(map(quote, value)) + "]"
+    if not isinstance(value, str):
+        return yaml(value)
+    escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", r"\'"), value)
+    return f"'{escaped}'"
+
+
+def folders_in(overrides: Iterable[Override]) -> Folders:
     """The directories that overrides name in addition to conf/, checked as by `check_folders`."""
-    folders: list[Path] = []
-    for override in overrides:
-        if override.key_or_group == SEARCHPATH:
-            value = override.value()
-            folders += [Path(str(place).removeprefix("file://"))
-                        for place in (value if isinstance(value, list) else [value])]  # fmt: skip
-    check_folders(tuple(folders))
-    return tuple(folders)
+    typed = [override.value() for override in overrides if override.key_or_group == SEARCHPATH]
+    places = [p for value in typed for p in (value if isinstance(value, list) else [value])]
+    folders = tuple(Path(str(place).removeprefix("file://")) for place in places)
+    check_folders(folders)
+    return folders
 
 
 def check_folders(folders: Folders = ()) -> None:
@@ -124,22 +132,19 @@ def chosen_by(group: str, option: str, folders: Folders = ()) -> list[tuple[str,
     return chosen
 
 
-def chain_of(group: str, option: str, folders: Folders = ()) -> list[str]:
+def chain_of(
+    group: str, option: str, folders: Folders = (), above: tuple[str, ...] = ()
+) -> list[str]:
     """The options of a group that an option builds on, and itself; UserError for a circle."""
-    return _chain(group, option, folders, ())
-
-
-def _chain(group: str, option: str, folders: Folders, above: tuple[str, ...]) -> list[str]:
     path = path_of(group, option, folders)
     if option in above:
         raise UserError(f"{path}: {group}={option} builds on itself; see its defaults")
     chain = []
     for inner in (o for g, o in chosen_by(group, option, folders) if g == group):
         try:
-            path_of(group, inner, folders)
+            chain += chain_of(group, inner, folders, (*above, option))
         except UserError as error:
             raise UserError(f"{path}: {error}") from None
-        chain += _chain(group, inner, folders, (*above, option))
     return [*chain, option]
 
 
@@ -178,6 +183,23 @@ def families(folders: Folders = ()) -> dict[str, list[str]]:
     return {family: options for family, options in members.items() if options}
 
 
+class EncodingFacts(NamedTuple):
+    """An encoding in a list of them."""
+
+    name: str  # encoding=NAME
+    family: str  # as "distances, as vectors"
+    summary: str  # one line
+
+
+def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
+    """All options of `encoding=`, by family."""
+    return [
+        EncodingFacts(name, family, summary("encoding", name, folders))
+        for family, names in families(folders).items()
+        for name in names
+    ]
+
+
 def commented(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of an option's file that has all three."""
     keys: list[tuple[str, str, str]] = []
@@ -201,12 +223,10 @@ def _loaded(path: Path) -> Any:
 @cache
 def _parsed(path: Path, *stamp: int) -> Any:
     try:
-        loaded = OmegaConf.load(StringIO(_text(path)))
-    except YAMLError as error:
-        mark = getattr(error, "problem_mark", None)  # counts from 0
-        place = f"{path}:{mark.line + 1}" if mark else str(path)
-        what = getattr(error, "problem", None) or str(error).split("\n")[0]
-        raise UserError(f"{place}: not readable as YAML: {what}") from None
+        loaded = OmegaConf.load(path)
+    except (YAMLError, UnicodeDecodeError) as error:
+        why = " ".join(str(error).split())
+        raise UserError(f"{path}: not readable as YAML in UTF-8: {why}") from None
     except OSError:  # of OmegaConf, for a single value
         loaded = None
     if not OmegaConf.is_dict(loaded):
@@ -215,9 +235,4 @@ def _parsed(path: Path, *stamp: int) -> Any:
 
 
 def _text(path: Path) -> str:
-    """The text of an option's file; UserError if it is not UTF-8."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        line = path.read_bytes()[: error.start].count(b"\n") + 1
-        raise UserError(f"{path}:{line}: not UTF-8; save it as such") from None
+    return path.read_text(encoding="utf-8", errors="replace")

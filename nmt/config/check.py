@@ -164,11 +164,10 @@ def arguments(
     for name in values:
         if name not in keys:
             raise UserError(f"{below(where, name)}: no such key{near(str(name), [*keys, *also])}")
-    given = {name: value for name, value in values.items() if value != OPEN}
-    for name in keys:
-        if name not in given and keys[name].default in (..., OPEN):
+    for name, declared in keys.items():
+        if values.get(name, declared.default) in (..., OPEN):
             raise UserError(f"{below(where, name)}: has no value; give {below(where, name)}=...")
-    return {name: fit(keys[name].kind, value, below(where, name)) for name, value in given.items()}
+    return {name: fit(keys[name].kind, value, below(where, name)) for name, value in values.items()}
 
 
 def fit(kind: Any, value: Any, where: str) -> Any:
@@ -235,15 +234,13 @@ def parse(kind: Any, text: str) -> Any:
 
 
 def near(name: str, known: Iterable[str]) -> str:
-    """'; did you mean X?' by the last part of a dotted name; else what there is, if not much."""
-    (group, _, last), names = name.rpartition("."), sorted(known)
-    by_last: dict[str, list[str]] = {}
-    for other in names:
-        by_last.setdefault(other.rpartition(".")[2], []).append(other)
-    inside = [other.rpartition(".")[2] for other in names if other.rpartition(".")[0] == group]
-    match = [last] if last in by_last else get_close_matches(last, inside or by_last, 1)
+    """'; did you mean X?', by the last part of a dotted name, too; else what there is, if few."""
+    names = sorted(known)
+    by_last = {other.rpartition(".")[2]: other for other in names}
+    last = get_close_matches(name.rpartition(".")[2], by_last, 1)
+    match = get_close_matches(name, names, 1) or [by_last[each] for each in last]
     if match:
-        return f"; did you mean {' or '.join(by_last[match[0]])}?"
+        return f"; did you mean {match[0]}?"
     return f"; choose one of {', '.join(names)}" if len(names) <= 20 else "; see --help"
 
 

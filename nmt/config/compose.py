@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,18 +30,17 @@ from nmt.config.hydra_conf import (
     PLACE,
     chosen_options,
     compose,
+    default_values,
     lines_of,
-    of_groups,
     parse,
     reading_conf,
     translating_errors,
 )
-from nmt.config.inherit import START, ReadParent, compose_from
+from nmt.config.inherit import START, ReadParent, inherit
 from nmt.config.settings import GROUPS, Place, Settings, thaw
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
-_BARE = str.maketrans("", "", "[] ")
 
 OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
 OTHERS = {  # keys at the root that encodings, tables and recipes have
@@ -73,8 +73,10 @@ def experiment_of(words: Iterable[str], read_parent: ReadParent | None = None) -
     others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
     if wrong := others.keys() - OTHERS:
         raise UserError(f"{min(wrong)}: no such key; see --help all")
-    settings = thaw({name: values[name] for name in OWN})
-    place = check.read(Place, {name: values[name] for name in PLACE})
+    if isinstance(values["data"], dict) and values["data"].get("root") == check.OPEN:
+        values["data"]["root"] = None  # all files are named
+    settings = thaw({name: values.get(name, check.OPEN) for name in OWN})
+    place = check.read(Place, {name: values.get(name, check.OPEN) for name in PLACE})
     changed = _changed(overrides, others)
     name = place.name or _name(settings, "limits" in others, changed, overrides)
     run, lines = Path(place.runs, name), lines_of(overrides)
@@ -85,20 +87,18 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
     """The config of one run, interpolations unresolved; raises as `experiment_of`."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
-    typed, folders = {o.key_or_group: o for o in overrides}, folders_in([*overrides])
-    check_options(overrides, folders)
-    _check_scale(typed, folders)
+    typed, folders = {o.key_or_group: o for o in overrides}, folders_in(overrides)
+    _check_options(typed, folders)
     with reading_conf(overrides):
         named = START in typed or "parent" in typed
-        # keys of the parent's encoding, such as tau, are not there yet
-        cfg = compose(of_groups(overrides, START, "parent", "seed", *PLACE) if named else overrides)
+        cfg = compose(_leave_out_keys(overrides) if named else overrides)
         if is_sweep(cfg):
             raise UserError(
                 "several runs, of a sweep or a table: only nmt-train makes them; choose one"
             )
         if read_parent is not None and (start := OmegaConf.select(cfg, START)) is not None:
             parent = read_parent(path := Path(str(start)), _named_run(cfg))
-            cfg = compose_from(parent, path, overrides)
+            cfg = compose([*parse(inherit(parent, path, overrides, folders)), *overrides])
         elif named:
             cfg = compose(overrides)
         with open_dict(cfg):
@@ -107,8 +107,8 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
             for override in overrides:
                 _set_key_of_entry(cfg, override)
             _settle_files(cfg, typed)
-            _leave_out_idle_keys(cfg, typed, folders)
-    if not cfg.encoding:
+            _leave_out_idle_keys(cfg, typed)
+    if not cfg.get("encoding"):
         raise UserError("encoding: no entry is left; to train without positions: encoding=none")
     _warn_of_overruled(typed, folders)
     return cfg
@@ -120,12 +120,77 @@ def is_sweep(cfg: DictConfig) -> bool:
     return mode is not None and mode.name == "MULTIRUN"
 
 
+def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
+    """Overrides of options; keys of a parent's encoding, such as tau, are not there yet."""
+    early = {*ABOUT, *PLACE, START, "parent", "seed"}
+    return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
+
+
 def _named_run(cfg: DictConfig) -> Path | None:
     """The directory of a run that overrides name, if they do."""
     try:
         return Path(str(cfg.runs), str(cfg.name)) if cfg.name else None
     except OmegaConfBaseException:  # a name of keys that the parent has
         return None
+
+
+def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
+    """Raise UserError for an option that is not there, and for what Hydra would mix in silence."""
+    choices: dict[str, set[str]] = {}  # of scale, experiment and run: the groups that they choose
+    for group, override in typed.items():
+        line = override.input_line
+        if group in OTHERS and (override.is_add() or override.is_force_add()):
+            raise UserError(f"{line}: belongs to an encoding, table or recipe")
+        if group not in ABOUT:
+            continue
+        options = chosen_options(override)
+        if group in GROUPS and (override.is_delete() or not options):
+            raise UserError(f"{line}: every run has one; choose it by {group}=...")
+        if group != "encoding" and len(options) > 1:
+            several = f"{group}={','.join(options)}"
+            raise UserError(f"{line}: one option; for several runs: -m {several}")
+        for option in options:
+            chain_of(group, option, folders)
+            if group in CHOOSERS:
+                choices[group] = {inner for inner, _ in chosen_by(group, option, folders)}
+        if group == "encoding":
+            _check_encodings(override, "tau" in typed, folders)
+    if "run" in choices and not {"scale", "experiment"} & choices.keys():
+        scales = " or ".join(f"scale={name}" for name in options_of("scale", folders))
+        raise UserError(f"{typed['run'].input_line}: at which scale? add {scales}")
+    if both := choices.get("scale", set()) & choices.get("experiment", set()):
+        names = f"{typed['experiment'].input_line} {typed['scale'].input_line}"
+        raise UserError(f"{names}: both choose {', '.join(sorted(both))}; give one of them")
+
+
+def _check_encodings(override: Override, has_tau: bool, folders: Folders) -> None:
+    """Raise UserError for encodings that cannot stand together in one config."""
+    line, options = override.input_line, chosen_options(override)
+    entries = {option: entries_of(option, folders) for option in options}
+    if empty := next((option for option in options if not entries[option]), None):
+        raise UserError(f"encoding={empty}: its file has no entry under encoding:")
+    names = [name for option in options for name in entries[option]]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        raise UserError(f"{line}: {twice} is in it twice; name it once")
+    taus = {str(values_of("encoding", option, folders).get("tau")) for option in options}
+    if len(taus - {"None"}) > 1 and not has_tau:  # Hydra would take the last
+        shared = ", ".join(sorted(taus - {"None"}))
+        raise UserError(f"{line}: they share tau ({shared}); give tau=...")
+
+
+def _leave_out_other_entries(
+    cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
+) -> None:
+    """Where an override chooses encodings, leave out entries that a run or experiment has besides.
+
+    Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
+    """
+    if "encoding" not in typed:
+        return
+    chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
+    added = {key.removeprefix("encoding.") for key in typed if not ENTRY.fullmatch(key)}
+    for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
+        del cfg.encoding[name]
 
 
 def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
@@ -145,140 +210,60 @@ def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
         OmegaConf.update(cfg, key, override.value(), merge=False)
 
 
-def check_options(overrides: Sequence[Override], folders: Folders) -> None:
-    """Raise UserError for an option that is not there, or has an entry that another one has."""
-    typed = {override.key_or_group for override in overrides}
-    for override in overrides:
-        group = override.key_or_group
-        if override.is_delete() and group in (*OWN, *PLACE):
-            raise UserError(f"{override.input_line}: every run has one; choose it by {group}=...")
-        if group in OTHERS and (override.is_add() or override.is_force_add()):
-            raise UserError(f"{override.input_line}: belongs to an encoding, table or recipe")
-        if not override.is_sweep_override() and override.value() == check.OPEN:
-            raise UserError(f"{group}: has no value; give {group}=...")
-        if group not in ABOUT or override.is_sweep_override():
-            continue
-        if group != "encoding" and isinstance(override.value(), list):
-            name = override.input_line
-            raise UserError(
-                f"{name}: one option; for several runs: -m {str(name).translate(_BARE)}"
-            )
-        if not override.is_delete() and not chosen_options(override):
-            raise UserError(f"{override.input_line}: name an option, or leave {group} out")
-        for option in chosen_options(override):
-            chain_of(group, option, folders)
-        if group != "encoding":
-            continue
-        entries = {option: entries_of(option, folders) for option in chosen_options(override)}
-        if empty := next((option for option, found in entries.items() if not found), None):
-            raise UserError(f"encoding={empty}: its file has no entry under encoding:")
-        names = [name for option in chosen_options(override) for name in entries[option]]
-        if twice := next((name for name in names if names.count(name) > 1), None):
-            raise UserError(f"{override.input_line}: {twice} is in it twice; name it once")
-        taus = {str(values_of(group, option, folders).get("tau")) for option in entries} - {"None"}
-        if len(taus) > 1 and "tau" not in typed:  # Hydra would take the last
-            shared = ", ".join(sorted(taus))
-            raise UserError(f"{override.input_line}: they share tau ({shared}); give tau=...")
-
-
-def _check_scale(typed: Mapping[str, Override], folders: Folders) -> None:
-    """Raise UserError for a run without a scale, and for two that choose the same."""
-    groups = {
-        group: {
-            inner for o in chosen_options(typed[group]) for inner, _ in chosen_by(group, o, folders)
-        }
-        for group in CHOOSERS
-        if group in typed
-    }
-    if "run" in groups and not {"scale", "experiment"} & groups.keys():
-        scales = " or ".join(f"scale={name}" for name in options_of("scale", folders))
-        raise UserError(f"{typed['run'].input_line}: at which scale? add {scales}")
-    if both := sorted(groups.get("scale", set()) & groups.get("experiment", set())):
-        names = f"{typed['experiment'].input_line} {typed['scale'].input_line}"
-        raise UserError(f"{names}: both choose {', '.join(both)}; give one of them")
-
-
-def _leave_out_other_entries(
-    cfg: DictConfig, typed: Mapping[str, Override], folders: Folders
-) -> None:
-    """Where an override chooses encodings, leave out entries that a run or experiment has besides.
-
-    Such a file changes keys of the entries that it chose, as `encoding.absolute.at`.
-    """
-    if "encoding" not in typed:
-        return
-    chosen = [entries_of(option, folders) for option in chosen_options(typed["encoding"])]
-    added = {key.removeprefix("encoding.") for key in typed if not ENTRY.fullmatch(key)}
-    for name in {*map(str, cfg.get("encoding") or ())}.difference(added, *chosen):
-        del cfg.encoding[name]
-
-
 def _settle_files(cfg: DictConfig, typed: Mapping[str, Override]) -> None:
     """Leave out the files that data.dev_lines replaces; UserError for files that nothing reads."""
-    data, corpora = cfg.data, cfg.data.get("corpora")
-    has_dev = isinstance(corpora, DictConfig) and any(
-        isinstance(corpus, DictConfig) and corpus.get("dev_source") for corpus in corpora.values()
-    )
-    for replaced, key, part in (
-        (data.get("dev_lines"), "dev_lines", "dev"),
-        (corpora, "corpora", "train"),
-        (has_dev, "corpora", "dev"),
-    ):
-        files = [typed.get(f"data.{part}_{side}") for side in ("source", "target")]
-        if replaced and (named := next(filter(None, files), None)):
-            line = named.input_line
-            raise UserError(f"{line}: not read with data.{key}; leave one of the two out")
-    if data.get("dev_lines"):
-        data.dev_source = data.dev_target = None
+    corpora = cfg.data.get("corpora")
+    plain: Any = OmegaConf.to_container(corpora) if isinstance(corpora, DictConfig) else {}
+    has_dev = any(isinstance(c, dict) and c.get("dev_source") for c in plain.values())
+    unread = {"train": "corpora"} if plain else {}
+    if cfg.data.get("dev_lines"):
+        unread["dev"] = "dev_lines"
+        cfg.data.dev_source = cfg.data.dev_target = None
+    elif has_dev:
+        unread["dev"] = "corpora"
+    for part, key in unread.items():
+        for name in (f"data.{part}_source", f"data.{part}_target"):
+            if name in typed:
+                line = typed[name].input_line
+                raise UserError(f"{line}: not read with data.{key}; leave one of the two out")
 
 
-def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override], folders: Folders) -> None:
-    """Leave out keys that do not count with a group's kind.
-
-    Raises UserError for one that was typed or that the file of a typed option sets, and where none
-    was typed, for one that an experiment, scale or run sets.
-    """
+def _leave_out_idle_keys(cfg: DictConfig, typed: Mapping[str, Override]) -> None:
+    """Leave out keys that do not count with a group's kind; UserError for one that was typed."""
     for group, schema in GROUPS.items():
-        if not isinstance(cfg[group], DictConfig) or "kind" not in cfg[group]:
-            continue
-        options = chosen_options(typed[group]) if group in typed else []
-        own = {name for option in options for name in values_of(group, option, folders)}
-        kind = cfg[group].kind
-        for name in sorted(check.idle_keys(schema, kind) & {*map(str, cfg[group])}):
-            default = check.keys_of(schema)[name].default
-            set_by_file = name in own if options else cfg[group].get(name, default) != default
-            if (key := f"{group}.{name}") in typed or set_by_file:
-                kinds = schema.__dataclass_fields__[name].metadata["only"]
-                options = [o for o in options_of(group, folders)
-                           if values_of(group, o, folders).get("kind") in kinds]  # fmt: skip
-                give = " or ".join(f"{group}={option}" for option in options)
-                raise UserError(f"{key}: has no effect with {group}.kind={kind}; give {give}")
+        if not isinstance(cfg[group], DictConfig):
+            continue  # which is refused when it is read
+        kind = cfg[group].get("kind")
+        for name in check.idle_keys(schema, kind) & {*map(str, cfg[group])}:
+            if f"{group}.{name}" in typed:
+                kinds = " or ".join(schema.__dataclass_fields__[name].metadata["only"])
+                idle = f"{group}.{name}: has no effect with {group}.kind={kind}"
+                raise UserError(f"{idle}; only with {kinds}")
             del cfg[group][name]
 
 
 def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
     """Say where an experiment, scale or run sets a key otherwise than an option that was typed."""
     choosers = [(g, o) for g in CHOOSERS if g in typed for o in chosen_options(typed[g])]
-    for group in ("model", "optim", "trainer", "decode"):
-        for option in chosen_options(typed[group]) if group in typed else ():
-            means = values_of(group, option, folders)
-            if option == default_options()[group]:  # which changes nothing
-                schema = GROUPS[group]
-                idle = check.idle_keys(schema, means.get("kind"))
-                keys = check.keys_of(schema).items()
-                means = {k: declared.default for k, declared in keys if k not in idle} | means
-            for chooser, chosen in choosers:
-                if (group, option) in chosen_by(chooser, chosen, folders):
-                    continue  # its own choice, of which it changes some keys
-                sets = values_of(chooser, chosen, folders).get(group, {})
-                overruled = [
-                    f"{group}.{key}={value}"
-                    for key, value in sets.items()
-                    if means.get(key, value) != value and f"{group}.{key}" not in typed
-                ]
-                if overruled:
-                    said = f"{group}={option}: {chooser}={chosen} sets {', '.join(overruled)}"
-                    _warn(f"{said}; to change a key, give it")
+    options = [(g, o) for g in ("model", "optim", "trainer", "decode") if g in typed
+               for o in chosen_options(typed[g])]  # fmt: skip
+    for (group, option), chooser in product(options, choosers):
+        if (group, option) in chosen_by(*chooser, folders):
+            continue  # its own choice, of which it changes some keys
+        means = values_of(group, option, folders)
+        if option == default_options()[group]:  # which changes no default
+            idle = check.idle_keys(GROUPS[group], means.get("kind"))
+            defaults = default_values()[group].items()
+            means = {key: value for key, value in defaults if key not in idle} | means
+        sets = values_of(*chooser, folders).get(group, {})
+        overruled = [
+            f"{group}.{key}={value}"
+            for key, value in sets.items()
+            if means.get(key, value) != value and f"{group}.{key}" not in typed
+        ]
+        if overruled:
+            said = f"{group}={option}: {'='.join(chooser)} sets {', '.join(overruled)}"
+            _warn(f"{said}; to change a key, give it")
 
 
 @cache

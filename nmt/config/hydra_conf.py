@@ -1,7 +1,7 @@
 """Hydra's part: its grammar, its reading of conf/, and its complaints in one line."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from threading import RLock
 from typing import Any
@@ -12,7 +12,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException, MissingConfigException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
@@ -20,14 +20,13 @@ from nmt.config.catalog import (
     ABOUT,
     CHOOSERS,
     conf_dir,
-    default_options,
     options_of,
     values_of,
 )
 from nmt.config.settings import GROUPS, Place, Settings
 from nmt.errors import UserError
 
-ROOT, CHILD = "train", "child"  # configs that others are composed into
+ROOT = "train"  # the config that others are composed into
 DEFAULTS = "settings"  # the config with the default of each key, which conf/train.yaml names
 PLACE = tuple(check.keys_of(Place))
 ENTRY = re.compile(r"encoding\.(\w+)\.(.+)")  # a key of an encoding
@@ -46,12 +45,10 @@ def parse(words: Iterable[str]) -> list[Override]:
     """Read overrides in Hydra's grammar; UserError names the first that is none."""
     overrides, parser = [], OverridesParser.create()
     for word in words:
-        if word.startswith("="):
-            raise UserError(f"{word}: not KEY=VALUE; see --help")
+        name = word.partition("=")[0]
         try:
             overrides.append(parser.parse_override(word))
         except HydraException as error:
-            name = word.partition("=")[0]
             raise UserError(
                 f"{word}: not KEY=VALUE in Hydra's grammar ({first_line(error)}); quote "
                 f"other text, as in \"{name}='...'\""
@@ -71,15 +68,6 @@ def chosen_options(override: Override) -> list[str]:
     return [str(option) for option in options]
 
 
-def of_groups(overrides: Iterable[Override], *keys: str) -> list[Override]:
-    """The overrides of groups, of Hydra's own keys and of these."""
-    return [
-        o
-        for o in overrides
-        if o.key_or_group in (*ABOUT, *keys) or o.key_or_group.startswith("hydra")
-    ]
-
-
 @contextmanager
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
     """Let Hydra's compose read conf/; its complaints become UserErrors.
@@ -97,33 +85,10 @@ def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
             GlobalHydra.instance().hydra = outer
 
 
-def compose(overrides: Sequence[Override], root: str = ROOT) -> DictConfig:
+def compose(overrides: Sequence[Override]) -> DictConfig:
     """The config of overrides, less the keys of encodings, with Hydra's own part."""
     lines = [str(o.input_line) for o in overrides if not ENTRY.fullmatch(o.key_or_group)]
-    try:
-        return hydra.compose(root, overrides=lines, return_hydra_config=True)
-    except ValueError as error:  # of Hydra, for a number in the place of an option
-        raise UserError(f"{' '.join(lines)}: {first_line(error)}") from None
-
-
-def compose_child(
-    overrides: Sequence[Override], groups: Iterable[str], values: Mapping[str, Any]
-) -> DictConfig:
-    """The same without the default options of some groups, and with other defaults of keys."""
-    options: dict[str, Any] = {**default_options(), **dict.fromkeys(groups)}
-    root = OmegaConf.load(conf_dir() / f"{ROOT}.yaml")
-    hydras = [default for default in root.defaults if "override" in str(default)]
-    root.defaults = [DEFAULTS, "_self_", *({group: o} for group, o in options.items()), *hydras]
-    merged = default_values()
-    for group, value in values.items():
-        merged[group] = value if group == "encoding" else {**merged[group], **value}
-    store = ConfigStore.instance()
-    store.store(CHILD, root)
-    store.store(DEFAULTS, merged)
-    try:
-        return compose(overrides, CHILD)
-    finally:
-        store.store(DEFAULTS, default_values())
+    return hydra.compose(ROOT, overrides=lines, return_hydra_config=True)
 
 
 def default_values() -> dict[str, Any]:
@@ -136,7 +101,6 @@ def default_values() -> dict[str, Any]:
 
 
 ConfigStore.instance().store(DEFAULTS, default_values())
-ConfigStore.instance().store(CHILD, {}, group="model")  # as its parent's: no option
 
 
 @contextmanager
@@ -145,12 +109,15 @@ def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
     try:
         yield
     except MissingConfigException as error:
-        option = "=".join(str(error.missing_cfg_file).rsplit("/", 1))
-        asking = [o.input_line for o in overrides if o.key_or_group in CHOOSERS]
-        by = f"{' '.join(map(str, asking))}: " if asking else ""
-        raise AbsentError(f"{by}there is no {option}", option) from None
+        group, _, name = str(error.missing_cfg_file).rpartition("/")
+        asking = [str(o.input_line) for o in overrides if o.key_or_group in CHOOSERS]
+        by = f"{' '.join(asking)}: " if asking else ""
+        message = f"{by}there is no {group}={name}{check.near(name, options_of(group))}"
+        raise AbsentError(message, f"{group}={name}") from None
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_message(error)) from None
+    except ValueError as error:  # of Hydra, for a number in the place of an option
+        raise UserError(f"{' '.join(lines_of(overrides))}: {first_line(error)}") from None
 
 
 def _message(error: Exception) -> str:

@@ -8,7 +8,7 @@ from hydra.core.global_hydra import GlobalHydra
 from hydra.core.override_parser.types import Override, ValueType
 
 from nmt.config.catalog import folders_in
-from nmt.config.compose import check_options, is_sweep
+from nmt.config.compose import is_sweep
 from nmt.config.hydra_conf import compose, parse, reading_conf
 from nmt.errors import UserError
 
@@ -37,10 +37,11 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
     An override of the command line replaces the experiment's own values for its key.
     Raises UserError for options that do not exist; composing a run refuses what else is wrong.
     """
-    first = [o for o in overrides if not o.is_sweep_override() and _selects_runs(o.key_or_group)]
+    single = [o for o in overrides if not o.is_sweep_override()]
+    first = [o for o in single if o.key_or_group.startswith(("hydra", "experiment", "scale"))]
     if not multirun and not any(o.key_or_group == "experiment" for o in first):
         return None
-    check_options(first, folders_in(overrides))
+    folders_in(overrides)  # refuses what Hydra would read otherwise
     with reading_conf(overrides):
         cfg = compose(first)
         if not multirun and not is_sweep(cfg):
@@ -60,11 +61,6 @@ def sweep_of(overrides: list[Override], multirun: bool = False) -> Sweep | None:
         chosen={o.key_or_group for o in overrides},
         globbed=any(o.value_type is ValueType.GLOB_CHOICE_SWEEP for o in overrides),
     )
-
-
-def _selects_runs(group: str) -> bool:
-    """Whether an override takes part in deciding which runs there are."""
-    return group.startswith("hydra") or group in ("experiment", "scale")
 
 
 def _values(override: Override) -> list[Override]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.errors import Exit, UserError
 from nmt.system.resources import cores
 from nmt.training.signals import stop_by_error

@@ -10,7 +10,7 @@ import torch
 
 from nmt import build, modeldir
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.config.catalog import entries_of
 from nmt.config.compose import experiment_of
 from nmt.config.settings import Settings

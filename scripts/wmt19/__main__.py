@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt.cli.command import run
-from nmt.cli.parser import Parser
+from nmt.cli.options import Parser
 from nmt.config import check
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest, outputs

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from nmt import modeldir
-from nmt.cli import decoding as options
-from nmt.cli import evaluate, train, translate
+from nmt.cli import evaluate, options, train, translate
 from nmt.config.compose import experiment_of
 from nmt.config.data import Column
 from nmt.config.settings import freeze
@@ -96,11 +95,11 @@ def test_evaluate_reads_them_too(
 @pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])
 def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
-        options.parse_columns(word)
+        translate.parse_arguments(["x", "--columns", word])
     assert options.parse_columns("heads=a=b,tag=c.gz") == {"heads": "a=b", "tag": "c.gz"}
     assert translate.parse_arguments(["x"]).columns == {}
-    with pytest.raises(UserError, match="stdin is for the text"):
-        translate.parse_arguments(["x", "--columns", "heads=-"])
+    with pytest.raises(UserError, match="stdin can be one of the texts"):
+        translate.command(["x", "--columns", "heads=-"])
 
 
 def test_the_next_command_names_the_files() -> None:

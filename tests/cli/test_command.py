@@ -1,6 +1,7 @@
-"""Too little memory is one line and exit 71, whoever notices it."""
+"""Errors of the system are one line and an exit code; what is imported stays uncollected."""
 
 import errno
+import gc
 import os
 from collections.abc import Callable
 
@@ -8,6 +9,7 @@ import pytest
 import torch
 
 from nmt.cli import command
+from nmt.cli.command import gc_paused
 from nmt.errors import Exit, UserError
 
 ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise the limit (ulimit -v)"
@@ -55,3 +57,24 @@ def test_details_are_lines_and_text_of_others_adds_none(
 def test_other_errors_are_bugs_and_show_all(error: Exception) -> None:
     with pytest.raises(type(error)):
         command.run(lambda _: _raise(error), [])
+
+
+def test_what_was_imported_is_never_looked_through() -> None:
+    before = gc.get_freeze_count()
+    try:
+        with gc_paused():
+            assert not gc.isenabled()
+            made: list[list[int]] = [[] for _ in range(1000)]
+        assert gc.isenabled()
+        assert gc.get_freeze_count() >= before + len(made)
+    finally:
+        gc.unfreeze()
+
+
+def test_garbage_is_collected_again_after_an_error() -> None:
+    try:
+        with pytest.raises(ImportError), gc_paused():
+            raise ImportError
+        assert gc.isenabled()
+    finally:
+        gc.unfreeze()

@@ -240,7 +240,11 @@ WRONG = {
     "output": (("a.txt", "--reference", "ref", "-o", "ref/r.json"), 73, "ref: "),
     "no reference": (("a.txt",), 2, "a.txt: names no test set; add --reference REF"),
     "source alone": (("a.txt", "--source", "src"), 2, "--source src: to score translations of it"),
-    "two ways": (("a.txt", "--test", "t=src,ref", "--reference", "ref"), 2, "--test: has source"),
+    "two ways": (
+        ("a.txt", "--test", "t=src,ref", "--reference", "ref"),
+        2,
+        "--reference: not allowed",
+    ),
     "two tests": (
         ("a.txt", "--test", "t=src,ref", "--test", "u=src,ref"),
         2,

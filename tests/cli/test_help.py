@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import prepare, train
-from nmt.cli.help import Manual, first_page, help_page, whole_manual
+from nmt.cli.help import Manual, help_page
 from nmt.config.catalog import ABOUT, conf_dir, options_of
 from nmt.errors import Exit, UserError
 
@@ -15,7 +15,7 @@ MANUALS = [train.MANUAL, prepare.MANUAL]
 
 @pytest.mark.parametrize("manual", MANUALS, ids=[manual.name for manual in MANUALS])
 def test_the_first_page_fits_a_screen(manual: Manual) -> None:
-    lines = first_page(manual).split("\n")
+    lines = help_page(manual, "").split("\n")
     assert len(lines) <= 45 and max(map(len, lines)) <= 100
     for group in manual.groups:
         (line,) = [line for line in lines if line.startswith(f"  {group} ")]
@@ -30,7 +30,7 @@ def test_every_folder_of_options_is_a_group() -> None:
 
 @pytest.mark.parametrize("group", ABOUT)
 def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
-    page, whole = help_page(train.MANUAL, group).split("\n"), whole_manual(train.MANUAL)
+    page, whole = help_page(train.MANUAL, group).split("\n"), help_page(train.MANUAL, "all")
     rows = [line for line in page if re.match(r"   [ *] \w|  [\w.]+ {2,}\S.*\]$", line)]
     assert len(rows) >= len(options_of(group))
     assert [row for row in rows if f"{row}\n" not in whole] == []

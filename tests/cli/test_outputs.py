@@ -12,7 +12,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import evaluate
-from nmt.cli.streams import write_outputs
+from nmt.cli.output import write_outputs
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.modeldir import Trained

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from nmt import modeldir
-from nmt.cli import resumable
+from nmt.cli import output as writing
 from nmt.modeldir import Trained, load
 from nmt.system import atomic
 from tests.cli.conftest import LINES, Run
@@ -106,7 +106,7 @@ def test_a_kill_at_any_moment_costs_no_byte(
         count += 1
         there = snapshots / str(count)
         there.mkdir()
-        for path in resumable.partial_files(output):
+        for path in writing.partial_files(output):
             if path.exists():
                 shutil.copy(path, there)
 
@@ -119,16 +119,16 @@ def test_a_kill_at_any_moment_costs_no_byte(
 
         return call
 
-    def write(self: resumable.ResumableOutput, record: str) -> None:
+    def write(self: writing.ResumableOutput, record: str) -> None:
         self_write(self, record)
         if count % 3:
             self.file.flush()
         snapshot()
 
-    self_write = resumable.ResumableOutput.write
+    self_write = writing.ResumableOutput.write
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resumable, "EVERY", 0)
-        patch.setattr(resumable.ResumableOutput, "write", write)
+        patch.setattr(writing, "EVERY", 0)
+        patch.setattr(writing.ResumableOutput, "write", write)
         patch.setattr(atomic, "replace", watched(atomic.replace))
         patch.setattr(os, "replace", watched(os.replace))
         assert nmt_translate(str(text), "--scores", "-o", str(output))[0] == 0
@@ -153,11 +153,6 @@ def other_text(text: Path, stopped: Path) -> None:
 
 def shorter_text(text: Path, stopped: Path) -> None:
     text.write_bytes(b"\n".join(text.read_bytes().split(b"\n")[:5]))
-
-
-def edited(text: Path, stopped: Path) -> None:
-    part = stopped.with_name("out.part")
-    part.write_bytes(part.read_bytes().replace(b"w3", b"w4"))
 
 
 def shortened(text: Path, stopped: Path) -> None:
@@ -185,10 +180,9 @@ REFUSALS: list[tuple[Callable[[Path, Path], None], list[str], int, str]] = [
     (nothing, ["--scores", "decode.alpha=1"], 2, "were made with decode.alpha=0.6, now 1.0; give"),
     (nothing, ["--n-best=2"], 2, "were made with --n-best=None, now 2; give another -o, or remove"),
     (nothing, [], 2, "its 6 lines were made with --scores=True, now False; give another -o"),
-    (other_text, ["--scores"], 2, "its 6 lines are translations of another text than"),
-    (shorter_text, ["--scores"], 2, "its 6 lines are translations of another text than"),
-    (edited, ["--scores"], 65, "changed since it was left; remove it to begin anew"),
-    (shortened, ["--scores"], 65, "changed since it was left; remove it to begin anew"),
+    (other_text, ["--scores"], 2, "its 6 lines were made with another text; give another"),
+    (shorter_text, ["--scores"], 2, "its 6 lines were made with another text; give another"),
+    (shortened, ["--scores"], 65, "out.part.json: damaged; remove"),
     (no_record, ["--scores"], 73, "not left by this command, for out.part.json is missing; give"),
     (damaged_record, ["--scores"], 65, "out.part.json: damaged; remove"),
     (cut_record, ["--scores"], 65, "out.part.json: no valid JSON"),
@@ -241,6 +235,20 @@ def test_another_processor_is_refused_where_it_decides_on_the_number_format(
     assert nmt_translate(*words)[0] == 0
 
 
+def test_a_pipe_begins_again(
+    nmt_translate: Run, text: Path, whole: bytes, copying: Trained
+) -> None:
+    output = text.with_name("out")
+    words, lines = ("--scores", "-o", str(output)), text.read_bytes()
+    with pytest.MonkeyPatch.context() as patch:
+        stop_at(patch, copying, 3)
+        code, _, err = nmt_translate(*words, stdin=lines)
+    assert code == 130 and err.count("out.part: keeps the 6 lines done so far\n") == 1
+    code, _, err = nmt_translate(*words, stdin=lines)
+    assert (code, "goes on" in err) == (0, False)
+    assert contents(text.parent) == {"in": lines, "out": whole}
+
+
 def test_a_misspelt_model_costs_nothing(
     command: Run, text: Path, stopped: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,8 +276,7 @@ def test_an_input_that_would_be_overwritten_is_refused(
     output = text if name == "in" else stopped
     code, _, err = nmt_translate(str(text.with_name(name)), "-o", str(output))
     assert code == 2
-    what = "is an input" if name == "in" else f"would write {name}, an input"
-    assert err == f"nmt: -o {output}: {what}; give another -o\n"
+    assert err == f"nmt: -o {output}: {name} is an input; give another -o\n"
     assert contents(text.parent) == before
     text.with_name("link").symlink_to(text)
     assert nmt_translate(str(text.with_name("link")), "-o", str(text))[0] == 2
@@ -292,14 +299,14 @@ def test_one_process_writes_at_a_time(nmt_translate: Run, text: Path, stopped: P
 def test_a_full_disk_keeps_what_was_done(nmt_translate: Run, text: Path, whole: bytes) -> None:
     output = text.with_name("out")
 
-    def full(self: resumable.ResumableOutput, record: str) -> None:
+    def full(self: writing.ResumableOutput, record: str) -> None:
         if self.progress.lines >= 9:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         self_write(self, record)
 
-    self_write = resumable.ResumableOutput.write
+    self_write = writing.ResumableOutput.write
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resumable.ResumableOutput, "write", full)
+        patch.setattr(writing.ResumableOutput, "write", full)
         code, _, err = nmt_translate(str(text), "--scores", "-o", str(output))
     assert code == 74
     assert "keeps the 9 lines" in err

@@ -5,7 +5,7 @@ from functools import cache
 
 import pytest
 
-from nmt.cli.help import whole_manual
+from nmt.cli.help import help_page
 from nmt.cli.train import MANUAL
 from nmt.config.catalog import conf_dir, options_of
 from nmt.config.compose import Experiment, experiment_of
@@ -91,7 +91,7 @@ def test_kinds_of_corpora() -> None:
 
 
 def test_help_and_comments_explain_every_new_key() -> None:
-    text = whole_manual(MANUAL)
+    text = help_page(MANUAL, "all")
     for group in ("scale", "run", "experiment"):
         for option in options_of(group):
             assert re.search(rf"^   [ *] {option} +\S", text, re.M), option

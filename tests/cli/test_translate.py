@@ -183,7 +183,7 @@ def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Pa
     code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
     assert (code, "the text: only 2 lines" in err) == (65, True)
     code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
-    assert (code, "--target-prefix -: stdin is for the text" in err) == (2, True)
+    assert (code, "stdin can be one of the texts only" in err) == (2, True)
     code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")
     assert code == 66
 
@@ -375,3 +375,19 @@ def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: 
     assert out.split(b"\n")[1] == b""
     code, out, err = command(str(moved), "--device=tpu")
     assert (code, out, err.count("\n")) == (2, b"", 1)
+
+
+def test_translating_a_line_of_a_megabyte(nmt_translate: Run) -> None:
+    lines = b"w1\n" + b"w2 " * 350_000 + b"\nw3\n"
+    code, out, err = nmt_translate("decode.too_long=refuse", stdin=lines)
+    assert (code, out) == (65, b"w1\n\nw3\n")
+    assert err.count("\n") == 1
+    assert "1 (first: line 2; longest: 350000 pieces)" in err
+
+
+def test_or_its_parts(nmt_translate: Run) -> None:
+    line = b" ".join([b"w2"] * 12_000)
+    code, out, err = nmt_translate(stdin=b"w1\n" + line + b"\nw3\n")
+    assert (code, out) == (0, b"w1\n" + line + b"\nw3\n")
+    assert err.count("\n") == 1
+    assert "translated in parts: 1 (first: line 2; longest: 12000 pieces)" in err

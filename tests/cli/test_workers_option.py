@@ -15,7 +15,7 @@ import torch
 import nmt
 from nmt import modeldir
 from nmt.cli import evaluate as commands
-from nmt.cli import resumable
+from nmt.cli import output as writing
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import systems_of
@@ -117,7 +117,7 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(resumable, "EVERY", 0)
+            patch.setattr(writing, "EVERY", 0)
             stop(patch, copying, 11, lambda: act(record))
             code, _, err = nmt_translate(str(text), "--scores", "-o", str(output), *TWO)
     finally:
@@ -140,18 +140,6 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
 def test_a_full_disk_is_one_line(nmt_translate: Run, text: Path, begun: list[int]) -> None:
     code, _, err = nmt_translate(str(text), "-o", "/dev/full", *TWO)
     assert (code, err.count("\n"), begun) == (74, 1, [2])
-
-
-def test_workers_and_threads(nmt_translate: Run, text: Path, begun: list[int]) -> None:
-    code, out, err = nmt_translate(str(text), *TWO, "--threads", "4")
-    assert (code, out, err) == (2, b"", (
-        "nmt: --workers 2 --threads 4: each worker has one thread; leave one of the two out\n"
-    ))  # fmt: skip
-    assert nmt_translate(str(text), "--workers=1", "--threads=1")[0] == 0
-    assert begun == []
-    assert nmt_translate(str(text), *TWO, "--threads", "2")[0] == 0
-    assert begun == [2]
-    torch.set_num_threads(1)
 
 
 def test_evaluation_translates_by_workers(

@@ -57,9 +57,9 @@ def test_the_list_says_it_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"encoding: [\n", "theirs.yaml:3: not readable as YAML: "),
-        (b"seed: 1\nseed: 2\n", "theirs.yaml:3: not readable as YAML: found duplicate key seed"),
-        (b"seed: 1\n# gr\xf6\xdfe\n", "theirs.yaml:3: not UTF-8"),
+        (b"encoding: [\n", 'theirs.yaml", line 3'),
+        (b"seed: 1\nseed: 2\n", 'found duplicate key seed in "'),
+        (b"seed: 1\n# gr\xf6\xdfe\n", "can't decode byte 0xf6"),
         (
             b"defaults: [relativ, _self_]\n",
             "theirs.yaml: encoding=relativ: no such option; did you mean relative?",
@@ -84,7 +84,7 @@ def test_a_file_that_cannot_be_read_gets_one_line(
 def test_a_file_of_another_group_that_cannot_be_read(group: str, tmp_path: Path) -> None:
     write(tmp_path, group, "theirs", "# @package _global_\nseed: 1\nseed: 2\n")
     words = [*config_dir_override(str(tmp_path)), f"{group}=theirs"]
-    with pytest.raises(UserError, match=r"theirs\.yaml:3: not readable as YAML"):
+    with pytest.raises(UserError, match=r"theirs\.yaml: not readable as YAML .*line 3"):
         experiment_of(words)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from nmt.api.models import score
+from nmt.api import score
 from nmt.decode.score import score_translations
 from nmt.decode.sources import Notes
 from nmt.errors import Exit, UserError

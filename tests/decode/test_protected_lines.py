@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from nmt import modeldir
-from nmt.api.models import n_best, score, translate_stream
-from nmt.api.models import translate as api_translate
+from nmt.api import n_best, score, translate_stream
+from nmt.api import translate as api_translate
 from nmt.cli import translate
 from nmt.config.settings import Settings
 from nmt.corpus.prepare import prepare

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from nmt.api import models
+from nmt import api
 from nmt.config.settings import Decode, Settings, with_decode
 from nmt.decode.engine import Hypothesis
 from nmt.decode.sampling import Sampling, draw, probabilities, random_numbers
@@ -221,7 +221,7 @@ def test_the_score_of_a_sample_is_that_of_forced_decoding(whole: Trained) -> Non
         if line and each.finished and whole.target.ids(each.text)[:-1] == list(each.ids)
     ]
     assert len(ended) > 3
-    given = models.score(whole, [line for line, _, _ in ended], [text for _, text, _ in ended])
+    given = api.score(whole, [line for line, _, _ in ended], [text for _, text, _ in ended])
     assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
 
 
@@ -256,4 +256,4 @@ def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) ->
 @pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
 def test_no_translation_at_all_cannot_be_asked_for(whole: Trained, changes: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=r"^n=0: a line has one translation or more"):
-        models.n_best(whole, ["w1"], 0, **changes)
+        api.n_best(whole, ["w1"], 0, **changes)

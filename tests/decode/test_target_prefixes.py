@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
-from nmt.api import models
+from nmt import api
 from nmt.decode.beam import Beam
 from nmt.decode.engine import length_penalty
 from nmt.decode.sampling import Sampling, probabilities, random_numbers
@@ -106,7 +106,7 @@ def test_the_score_is_that_of_the_whole_translation(whole: Trained, way: dict[st
         for line, (best,) in zip(LINES, found, strict=True)
         if whole.target.ids(best.text)[:-1] == list(best.ids) and line
     ]
-    scored = models.score(whole, [line for line, _ in some], [best.text for _, best in some])
+    scored = api.score(whole, [line for line, _ in some], [best.text for _, best in some])
     assert {dict(zip(LINES, PREFIXES, strict=True))[line] for line, _ in some} & {"w7 w7", "w31"}
     for (_, best), exact in zip(some, scored, strict=True):
         log_probs = exact.log_probs if best.finished else exact.log_probs[:-1]

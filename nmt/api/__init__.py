@@ -1,1 +1,0 @@
-"""What `import nmt` offers; see docs/python.md."""

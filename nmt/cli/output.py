@@ -1,0 +1,271 @@
+"""Where a command writes: stdout, or a file that is NAME.part until it is complete.
+
+NAME.part.json says what decides on the lines of NAME.part (model, settings, the hash of the input)
+and how many are done. The next identical command cuts off what follows them, and goes on there.
+Where the input is no file it begins again.
+"""
+
+import errno
+import fcntl
+import logging
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from itertools import islice
+from os.path import samestat
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+from nmt.cli.streams import is_complete
+from nmt.errors import Exit, RefusedLinesError, UserError
+from nmt.system import atomic, manifest, outputs
+from nmt.text.lines import file_of
+
+log = logging.getLogger(__name__)
+
+EVERY = 1.0  # seconds between two records: each waits for the disk
+
+
+class Progress(NamedTuple):
+    """What was done when a window of lines was last complete."""
+
+    lines: int = 0  # of the input
+    bytes: int = 0  # of NAME.part
+    notes: Mapping[str, list[int]] = {}  # what was unusual about these lines
+
+
+class OutputStream:
+    """Stdout, a device or a pipe: what is written is not kept."""
+
+    progress = Progress()  # of an earlier command
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def write(self, record: str) -> None:
+        """Write what belongs to one line of the input."""
+        self.file.write(record.encode())
+
+    def flush(self) -> None:
+        """Hand what was written to the reader."""
+        self.file.flush()
+
+    def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
+        """Note that all is written that belongs to the first lines of the input."""
+        self.flush()
+
+    def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
+        """Read over the lines that an earlier command has done."""
+
+
+class ResumableOutput(OutputStream):
+    """NAME.part, open to be written, and the record of what has been done."""
+
+    def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
+        """Find out what is done, cut off what was half written; raises what `open_output` does."""
+        self.path, self.identity = path, dict(identity)
+        self.part, self.record = partial_files(path)
+        super().__init__(self._lock())
+        try:
+            if self.part.stat().st_size:
+                self.progress = self._read_progress()
+            self.resumed = self.progress.lines
+            self.file.seek(self.progress.bytes)
+            self.file.truncate()
+            self._write_record()
+        except BaseException:
+            self.file.close()
+            raise
+
+    def advance(self, lines: int, notes: Mapping[str, list[int]]) -> None:
+        """Note that all is written that belongs to the first lines of the input."""
+        self.progress = Progress(lines, self.file.tell(), dict(notes))
+        if time.monotonic() - self._recorded >= EVERY:
+            self._write_record()
+
+    def skip_finished(self, inputs: Iterable[Iterator[str]]) -> None:
+        """Read over the lines that an earlier command has done."""
+        if self.resumed:
+            for lines in inputs:
+                next(islice(lines, self.resumed - 1, None))
+            log.info("%s: goes on after %d lines", self.part, self.resumed)
+
+    def _lock(self) -> BinaryIO:
+        """Open NAME.part for this process alone."""
+        file = os.fdopen(os.open(self.part, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if samestat(self.part.stat(), os.fstat(file.fileno())):  # not renamed by its writer
+                return file
+        except (BlockingIOError, FileNotFoundError):
+            pass
+        file.close()
+        raise UserError(
+            f"{self.part}: in use by another process; wait, or give another -o",
+            Exit.CANT_CREATE,
+        )
+
+    def _read_progress(self) -> Progress:
+        """What the record says of NAME.part; raises UserError where they do not belong together."""
+        if not self.record.exists():
+            raise UserError(
+                f"{self.part}: not left by this command, for {self.record.name} is missing; "
+                "give another -o, or move it away",
+                Exit.CANT_CREATE,
+            )
+        record = manifest.read(self.record)
+        try:
+            before, progress = dict(record["identity"]), Progress(**record["progress"])
+            whole = progress.lines >= 0 and progress.bytes <= self.part.stat().st_size
+        except (TypeError, KeyError, ValueError):
+            whole = False
+        if not whole:
+            raise UserError(f"{self.record}: damaged; remove {self.part} to begin anew", Exit.DATA)
+        if not progress.lines:
+            return Progress()
+        if key := next((k for k in self.identity if before.get(k) != self.identity[k]), None):
+            old, new = before.get(key), self.identity[key]
+            is_hash = key.startswith(("model", "text"))
+            difference = f"another {key}" if is_hash else f"{key}={old}, now {new}"
+            raise UserError(
+                f"{self.part}: its {progress.lines} lines were made with {difference}; "
+                "give another -o, or remove it"
+            )
+        return Progress() if None in self.identity["text"] else progress
+
+    def _write_record(self) -> None:
+        """Record the progress; what it speaks of is on the disk before."""
+        self.file.flush()
+        os.fsync(self.file.fileno())
+        record = {"identity": self.identity, "progress": self.progress._asdict()}
+        atomic.replace(self.record, manifest.dump(record))
+        self._kept = self.progress.lines
+        self._recorded = time.monotonic()
+
+    def complete(self) -> None:
+        """Give the file its name."""
+        self.file.flush()
+        atomic.move(self.part, self.path)
+        self.record.unlink(missing_ok=True)
+        self.file.close()
+
+    def abandon(self) -> None:
+        """Leave what the next command goes on from, or nothing where nothing was done."""
+        with suppress(OSError):  # the disk may be full; the first error is the one to tell
+            self._write_record()
+        if self._kept > self.resumed:
+            log.warning(
+                "%s: keeps the %d lines done so far%s",
+                self.part,
+                self._kept,
+                "" if None in self.identity["text"] else "; the same command goes on from there",
+            )
+        elif not self._kept:
+            self.record.unlink(missing_ok=True)
+            self.part.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.file.close()
+
+
+def partial_files(path: Path) -> tuple[Path, Path]:
+    """Where a file grows, and where the record of it stands."""
+    return path.with_name(f"{path.name}.part"), path.with_name(f"{path.name}.part.json")
+
+
+def check_files(output: str | None, inputs: Sequence[str]) -> None:
+    """Refuse stdin as two inputs, an output that cannot be made, and one that is an input."""
+    if inputs.count("-") > 1:
+        raise UserError("-: stdin can be one of the texts only; give files for the others")
+    if output is None or not _is_file(output):
+        return
+    path = Path(output)
+    if not path.parent.exists():  # a misspelling: no directory is made for lines that grow
+        raise outputs.unwritable(path, OSError(errno.ENOENT, os.strerror(errno.ENOENT)))
+    outputs.check_writable([path])
+    outputs.check_writable(partial_files(path))  # a directory may have no name for them: /
+    for name in inputs:
+        try:
+            read = os.fstat(sys.stdin.fileno()) if name == "-" else file_of(Path(name)).stat()
+        except (OSError, ValueError, AttributeError):  # what cannot be opened is refused later
+            continue
+        for written in (path, *partial_files(path)):
+            if written.exists() and samestat(read, written.stat()):
+                raise UserError(f"-o {output}: {written.name} is an input; give another -o")
+
+
+def _is_file(output: str) -> bool:
+    """Whether an output is a file; a device or a pipe keeps nothing, and cannot be renamed over."""
+    path = Path(output)
+    return output != "-" and (path.is_dir() or path.is_file() or not path.exists())
+
+
+@contextmanager
+def open_output(
+    name: str | None, inputs: Iterable[str], identity: Mapping[str, Any]
+) -> Iterator[OutputStream]:
+    """The output that -o names; None: stdout. A file gets its name if it is left without an error.
+
+    Refused lines are no error of the output. `identity`: the model, the settings, and all else but
+    the inputs that decides on lines. Raises UserError: 2 if NAME.part was begun with another
+    identity, 65 if it is damaged, 73 if it cannot be written, is being written by another process,
+    or was left by something else.
+    """
+    if name is None or not _is_file(name):
+        with _open_plain(name) as output:
+            yield output
+        return
+    hashes = [_hash(path) for path in inputs]
+    try:
+        output = ResumableOutput(Path(name), {**identity, "text": hashes})
+    except OSError as error:
+        raise outputs.unwritable(Path(name), error) from None
+    try:
+        yield output
+        output.complete()
+    except RefusedLinesError:  # after the last line
+        output.complete()
+        raise
+    except BaseException:
+        output.abandon()
+        raise
+
+
+def _hash(name: str) -> str | None:
+    """The SHA-256 of an input; None: it is no file, and cannot be read twice."""
+    if name == "-" or not is_complete(name):
+        return None
+    file = file_of(Path(name))
+    return manifest.sha256_of(file) + name.removeprefix(str(file))  # and the column of a table
+
+
+@contextmanager
+def _open_plain(name: str | None) -> Iterator[OutputStream]:
+    """A device or a pipe, or stdout where none is named; UserError (73) if it cannot be opened."""
+    if name in (None, "-"):
+        yield OutputStream(sys.stdout.buffer)
+        sys.stdout.buffer.flush()
+        return
+    try:
+        file = Path(str(name)).open("wb")  # noqa: SIM115
+    except OSError as error:
+        raise outputs.unwritable(name, error) from None
+    with file:
+        yield OutputStream(file)
+
+
+def write_outputs(table: str, *files: tuple[Path | None, outputs.Writer]) -> None:
+    """Show a table, then write its files; none is lost where others, or stdout, cannot be had.
+
+    Raises UserError (74) that names the files which failed, and what stdout raised.
+    """
+    closed: OSError | None = None
+    try:
+        sys.stdout.write(table)
+        sys.stdout.flush()
+    except OSError as error:  # its reader may be `head`, and go away
+        closed = error
+    outputs.write_all(files)
+    if closed is not None:
+        raise closed
