@@ -31,7 +31,6 @@ From the root of the repository, `python -m scripts.bench` and
   training --model base encoding=rotary
   training --rounds 9 --json training.json
   encodings                 a step of every encoding, over one without positions
-  growth profile --out DIR  curves as SVG and PNG; what a step consists of
   correctness               decoding and gradients of every encoding, beside the CPU's
   --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
   --gpu correctness         one of these by itself, which then has all eight minutes
@@ -44,11 +43,8 @@ Decoding beside three peers takes more than ten minutes on two cores: each peer'
 first, for the fastest to be measured, in running processes and in whole ones.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-PARTS = (
-    *("training", "decoding", "preparation", "startup"),
-    *("encodings", "growth", "profile", "correctness"),
-)
-DEFAULT = PARTS[:4]
+DEFAULT = ("training", "decoding", "preparation", "startup")
+PARTS = (*DEFAULT, "encodings", "correctness")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
 
@@ -164,7 +160,6 @@ def parser() -> Parser:
     add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")
-    add("--out", type=Path, metavar="DIR", help="where pictures go (.)", default=Path())
     return parser
 
 

@@ -3,7 +3,7 @@
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -158,16 +158,6 @@ def translator(
         workers=workers,
         engine=engine,
     )
-
-
-def alone(session: Session, settings: Settings, steps: int) -> Candidate:
-    """nmt's Translator on sentences of `steps` pieces, one by one."""
-    place = session.place("alone")
-    model = weights.make(place, settings, session.vocab)
-    line = " ".join(corpus.side(session.vocab).vocabulary.to_json()[:steps])
-    single = replace(settings, decode=replace(settings.decode, window=1))
-    lines = corpus.write(place / "lines", [line] * 4)
-    return translator(session, f"tokens {steps}", single, model, lines)
 
 
 def _task(session: Session, settings: Settings) -> TranslationTask:

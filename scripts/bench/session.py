@@ -42,7 +42,6 @@ class Session(NamedTuple):
     overrides: list[str]
     precisions: list[str]  # of training
     encodings: list[str] | None  # None: all that there are
-    out: Path  # where pictures go
     ends: float = math.inf  # when its time is over, on the clock of time.monotonic
 
     @classmethod
@@ -61,7 +60,6 @@ class Session(NamedTuple):
             overrides=options.overrides,
             precisions=options.precision.split(","),
             encodings=options.encodings.split(",") if options.encodings else None,
-            out=options.out,
         )
 
     @property

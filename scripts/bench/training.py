@@ -68,16 +68,12 @@ def training_corpus(
 
 
 def trainer(
-    session: Session,
-    name: str,
-    settings: Settings | str,
-    data: SyntheticCorpus,
-    module: str = "train_worker",
+    session: Session, name: str, settings: Settings | str, data: SyntheticCorpus
 ) -> Candidate:
     """nmt's trainer with these settings; where they are a reason, one that cannot run."""
     facts = {"vocab": data.vocab, "tokens": data.tokens, "updates": data.updates}
     run = str(session.place("training") / "run")
-    return session.worker(name, module, settings, store=str(data.store), run=run, **facts)
+    return session.worker(name, "train_worker", settings, store=str(data.store), run=run, **facts)
 
 
 def peak(session: Session, precision: str) -> Candidate:
