@@ -3,13 +3,13 @@
 import pytest
 import torch
 
-from scripts.bench import encodings, matmul_worker
+from scripts.bench import encodings, workers
 from scripts.bench.machine import describe, text
-from scripts.bench.table import aligned, figure, ranged
+from scripts.bench.table import align, figure, ranged
 
 
 def test_columns_stand_below_each_other() -> None:
-    assert aligned([["", "x", ""], ["abc", "1.5", "why"], ["d", "22.0", ""]]) == [
+    assert align([["", "x", ""], ["abc", "1.5", "why"], ["d", "22.0", ""]]) == [
         "        x",
         "abc   1.5  why",
         "d    22.0",
@@ -19,9 +19,9 @@ def test_columns_stand_below_each_other() -> None:
 
 
 def test_the_peak_counts_what_it_multiplied() -> None:
-    product = matmul_worker.measure("float32", "cpu", (32, 64))
+    product = workers.multiply(32, "float32", "cpu")
     assert product["units"] % (2 * product["square"] ** 3) == 0
-    assert product["seconds"] >= matmul_worker.LEAST
+    assert product["seconds"] >= workers.LEAST
 
 
 def test_the_machine_is_described() -> None:
@@ -33,4 +33,4 @@ def test_the_machine_is_described() -> None:
 
 @pytest.mark.parametrize("gigabytes, choices", [(1, 1), (8, 2), (25, 9), (500, 9)])
 def test_as_many_encodings_wait_as_memory_holds(gigabytes: int, choices: int) -> None:
-    assert encodings.at_once(gigabytes * 10**9) == choices
+    assert encodings.count_at_once(gigabytes * 10**9) == choices

@@ -1,7 +1,8 @@
-"""The worker that trains: nmt's own loop, held back between rounds."""
+"""nmt's own training loop, held back between rounds."""
 
 import time
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -9,7 +10,7 @@ from nmt.config.settings import thaw
 from nmt.training.directory import open_run
 from nmt.training.trainer import Trainer
 from scripts.bench import corpus
-from scripts.bench.peers.protocol import Channel, read_job
+from scripts.bench.peers.protocol import Channel
 
 
 class HeldTrainer(Trainer):
@@ -39,10 +40,9 @@ class HeldTrainer(Trainer):
         """Skip what comes at the end of an epoch: only updates are measured."""
 
 
-def main() -> None:
+def train(job: dict[str, Any]) -> None:
     """Answer rounds."""
-    channel, job = Channel(), read_job()
-    settings = thaw(job["settings"])
+    channel, settings = Channel(), thaw(job["settings"])
     prepared = corpus.prepared(Path(job["store"]), job["vocab"])
     with open_run(Path(job["run"]), settings) as run:
         trainer = HeldTrainer(prepared, run)
@@ -50,7 +50,3 @@ def main() -> None:
         channel.ready(parameters=sum(p.numel() for p in trainer.parameters))
         trainer.start()
         trainer.fit()
-
-
-if __name__ == "__main__":
-    main()
