@@ -12,27 +12,22 @@ from nmt.errors import Exit, UserError
 from scripts.bench.session import PEERS
 
 log = logging.getLogger(__name__)
-MARK = "installed"  # holds what was installed, so that the same is not installed again
-TORCH = f"torch=={torch.__version__}"
 
 
 def install(directory: Path) -> None:
-    """Make the environments below a directory; UserError (69) if one of them cannot be had."""
+    """Make the environments below a directory; UserError (69) if one of them cannot be had.
+
+    What is there already is not fetched again.
+    """
     missing = []
     for requirements in sorted((PEERS / "requirements").glob("*.txt")):
         peer, text = requirements.stem, requirements.read_text(encoding="utf-8")
-        mark, state = directory / peer / MARK, f"{TORCH}\n{text}"
-        if mark.exists() and mark.read_text(encoding="utf-8") == state:
-            log.info("%s: installed before", peer)
-            continue
         log.info("%s: installing", peer)
         try:
             make(directory / peer, text.split("\n"))
         except UserError as error:
             log.warning("%s: %s", peer, error)
             missing.append(peer)
-            continue
-        mark.write_text(state, encoding="utf-8")
     if missing:
         names = ", ".join(missing)
         raise UserError(
@@ -42,13 +37,13 @@ def install(directory: Path) -> None:
 
 def make(environment: Path, lines: list[str]) -> None:
     """One environment: our torch if the peer asks for it, the rest, and what must come alone."""
-    venv.create(environment, with_pip=True, clear=environment.exists())
+    venv.create(environment, with_pip=True)
     packages = [line for line in lines if line and not line.startswith(("#", "alone:"))]
     if "torch" in packages:
         packages.remove("torch")
         kind = torch.__version__.partition("+")[2]  # stands on PyTorch's own index alone
         index = ["--extra-index-url", f"https://download.pytorch.org/whl/{kind}"] if kind else []
-        pip(environment, *index, TORCH)
+        pip(environment, *index, f"torch=={torch.__version__}")
     pip(environment, *packages)
     for line in lines:
         if line.startswith("alone:"):

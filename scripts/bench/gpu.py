@@ -41,23 +41,6 @@ class GpuBenchmark(NamedTuple):
     kind: dict[str, Any]  # of the corpus
 
 
-def list_sizes(quick: bool) -> Iterator[GpuBenchmark]:
-    """Sentences of all lengths, models of two sizes."""
-    tokens = 400 if quick else 25_000
-    for size in ("base", "big"):
-        title = f"training, {'tiny' if quick else size}, {tokens} tokens"
-        yield GpuBenchmark(title, size, tokens, (*BOTH, "float32"), {})
-
-
-def list_lengths(quick: bool) -> Iterator[GpuBenchmark]:
-    """Sentences of one length, as many as make a batch of equal size."""
-    for length in LENGTHS[:2] if quick else LENGTHS:
-        title = f"length {length}, {'tiny' if quick else 'base'}"
-        sentences = 2 if quick else max(1, BATCH // length)
-        kind = {"mean": length, "equal": True, "pairs": 64 if quick else 4096}
-        yield GpuBenchmark(title, "base", sentences * (length + 1), BOTH, kind)
-
-
 def check(session: Session) -> BenchPart:
     """Correctness, as on a CPU."""
     (part,) = correctness.parts(session)
@@ -71,13 +54,24 @@ def decode(session: Session) -> BenchPart:
 
 
 def train_sizes(session: Session) -> BenchPart:
-    """Training of two sizes."""
-    return measure(session, "sizes", list_sizes(session.options.quick))
+    """Training models of two sizes on sentences of all lengths."""
+    quick, benchmarks = session.options.quick, []
+    tokens = 400 if quick else 25_000
+    for size in ("base", "big"):
+        title = f"training, {'tiny' if quick else size}, {tokens} tokens"
+        benchmarks.append(GpuBenchmark(title, size, tokens, (*BOTH, "float32"), {}))
+    return measure(session, "sizes", benchmarks)
 
 
 def train_lengths(session: Session) -> BenchPart:
-    """Training on sentences of one length."""
-    return measure(session, "lengths", list_lengths(session.options.quick))
+    """Training on sentences of one length, as many as make a batch of equal size."""
+    quick, benchmarks = session.options.quick, []
+    for length in LENGTHS[:2] if quick else LENGTHS:
+        title = f"length {length}, {'tiny' if quick else 'base'}"
+        sentences = 2 if quick else max(1, BATCH // length)
+        kind = {"mean": length, "equal": True, "pairs": 64 if quick else 4096}
+        benchmarks.append(GpuBenchmark(title, "base", sentences * (length + 1), BOTH, kind))
+    return measure(session, "lengths", benchmarks)
 
 
 # In the order in which they run: what matters less, or is measured in many steps, comes last.

@@ -27,26 +27,6 @@ def run(capsys: pytest.CaptureFixture[str], tmp_path: Path, *words: str) -> tupl
 
 
 @pytest.mark.slow
-def test_training(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ("training", "--precision", "float32", "--peers", "none")
-    out, report = run(capsys, tmp_path, *words)
-    assert report["machine"]["threads"] == 1
-    training = report["parts"]["training"]
-    names = [entry["name"] for entry in training["entries"]]
-    assert len(names) == 2
-    assert "nmt relative float32" in names
-    for entry in training["entries"]:
-        (figures,) = entry["rounds"]
-        assert figures["units"] > 0
-        assert figures["peak_bytes"] > 10**7
-        assert 0 < entry["share of the peak"]["float32"] < 1
-    units = {entry["rounds"][0]["units"] for entry in training["entries"]}
-    assert len(units) == 1, "the same tokens for all"
-    assert "training: 3+3 layers" in out
-    assert "nmt relative float32" in out
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("steady", [False, True])
 def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out, report = run(capsys, tmp_path, "decoding", "--peers", "none", *["--steady"] * steady)
@@ -62,11 +42,20 @@ def test_decoding(steady: bool, capsys: pytest.CaptureFixture[str], tmp_path: Pa
 
 @pytest.mark.slow
 def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    words = ("preparation", "startup", "encodings")
-    options = ("--encodings", "relative,tpe,nonsense", "--precision", "float32")
-    _, report = run(capsys, tmp_path, *words, *options)
+    words = ("training", "preparation", "startup", "encodings")
+    options = ("--encodings", "relative,tpe,nonsense", "--precision", "float32", "--peers", "none")
+    out, report = run(capsys, tmp_path, *words, *options)
+    assert report["machine"]["threads"] == 1
     parts = report["parts"]
     assert list(parts) == list(words)
+    assert "training: 3+3 layers" in out
+    plain, relative = parts["training"]["entries"]
+    assert relative["name"] == "nmt relative float32"
+    for entry in (plain, relative):
+        (figures,) = entry["rounds"]
+        assert figures["peak_bytes"] > 10**7
+        assert figures["units"] == plain["rounds"][0]["units"] > 0, "the same tokens for all"
+        assert 0 < entry["share of the peak"]["float32"] < 1
     mine, plain = parts["preparation"]["entries"]
     assert mine["equal lines"] == 1.0
     assert plain["rounds"][0]["parts"]["tokenise"] > 0
