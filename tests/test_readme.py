@@ -36,7 +36,7 @@ UNDERSTOOD = {  # command -> what reads its arguments and refuses those that do 
     "nmt-average": average.parse_arguments,
     "nmt-import": import_model.parse_arguments,
     "nmt-export": export_model.parse_arguments,
-    "scripts.bench": bench.understood,
+    "scripts.bench": bench.parse_arguments,
 }
 COMMANDS = list(  # those of ADDING need the files that it shows: tests/test_adding_one.py
     dict.fromkeys(command for page in PAGES if page != ADDING for command in commands(page))
@@ -90,7 +90,7 @@ def test_each_command_is_understood(
         assert name == "make" and arguments[0] in targets_of_make()
         for passed_on in arguments[1:]:
             assert passed_on.startswith("BENCH=")
-            bench.understood(shlex.split(passed_on.removeprefix("BENCH=")))
+            bench.parse_arguments(shlex.split(passed_on.removeprefix("BENCH=")))
 
 
 def test_the_readme_is_one_screen() -> None:

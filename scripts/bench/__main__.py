@@ -4,14 +4,14 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.cli.command import run
-from nmt.cli.options import Parser
-from nmt.errors import Exit, UserError
+from nmt.cli.options import PROCESSES, Parser
 from nmt.system.resources import cores
 from nmt.training.signals import stop_by_error
 
@@ -31,7 +31,6 @@ From the root of the repository, `python -m scripts.bench` and
   training --model base encoding=rotary
   training --rounds 9 --json training.json
   encodings                 a step of every encoding, over one without positions
-  growth profile --out DIR  curves as SVG and PNG; what a step consists of
   correctness               decoding and gradients of every encoding, beside the CPU's
   --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
   --gpu correctness         one of these by itself, which then has all eight minutes
@@ -44,23 +43,17 @@ Decoding beside three peers takes more than ten minutes on two cores: each peer'
 first, for the fastest to be measured, in running processes and in whole ones.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-PARTS = (
-    *("training", "decoding", "preparation", "startup"),
-    *("encodings", "growth", "profile", "correctness"),
-)
-DEFAULT = PARTS[:4]
+DEFAULT = ("training", "decoding", "preparation", "startup")
+PARTS = (*DEFAULT, "encodings", "correctness")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
-
-
-def main(argv: list[str] | None = None) -> int:
-    """Measure what the arguments name; returns the exit code."""
-    return run(command, argv)
+REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
+PEERS = sorted(path.stem.rstrip("_") for path in REQUIREMENTS.glob("*.txt"))
 
 
 def command(argv: list[str]) -> None:
     """Measure what the arguments name, or install peers."""
-    options = understood(argv)
+    options = parse_arguments(argv)
     if options.install is None:
         measure(options)
         return
@@ -68,6 +61,60 @@ def command(argv: list[str]) -> None:
 
     environments.install(options.install)
     sys.stdout.write(f"{options.install}\n")
+
+
+def parse_arguments(argv: list[str]) -> argparse.Namespace:
+    """The options; `parts` to measure, `overrides` of nmt-train, or where to `install` peers."""
+    from nmt.config.catalog import config_dir_override
+
+    parser = Parser(prog="python -m scripts.bench", usage=USAGE, description=ABOUT)
+    add = parser.add_argument
+    add("arguments", nargs="*", help=argparse.SUPPRESS)
+    add("--model", default="small", metavar="NAME", help="tiny, small, base, ... (small)")
+    add("--rounds", type=PROCESSES, default=5, help="rounds that count (5)")
+    add("--threads", type=PROCESSES, default=min(cores(), 2), help="of each candidate (2)")
+    both = f"of training ({','.join(PRECISIONS)})"
+    precisions = names_among(PRECISIONS)
+    add("--precision", type=precisions, default=[*PRECISIONS], metavar="A,B", help=both)
+    add("--encodings", type=lambda text: text.split(","), metavar="A,B", help="of encodings (all)")
+    add("--config-dir", metavar="DIR", help="also look for options in DIR")
+    add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
+    add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
+    which = f"which of the peers: {', '.join(PEERS)} (all)"
+    add("--peer", type=names_among(PEERS), metavar="A,B", help=which)
+    add("--steady", action="store_true", help="decoding in running processes alone")
+    add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
+    add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
+    add("--json", type=Path, metavar="FILE", help="write every round's figures")
+    options = parser.parse_intermixed_args(argv)
+    options.install = None
+    words = [word for word in options.arguments if "=" not in word]
+    if words[:1] == ["peers"]:
+        if len(words) != 2:
+            parser.error("peers DIR: name the directory of the environments")
+        options.install = Path(words[1])
+    typed = [word for word in options.arguments if "=" in word]
+    options.overrides = [*config_dir_override(options.config_dir), *typed]
+    every = GPU_PARTS if options.gpu else PARTS
+    options.parts = words or list(GPU_PARTS if options.gpu else DEFAULT)
+    for part in options.parts if options.install is None else ():
+        if part not in every:
+            parser.error(f"{part}: no such part; there are {', '.join(every)}")
+    if options.peers is None:  # on a GPU, to look for their fastest set-ups would take all the time
+        options.peers = "none" if options.gpu else sys.executable
+    return options
+
+
+def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[str]]:
+    """The type of an option that takes some names, A,B."""
+
+    def names(text: str) -> list[str]:
+        for name in text.split(","):
+            if name not in allowed:
+                raise argparse.ArgumentTypeError(f"{name}: choose among {', '.join(allowed)}")
+        return text.split(",")
+
+    return names
 
 
 def measure(options: argparse.Namespace) -> None:
@@ -80,8 +127,7 @@ def measure(options: argparse.Namespace) -> None:
     facts: dict[str, Any] = {"machine": machine.describe(device, options.threads), "parts": {}}
     sys.stdout.write(f"{machine.text(facts['machine'])}\n")
     with stop_by_error(), tempfile.TemporaryDirectory(prefix="nmt-bench-") as directory:
-        session = Session.of(options, Path(directory), device)
-        for part in _measured(session, options):
+        for part in measure_parts(Session(options, Path(directory), device)):
             sys.stdout.write(f"\n{part.text()}")
             sys.stdout.flush()
             facts["parts"][part.name] = part.to_json()
@@ -89,84 +135,18 @@ def measure(options: argparse.Namespace) -> None:
                 options.json.write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
 
 
-def _measured(session: "Session", options: argparse.Namespace) -> Iterator["BenchPart"]:
+def measure_parts(session: "Session") -> Iterator["BenchPart"]:
     """Each part as soon as it is there."""
-    if options.gpu:
+    if session.options.gpu:
         from scripts.bench import gpu
 
-        yield from gpu.parts(session, options.parts)
+        yield from gpu.parts(session, session.options.parts)
         return
-    for name in options.parts:
+    for name in session.options.parts:
         yield from import_module(f"scripts.bench.{name}").parts(session)
 
 
-def understood(argv: list[str]) -> argparse.Namespace:
-    """What the arguments ask for; UserError for those that do not fit."""
-    from nmt.config.catalog import config_dir_override
-
-    options = parser().parse_intermixed_args(argv)
-    arguments = list(options.arguments)
-    options.install = None
-    if arguments[:1] == ["peers"]:
-        if len(arguments) != 2:
-            raise UserError("peers DIR: name the directory of the environments")
-        options.install = Path(arguments[1])
-        return options
-    overrides = [word for word in arguments if "=" in word]
-    named = [word for word in arguments if "=" not in word]
-    options.overrides = [*config_dir_override(options.config_dir), *overrides]
-    known = GPU_PARTS if options.gpu else PARTS
-    options.parts = named or list(GPU_PARTS if options.gpu else DEFAULT)
-    if unknown := [name for name in named if name not in known]:
-        where = " of --gpu" if options.gpu else ""
-        raise UserError(f"{unknown[0]}: no such part{where}; there are {', '.join(known)}")
-    if unknown := [name for name in options.precision.split(",") if name not in PRECISIONS]:
-        raise UserError(f"--precision {unknown[0]}: choose among {', '.join(PRECISIONS)}")
-    if options.peers is None:  # on a GPU, to look for their fastest set-ups would take all the time
-        options.peers = "none" if options.gpu else sys.executable
-    if options.peers != "none" and not Path(options.peers).exists():
-        raise UserError(
-            f"--peers {options.peers}: no such directory; the argument peers {options.peers} "
-            "makes it",
-            Exit.NO_INPUT,
-        )
-    options.peer = None if options.peer is None else options.peer.split(",")
-    if unknown := [name for name in options.peer or () if name not in names_of_peers()]:
-        raise UserError(f"--peer {unknown[0]}: choose among {', '.join(names_of_peers())}")
-    for name in ("rounds", "threads"):
-        if getattr(options, name) < 1:
-            raise UserError(f"--{name} {getattr(options, name)}: must be at least 1")
-    return options
-
-
-def names_of_peers() -> list[str]:
-    """The libraries that nmt is compared with."""
-    requirements = Path(__file__).parent / "peers" / "requirements"
-    return sorted(path.stem.rstrip("_") for path in requirements.glob("*.txt"))
-
-
-def parser() -> Parser:
-    """The options."""
-    parser = Parser(prog="python -m scripts.bench", usage=USAGE, description=ABOUT)
-    add = parser.add_argument
-    add("arguments", nargs="*", help=argparse.SUPPRESS)
-    add("--model", default="small", metavar="NAME", help="tiny, small, base, ... (small)")
-    add("--rounds", type=int, default=5, help="rounds that count (5)")
-    add("--threads", type=int, default=min(cores(), 2), help="of each candidate (2)")
-    both = ",".join(PRECISIONS)
-    add("--precision", default=both, metavar="A,B", help=f"of training ({both})")
-    add("--encodings", metavar="A,B", help="of the part encodings (all)")
-    add("--config-dir", metavar="DIR", help="also look for options in DIR")
-    add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
-    add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
-    add("--peer", metavar="A,B", help=f"which of the peers: {', '.join(names_of_peers())} (all)")
-    add("--steady", action="store_true", help="decoding in running processes alone")
-    add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
-    add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
-    add("--json", type=Path, metavar="FILE", help="write every round's figures")
-    add("--out", type=Path, metavar="DIR", help="where pictures go (.)", default=Path())
-    return parser
-
+main = partial(run, command)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -42,95 +42,64 @@ class Candidate:
 class Worker(Candidate):
     """A process that sets itself up once and then answers rounds (see peers/protocol.py).
 
-    It is killed where an answer takes longer than `patience` seconds, or is not there at the time
-    `ends` of time.monotonic.
+    It is killed where an answer takes PATIENCE, or is not there at `ends` of time.monotonic.
     """
 
     def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        threads: int,
-        patience: float = PATIENCE,
-        ends: float = math.inf,
+        self, name: str, argv: Sequence[str], threads: int, ends: float = math.inf
     ) -> None:
         super().__init__(name)
-        self.argv, self.patience, self.ends = list(argv), patience, ends
-        self.environment = environment(threads)
-        self._process: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
+        self.argv, self.threads, self.ends = list(argv), threads, ends
+        self.process: subprocess.Popen[bytes] | None = None
+        self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
     def launch(self) -> None:
         """Start the process."""
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
         try:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 self.argv,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
-                stderr=self._errors,
-                env=self.environment,
+                stderr=self.errors,
+                env=environment(self.threads),
             )
         except OSError as error:
             self.reason = f"{self.argv[0]}: {error.strerror}"
 
     def start(self) -> Answer:
         """Wait until the process is ready."""
-        if self._process is None:
-            raise RunError(self.reason)
-        facts = self._answer(self._process).get("ready")
+        facts = self.answer().get("ready")
         if not isinstance(facts, dict):
             raise RunError("did not say that it is ready")
         return facts
 
     def round(self) -> Answer:
         """Ask for a round and wait for its figures."""
-        process = self._process
-        assert process is not None and process.stdin is not None
+        assert self.process is not None and self.process.stdin is not None
         try:
-            process.stdin.write(b"round\n")
-            process.stdin.flush()
+            self.process.stdin.write(b"round\n")
+            self.process.stdin.flush()
         except OSError:
-            raise RunError(self._reason(process)) from None
-        answer = self._answer(process)
-        if not (_positive(answer.get("units")) and _positive(answer.get("seconds"))):
+            raise RunError(self.last_words()) from None
+        answer = self.answer()
+        if not (answer.get("units", 0) > 0 and answer.get("seconds", 0) > 0):
             raise RunError(f"answered {json.dumps(answer)[:80]}")
         return answer
 
-    def close(self) -> None:
-        """Close its stdin, which ends it; kill it where that does not."""
-        if (process := self._process) is not None:
-            assert process.stdin is not None and process.stdout is not None
-            try:
-                process.stdin.close()
-                process.wait(timeout=5)
-            except (OSError, subprocess.TimeoutExpired):
-                process.kill()
-                process.wait()
-            process.stdout.close()
-        if self._errors is not None:
-            self._errors.close()
-        self._process = self._errors = None
-
-    def _answer(self, process: "subprocess.Popen[bytes]") -> Answer:
+    def answer(self) -> Answer:
         """The next line of JSON; RunError if the process ends, is late or writes something else."""
-        assert process.stdout is not None
-        late = threading.Event()
-
-        def stop() -> None:
-            late.set()
-            process.kill()
-
-        seconds = _until(self.patience, self.ends)
-        timer = threading.Timer(seconds, stop)
+        if self.process is None or self.process.stdout is None:
+            raise RunError(self.reason)
+        began, seconds = time.monotonic(), seconds_left(self.ends)
+        timer = threading.Timer(seconds, self.process.kill)
         timer.daemon = True  # no end of this process waits for it
         timer.start()
-        line = process.stdout.readline()
+        line = self.process.stdout.readline()
         timer.cancel()
-        if late.is_set():
-            raise _late("answer", seconds, self.ends)
+        if time.monotonic() >= began + seconds:
+            raise late(seconds, self.ends)
         if not line:
-            raise RunError(self._reason(process))
+            raise RunError(self.last_words())
         try:
             answer = json.loads(line)
         except ValueError:
@@ -139,16 +108,26 @@ class Worker(Candidate):
             raise RunError(f"said {line.rstrip()[:80]!r} instead of JSON")
         return answer
 
-    def _reason(self, process: "subprocess.Popen[bytes]") -> str:
+    def last_words(self) -> str:
         """The last line that a dead process wrote on stderr, or its exit code."""
-        code = process.wait()
-        assert self._errors is not None
-        self._errors.seek(0)
-        return _last_line(self._errors.read()) or f"exit {code}"
+        assert self.process is not None
+        code = self.process.wait()
+        self.errors.seek(0)
+        return last_line(self.errors.read()) or f"exit {code}"
+
+    def close(self) -> None:
+        """Close its stdin, which ends it; kill it where that does not."""
+        if self.process is not None:
+            try:
+                self.process.communicate(timeout=5)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.communicate()
+        self.errors.close()
 
 
 class Command(Candidate):
-    """A whole process for each round: its start-up counts. `patience` and `ends` as of Worker."""
+    """A whole process for each round: its start-up counts. `ends` as of Worker."""
 
     def __init__(
         self,
@@ -156,12 +135,10 @@ class Command(Candidate):
         argv: Sequence[str],
         threads: int,
         units: float = 1.0,
-        patience: float = PATIENCE,
         ends: float = math.inf,
     ) -> None:
         super().__init__(name)
-        self.argv, self.units, self.patience, self.ends = list(argv), units, patience, ends
-        self.environment = environment(threads)
+        self.argv, self.threads, self.units, self.ends = list(argv), threads, units, ends
 
     def start(self) -> Answer:
         """Nothing is to be set up."""
@@ -169,25 +146,24 @@ class Command(Candidate):
 
     def round(self) -> Answer:
         """Run the command to its end."""
-        began, seconds = time.monotonic(), _until(self.patience, self.ends)
+        began, seconds = time.monotonic(), seconds_left(self.ends)
         try:
             done = subprocess.run(
                 self.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
-                env=self.environment,
+                env=environment(self.threads),
                 timeout=seconds,
                 check=False,
             )
         except subprocess.TimeoutExpired:
-            raise _late("end", seconds, self.ends) from None
+            raise late(seconds, self.ends) from None
         except OSError as error:
             raise RunError(f"{self.argv[0]}: {error.strerror}") from None
-        seconds = time.monotonic() - began
         if done.returncode:
-            raise RunError(_last_line(done.stderr) or f"exit {done.returncode}")
-        return {"units": self.units, "seconds": seconds}
+            raise RunError(last_line(done.stderr) or f"exit {done.returncode}")
+        return {"units": self.units, "seconds": time.monotonic() - began}
 
 
 def environment(threads: int) -> dict[str, str]:
@@ -197,21 +173,17 @@ def environment(threads: int) -> dict[str, str]:
     return {**os.environ, **{f"{name}_NUM_THREADS": str(threads) for name in libraries}, **quiet}
 
 
-def _until(patience: float, ends: float) -> float:
-    """The seconds to wait for an answer."""
-    return max(0.0, min(patience, ends - time.monotonic()))
+def seconds_left(ends: float) -> float:
+    """How long to wait for an answer."""
+    return max(0.0, min(PATIENCE, ends - time.monotonic()))
 
 
-def _late(what: str, seconds: float, ends: float) -> RunError:
+def late(seconds: float, ends: float) -> RunError:
+    """Why a candidate was killed."""
     over = time.monotonic() >= ends
-    return RunError("killed: no time left" if over else f"no {what} within {seconds:.0f} s")
+    return RunError("killed: no time left" if over else f"no answer within {seconds:.0f} s")
 
 
-def _last_line(errors: bytes) -> str:
+def last_line(errors: bytes) -> str:
     """The last line that says something."""
-    lines = [line.strip() for line in errors.decode("utf-8", "replace").split("\n")]
-    return next((line for line in reversed(lines) if line), "")
-
-
-def _positive(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0
+    return errors.decode("utf-8", "replace").strip().split("\n")[-1].strip()

@@ -8,17 +8,20 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from nmt import build, modeldir
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.batches import Batches
 from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
 from nmt.corpus.prepare import Prepared
+from nmt.system import manifest
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import EOS, PAD, SPECIALS, Vocabulary
+from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, UNK, Vocabulary
 from scripts.bench import flops
 
 PAIRS = 40_000  # as many as the shares of real tokens in other toolkits were measured with
@@ -26,6 +29,7 @@ MEAN, SHORTEST, LONGEST = 26, 2, 100  # pieces, eos apart
 SPREAD = 0.55  # of the logarithm of a length
 AGREE = 0.12  # of the logarithm of target length over source length
 FIRST = 0x4E00  # a Chinese character stands for a piece: one word, which no merge can split
+NEVER = -1e9  # output bias of what no translation may hold
 
 
 class SyntheticCorpus(NamedTuple):
@@ -74,7 +78,7 @@ def make(
     columns: frozenset[str] = frozenset(),
 ) -> SyntheticCorpus:
     """Write the store, and the batches that a run gets from it in so many rounds of updates."""
-    store, seed, options = directory / "store", settings.seed, settings.trainer
+    store, seed = directory / "store", settings.seed
     pieces = lengths(pairs, mean, seed, equal=equal)
     per = {name: what for name, what in columns_of(settings.data).items() if name in columns}
     ids, offsets = {}, {}
@@ -82,27 +86,36 @@ def make(
         offsets[side] = np.append(0, np.cumsum(counts + 1))
         ids[side] = zipf(int(offsets[side][-1]), vocab - SPECIALS, seed + number) + SPECIALS
         ids[side][offsets[side][1:] - 1] = EOS
-    filled = {name: _column(name, what, pieces[0], seed) for name, what in per.items()}
+    filled = {name: draw_column(name, what, pieces[0], seed) for name, what in per.items()}
     lines = np.arange(1, pairs + 1, dtype=np.uint32)
     write_pairs(store, [Pairs(lines, ids, offsets, per, filled)], id_type(vocab), per)
-    cut = Batches(PairStore(store), options.batch_tokens, options.batch_count, seed)
+    return write_batches(directory, settings, vocab, rounds, updates)
+
+
+def write_batches(
+    directory: Path, settings: Settings, vocab: int, rounds: int, updates: int
+) -> SyntheticCorpus:
+    """Write the first batches of a store as a run cuts them, and count what is in them."""
+    options, path = settings.trainer, directory / "batches.npz"
+    store = PairStore(directory / "store")
+    cut = Batches(store, options.batch_tokens, options.batch_count, settings.seed)
     arrays: dict[str, Any] = {}
-    tokens, work, places = [], [], np.zeros((2, 2))  # real ones, all of each side
+    tokens, work, real_and_all = [], [], np.zeros((2, 2))  # of each side
     for i in range(min(rounds * updates, cut.size(0))):
         (batch,) = cut.batch(0, i)
-        sides = batch.source.numpy(), batch.target.numpy()
-        real = [(ids != PAD).sum(1) for ids in (sides[0], sides[1][:, 1:])]  # without bos
-        tokens.append(int(real[1].sum()))
-        source, target = (lengths_.tolist() for lengths_ in real)
+        ids = [batch.source.numpy(), batch.target.numpy()]
+        read = [ids[0], ids[1][:, 1:]]  # without bos
+        source, target = ((side != PAD).sum(1).tolist() for side in read)
+        tokens.append(sum(target))
         work.append(flops.training(settings.model, vocab, source, target))
-        places += [[n.sum() for n in real], [sides[0].size, sides[1][:, 1:].size]]
-        arrays |= {f"{side}_{i}": x.astype(np.int32) for side, x in zip(SIDES, sides, strict=True)}
-    np.savez(directory / "batches.npz", **arrays)
-    shares = tuple((places[0] / places[1]).tolist())
-    return SyntheticCorpus(store, directory / "batches.npz", vocab, updates, tokens, work, shares)
+        real_and_all += [[sum(source), sum(target)], [side.size for side in read]]
+        arrays |= {f"{side}_{i}": x.astype(np.int32) for side, x in zip(SIDES, ids, strict=True)}
+    np.savez(path, **arrays)
+    shares = tuple((real_and_all[0] / real_and_all[1]).tolist())
+    return SyntheticCorpus(directory / "store", path, vocab, updates, tokens, work, shares)
 
 
-def _column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.int32]:
+def draw_column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.int32]:
     """Integers of a column of the source: a tree for heads, else the number of each piece."""
     draw = np.random.default_rng([seed, 3])
     if per == "sentence":
@@ -125,6 +138,11 @@ def side(vocab: int) -> Side:
     """A side of so many ids whose pieces are single characters, apart by spaces in the text."""
     pieces = [chr(FIRST + i) for i in range(vocab - SPECIALS)]
     return Side(Bpe(Tokenizer("none", "none", "xx"), [], pieces), Vocabulary(pieces))
+
+
+def id_of(piece: str) -> int:
+    """The id of a piece of `side`."""
+    return ord(piece) - FIRST + SPECIALS
 
 
 def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]:
@@ -154,3 +172,15 @@ def prepared(store: Path, vocab: int) -> Prepared:
     counts: dict[str, Any] = {"total": total, "kept": total, "dropped": {}, "unknown_share": {}}
     counts["text"] = {"source": {}, "target": {}}
     return Prepared(store.parent, pairs, pairs, both, both, facts, {"train": counts, "dev": counts})
+
+
+def write_model(directory: Path, settings: Settings, vocab: int) -> Path:
+    """Write a model with random weights that never ends a sentence; returns its directory."""
+    torch.manual_seed(settings.seed)
+    model = build.transformer(settings, vocab, vocab).eval()
+    with torch.no_grad():
+        model.output.bias[[PAD, BOS, EOS, UNK]] = NEVER
+    both = side(vocab)
+    facts = {"longest_source": LONGEST, "longest_target": LONGEST, "step": 0}
+    manifest.write(directory / "model", modeldir.parts(settings, model, both, both, facts))
+    return directory / "model"

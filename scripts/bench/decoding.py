@@ -1,9 +1,13 @@
-"""Decoding: beam search of a forced length through nmt's Translator, and through peers."""
+"""Decoding: beam search of a forced length through nmt's Translator, and through peers.
+
+Each candidate is measured in three ways: many sentences in a running process, one sentence in a
+running process, and some sentences by a whole process from its start to its end.
+"""
 
 import logging
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,22 +15,32 @@ from typing import Any, NamedTuple
 from nmt import modeldir
 from nmt.config.settings import Settings
 from nmt.errors import UserError
-from scripts.bench import corpus, flops, setups, weights
+from scripts.bench import corpus, flops
 from scripts.bench.candidates import Candidate, Command
 from scripts.bench.rounds import Measurement, benchmark, fastest, middle, ratio
 from scripts.bench.session import Session
-from scripts.bench.setups import Options
-from scripts.bench.table import BenchPart, Columns, figure, figure_of, gigabytes, ranged, rates
-from scripts.bench.training import giga, peak, size
+from scripts.bench.setups import Setup, find_fastest, setups_of
+from scripts.bench.table import (
+    BenchPart,
+    Columns,
+    figure,
+    figure_of,
+    gigabytes,
+    ranged,
+    rates,
+    rows_of,
+)
+from scripts.bench.training import giga, make_peak, size_of
 
 log = logging.getLogger(__name__)
 PEERS = {"ctranslate2_": ("float32", "int8"), "sockeye_": ("float32", "int8"),
          "marian_hf": ("float32",)}  # fmt: skip
 PYTORCH = ("sockeye_", "marian_hf")
 PRECISIONS = ("float32", "bfloat16", "int8")
-SENTENCES, STEPS = 256, 32
-WHOLE = 64  # sentences of a whole process
-ALONE = "1-process"  # ends the name of nmt without workers
+STEPS = 32
+STEADY, ONE, WHOLE = "steady", "one sentence", "whole"
+SENTENCES = {STEADY: 256, ONE: 1, WHOLE: 64}
+FEW = {STEADY: 8, ONE: 1, WHOLE: 4}  # with --quick
 AUTO = ("float32", "int8")  # precisions of --engine auto
 TORCH, CT2, CT2_INT8 = (
     f"over {name}" for name in ("the best PyTorch peer", "CTranslate2 float32", "CTranslate2 int8")
@@ -34,97 +48,161 @@ TORCH, CT2, CT2_INT8 = (
 SHARE = "share of the float32 peak"
 
 
-class TranslationTask(NamedTuple):
-    """What is translated, and by which model."""
+class Variant(NamedTuple):
+    """nmt with some settings."""
+
+    name: str
+    settings: Settings | str  # or why there are none
+    workers: int | None = None  # as many as pays
+    engine: str = "nmt"
+
+
+class Task(NamedTuple):
+    """What is translated in each way, and by which model."""
 
     settings: Settings
     vocab: int
     model: Path
-    lines: Path
-    sources: list[list[int]]  # the same in ids, eos included
-    first_lines: Path  # for a whole process
-    few: int  # lines of it
-    first_line: Path  # for one sentence at a time
+    sources: list[list[int]]  # ids, eos included
+    counts: dict[str, int]  # sentences of each way, the first of the sources
+    files: dict[str, Path]  # the same as text
 
 
-def forced(steps: int) -> tuple[str, str]:
+def show_one(measured: Measurement) -> str:
+    """The cell of the milliseconds of one sentence."""
+    rounds = measured.figures[ONE]["rounds"]
+    return figure(middle([1000 * r["seconds"] for r in rounds]), "{:.1f}")
+
+
+def show_whole(measured: Measurement) -> str:
+    """The cell of the seconds of a whole process."""
+    return ranged([r["seconds"] for r in measured.figures[WHOLE]["rounds"]], "{:.2f}")
+
+
+def show_whole_rate(measured: Measurement) -> str:
+    """The cell of its tokens per second."""
+    rounds = measured.figures[WHOLE]["rounds"]
+    return figure(middle([r["units"] / r["seconds"] for r in rounds]), "{:,.0f}")
+
+
+COLUMNS: Columns = {
+    "steady tokens/s": rates,
+    "/torch": figure_of(TORCH, "{:.2f}"),
+    "/ct2": figure_of(CT2, "{:.2f}"),
+    "/ct2 int8": figure_of(CT2_INT8, "{:.2f}"),
+    "of f32": figure_of(SHARE, "{:.1%}"),
+    "one, ms": show_one,
+    "GB": gigabytes,
+}
+
+
+def force_length(steps: int) -> tuple[str, str]:
     """Overrides that make each translation `steps` tokens long."""
     return "decode.max_length_ratio=0", f"decode.max_length_offset={steps}"
 
 
 def parts(session: Session) -> list[BenchPart]:
     """Measure beam search in every number format that nmt has, and by the peers."""
-    return [part(session, PRECISIONS)]
+    return [measure(session, PRECISIONS)]
 
 
-def part(session: Session, precisions: Sequence[str], *overrides: str) -> BenchPart:
-    """Measure decoding in some precisions; all share the model.
-
-    Steady rounds first, then whole processes on a few sentences unless they are left out.
-    """
-    chosen = {
-        f"nmt {precision}": session.attempt(
-            *overrides, *forced(STEPS), f"decode.precision={precision}"
-        )
-        for precision in precisions
-    }
-    task = _task(session, next(s for s in chosen.values() if not isinstance(s, str)))
-    model, lines = task.model, task.lines
-    steady = [translator(session, name, s, model, lines) for name, s in chosen.items()]
-    single = [translator(session, name, s, model, task.first_line) for name, s in chosen.items()]
-    whole = [_command(session, name, s, task) for name, s in chosen.items()]
-    if session.threads > 1 and session.device == "cpu":
-        name, first = f"nmt {precisions[0]} {ALONE}", next(iter(chosen.values()))
-        steady.append(translator(session, name, first, model, lines, workers=1))
-        single.append(translator(session, name, first, model, task.first_line, workers=1))
-        whole.append(_command(session, name, first, task, "--workers", "1"))
-    if session.device == "cpu":  # exports are made at the start of the steady ones
-        for precision in AUTO:
-            if (settings := chosen.get(f"nmt {precision}")) is not None:
-                name = f"nmt auto {precision}"
-                steady.append(translator(session, name, settings, model, lines, engine="auto"))
-                one = translator(session, name, settings, model, task.first_line, engine="auto")
-                single.append(one)
-                whole.append(_command(session, name, settings, task, "--engine", "auto"))
+def measure(session: Session, precisions: Sequence[str], *overrides: str) -> BenchPart:
+    """Measure decoding in some precisions; all share the model."""
+    variants = list_variants(session, precisions, *overrides)
+    settings = next(v.settings for v in variants if isinstance(v.settings, Settings))
+    task = make_task(session, settings)
+    ways = [STEADY, ONE] if session.options.steady else [STEADY, ONE, WHOLE]
+    candidates = {way: [make_nmt(session, task, way, v) for v in variants] for way in ways}
     notes = []
-
-    def peer(
-        name: str, precision: str, units: int | None, count: int, options: Options
-    ) -> Candidate:
-        decode, sources = task.settings.decode, task.sources[:count]
-        model = {}
-        if name == "ctranslate2_":
-            try:
-                model = exported(task, precision)
-            except UserError as error:
-                return Candidate(f"{name} {precision}", str(error))
-        return session.peer(
-            name, precision, task.settings, units, part="decoding", options=options, **model,
-            sources=sources, steps=STEPS, beam=decode.beam_size, alpha=decode.alpha,
-        )  # fmt: skip
-
-    ways: list[tuple[str, list[Candidate], int | None, int]] = [
-        ("steady", steady, None, len(task.sources)), ("one sentence", single, None, 1)
-    ]  # fmt: skip
-    ways += [] if session.steady else [("whole", whole, task.few * STEPS, task.few)]
-    for name in session.peers_among(PEERS):
+    for name in session.choose_peers(PEERS):
         for precision in PEERS[name]:
-            for way, candidates, units, count in ways:
+            for way in ways:
                 log.info("%s %s: looking for its fastest set-up", name, precision)
-                make = partial(peer, name, precision, units, count)
-                options, line = setups.best(session, name, "decoding", make)
-                candidates.append(make(options))
+                make = partial(make_peer, session, task, way, name, precision)
+                setups = setups_of(name, "decoding", session.options.threads, session.device)
+                setup, line = find_fastest(make, setups, session.options.quick)
+                candidates[way].append(make(setup))
                 notes.append(f"{name} {precision}, {way}: {line}")
-    peaks = [peak(session, "float32")]
-    measured, (top,) = benchmark(session.rounds, steady, peaks, ends=session.ends)
-    (singles,) = benchmark(session.rounds, single, ends=session.ends)
-    warmup = 0 if session.quick else 1
-    whole = [] if session.steady else whole
-    (processes,) = benchmark(min(session.rounds, 3), whole, warmup=warmup, ends=session.ends)
-    return report(task, measured, top, singles, processes, notes)
+    rounds, ends = session.options.rounds, session.ends
+    peak = [make_peak(session, "float32")]
+    steady, (top,) = benchmark(rounds, candidates[STEADY], peak, ends=ends)
+    measured = {STEADY: steady}
+    (measured[ONE],) = benchmark(rounds, candidates[ONE], ends=ends)
+    if WHOLE in ways:
+        warmup = 0 if session.options.quick else 1
+        (measured[WHOLE],) = benchmark(min(rounds, 3), candidates[WHOLE], warmup=warmup, ends=ends)
+    return report(task, measured, top, notes)
 
 
-def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
+def list_variants(session: Session, precisions: Sequence[str], *overrides: str) -> list[Variant]:
+    """nmt in all precisions, and on a CPU also without workers and by CTranslate2."""
+    words = [*overrides, *force_length(STEPS)]
+    chosen = {p: session.attempt(*words, f"decode.precision={p}") for p in precisions}
+    variants = [Variant(f"nmt {p}", settings) for p, settings in chosen.items()]
+    if session.device == "cpu":
+        first = precisions[0]
+        if session.options.threads > 1:
+            variants.append(Variant(f"nmt {first} 1-process", chosen[first], workers=1))
+        autos = [p for p in AUTO if p in chosen]
+        variants += [Variant(f"nmt auto {p}", chosen[p], engine="auto") for p in autos]
+    return variants
+
+
+def make_task(session: Session, settings: Settings) -> Task:
+    """Write the model and the lines that all translate."""
+    counts = FEW if session.options.quick else SENTENCES
+    directory, side = session.new_directory("decoding"), corpus.side(session.vocab)
+    lines = corpus.text(counts[STEADY], session.vocab, settings.seed)
+    return Task(
+        settings,
+        session.vocab,
+        corpus.write_model(directory, settings, session.vocab),
+        [side.ids(line) for line in lines],
+        counts,
+        {way: corpus.write(directory / way, lines[:count]) for way, count in counts.items()},
+    )
+
+
+def make_nmt(session: Session, task: Task, way: str, variant: Variant) -> Candidate:
+    """nmt's Translator in a running process, or the command that a user types."""
+    settings, lines = variant.settings, str(task.files[way])
+    if way != WHOLE or isinstance(settings, str):
+        job = {"workers": variant.workers, "engine": variant.engine}
+        return session.worker(
+            variant.name, "translate", settings, model=str(task.model), lines=lines, **job
+        )
+    trained, threads = asdict(task.settings.decode), session.options.threads
+    argv = [
+        *(sys.executable, "-m", "nmt.cli.translate", str(task.model), lines),
+        *("-o", str(session.directory / "whole.txt"), "--device", session.device),
+        *("--threads", str(threads)),
+        *(("--workers", str(variant.workers)) if variant.workers else ()),
+        *(("--engine", variant.engine) if variant.engine != "nmt" else ()),
+        *(f"decode.{k}={v}" for k, v in asdict(settings.decode).items() if v != trained[k]),
+    ]
+    return Command(variant.name, argv, threads, task.counts[way] * STEPS, session.ends)
+
+
+def make_peer(
+    session: Session, task: Task, way: str, name: str, precision: str, setup: Setup
+) -> Candidate:
+    """A peer with a model of the same size; CTranslate2 with the same model."""
+    job: dict[str, Any] = {"sources": task.sources[: task.counts[way]], "steps": STEPS}
+    job |= {"beam": task.settings.decode.beam_size, "alpha": task.settings.decode.alpha}
+    if name == "ctranslate2_":
+        try:
+            job |= export(task, precision)
+        except UserError as error:
+            return Candidate(f"{name} {precision}", str(error))
+    else:  # written by its process, in the warm-up
+        job["converted"] = str(session.new_directory("converted") / "model")
+    units = task.counts[way] * STEPS if way == WHOLE else None
+    return session.peer(
+        name, precision, task.settings, units, part="decoding", options=setup, **job
+    )
+
+
+def export(task: Task, precision: str) -> dict[str, Any]:
     """The model as nmt-export writes it for CTranslate2, and what its ids are called there.
 
     Raises UserError where CTranslate2 is not installed here, or cannot express the model.
@@ -135,153 +213,80 @@ def exported(task: TranslationTask, precision: str) -> dict[str, Any]:
     CTRANSLATE2.require("ctranslate2_")
     trained = modeldir.load(task.model)
     naming, sites = ctranslate2_write.fit(trained)
-    place = task.model.with_name(f"ctranslate2-{precision}")
-    if not place.exists():
-        ctranslate2_write.write_weights(trained, naming, sites, place, precision)
-    return {"exported": str(place), "pieces": naming.target.names}
-
-
-def translator(
-    session: Session,
-    name: str,
-    settings: Settings | str,
-    model: Path,
-    lines: Path,
-    workers: int | None = None,
-    engine: str = "nmt",
-) -> Candidate:
-    """nmt's Translator, which translates the lines in each round; by as many workers as pays."""
-    return session.worker(
-        name,
-        "translate_worker",
-        settings,
-        model=str(model),
-        lines=str(lines),
-        workers=workers,
-        engine=engine,
-    )
-
-
-def alone(session: Session, settings: Settings, steps: int) -> Candidate:
-    """nmt's Translator on sentences of `steps` pieces, one by one."""
-    place = session.place("alone")
-    model = weights.make(place, settings, session.vocab)
-    line = " ".join(corpus.side(session.vocab).vocabulary.to_json()[:steps])
-    single = replace(settings, decode=replace(settings.decode, window=1))
-    lines = corpus.write(place / "lines", [line] * 4)
-    return translator(session, f"tokens {steps}", single, model, lines)
-
-
-def _task(session: Session, settings: Settings) -> TranslationTask:
-    """Write the model and the lines that all translate."""
-    many, few = (8, 4) if session.quick else (SENTENCES, WHOLE)
-    place, side = session.place("decoding"), corpus.side(session.vocab)
-    text = corpus.text(many, session.vocab, settings.seed)
-    return TranslationTask(
-        settings,
-        session.vocab,
-        weights.make(place, settings, session.vocab),
-        corpus.write(place / "lines", text),
-        [side.ids(line) for line in text],
-        corpus.write(place / "first-lines", text[:few]),
-        few,
-        corpus.write(place / "first-line", text[:1]),
-    )
-
-
-def _command(
-    session: Session, name: str, settings: Settings | str, task: TranslationTask, *more: str
-) -> Candidate:
-    """The command that a user types, on a few sentences."""
-    if isinstance(settings, str):
-        return Candidate(name, settings)
-    trained = asdict(task.settings.decode)
-    argv = [
-        *(sys.executable, "-m", "nmt.cli.translate", str(task.model), str(task.first_lines)),
-        *("-o", str(session.directory / "whole.txt"), "--device", session.device),
-        *("--threads", str(session.threads), *more),
-        *(f"decode.{k}={v}" for k, v in asdict(settings.decode).items() if v != trained[k]),
-    ]
-    return Command(name, argv, session.threads, task.few * STEPS)
+    directory = task.model.with_name(f"ctranslate2-{precision}")
+    if not directory.exists():
+        ctranslate2_write.write_weights(trained, naming, sites, directory, precision)
+    return {"exported": str(directory), "pieces": naming.target.names}
 
 
 def report(
-    task: TranslationTask,
-    measured: list[Measurement],
-    top: Measurement,
-    single: list[Measurement],
-    whole: list[Measurement],
-    setups: Sequence[str],
+    task: Task, measured: dict[str, list[Measurement]], top: Measurement, setups: list[str]
 ) -> BenchPart:
     """The table; `setups` are those of the peers, in a line each."""
-    beam = task.settings.decode.beam_size
-    by_name = {m.name: m for m in measured}
-    baselines = {
-        TORCH: fastest([m for m in measured if m.name.split()[0] in PYTORCH]),
-        CT2: by_name.get("ctranslate2_ float32"),
-        CT2_INT8: by_name.get("ctranslate2_ int8"),
-    }
-    lengths = list(map(len, task.sources))
-    work = flops.searching(task.settings.model, task.vocab, lengths, STEPS, beam)
-    agreement = _agreement(measured)
-    processes = dict(zip(by_name, whole, strict=True)) if whole else {}
-    one = dict(zip(by_name, single, strict=True))
-    for m in measured:
-        for answer in [*m.rounds, *one[m.name].rounds]:
-            answer.pop("digests", None)
-        shares = [work / seconds / max(top.rates) for seconds in m.seconds if top.rounds]
-        m.figures = {name: ratio(m, baseline) for name, baseline in baselines.items()}
-        m.figures |= {SHARE: middle(shares)}
-        m.figures |= {"one sentence": one[m.name].to_json()}
-        m.figures |= {"whole": processes[m.name].to_json()} if processes else {}
-    columns: Columns = {
-        "steady tokens/s": rates,
-        "/torch": figure_of(TORCH, "{:.2f}"),
-        "/ct2": figure_of(CT2, "{:.2f}"),
-        "/ct2 int8": figure_of(CT2_INT8, "{:.2f}"),
-        "of f32": figure_of(SHARE, "{:.1%}"),
-        "one, ms": lambda m: figure(middle([1000 * s for s in one[m.name].seconds]), "{:.1f}"),
-        "GB": gigabytes,
-    }
-    if processes:
-        columns |= {
-            f"whole {task.few}, s": lambda m: ranged(processes[m.name].seconds, "{:.2f}"),
-            "tokens/s": lambda m: figure(middle(processes[m.name].rates), "{:,.0f}"),
+    steady, beam = measured[STEADY], task.settings.decode.beam_size
+    agreement = compare_with_ctranslate2(steady)
+    add_figures(task, measured, top)
+    columns = COLUMNS
+    if WHOLE in measured:
+        columns = columns | {
+            f"whole {task.counts[WHOLE]}, s": show_whole,
+            "tokens/s": show_whole_rate,
         }
     notes = [
         f"steady: {len(task.sources)} sentences of mean {corpus.MEAN} pieces in a running process; "
-        f"one: the first of them alone, of {lengths[0] - 1} pieces; "
-        f"whole: {task.few} sentences, from the start of the process to its end",
+        f"one: the first of them alone, of {len(task.sources[0]) - 1} pieces; "
+        f"whole: {task.counts[WHOLE]} sentences, from the start of the process to its end",
         "GB is the first process's own; workers share its model, and have activations beside it",
         f"matmul peak in the same rounds: float32 {giga(top)} GFLOP/s",
         *agreement,
         *setups,
-        *(f"{m.name}: {m.facts['differs']}" for m in measured if "differs" in m.facts),
+        *(f"{m.name}: {m.facts['differs']}" for m in steady if "differs" in m.facts),
     ]
-    part = BenchPart.of(
-        "decoding",
-        f"decoding: {size(task.settings)}, vocabulary {task.vocab}, beam {beam}, "
-        f"{STEPS} target tokens forced",
-        columns,
-        measured,
-        notes,
-        model=asdict(task.settings.model),
-        beam=beam,
-        sentences=len(task.sources),
-        peak=top.to_json(),
+    title = (
+        f"decoding: {size_of(task.settings)}, vocabulary {task.vocab}, beam {beam}, "
+        f"{STEPS} target tokens forced"
     )
-    for row, process in zip(part.rows, whole, strict=False):
-        row[-1] = row[-1] or process.failed or ""
-    return part
+    facts = {
+        "entries": [m.to_json() for m in steady],
+        "model": asdict(task.settings.model),
+        "beam": beam,
+        "sentences": len(task.sources),
+        "peak": top.to_json(),
+    }
+    return BenchPart("decoding", title, list(columns), rows_of(columns, steady), notes, facts)
 
 
-def _agreement(measured: Sequence[Measurement]) -> list[str]:
+def add_figures(task: Task, measured: dict[str, list[Measurement]], top: Measurement) -> None:
+    """Compare the steady rates with the peers' and the peak; the other ways stand beside them."""
+    steady = measured[STEADY]
+    by_name = {m.name: m for m in steady}
+    baselines = {
+        TORCH: fastest([m for m in steady if m.name.split()[0] in PYTORCH]),
+        CT2: by_name.get("ctranslate2_ float32"),
+        CT2_INT8: by_name.get("ctranslate2_ int8"),
+    }
+    decode, lengths = task.settings.decode, [len(source) for source in task.sources]
+    work = flops.searching(task.settings.model, task.vocab, lengths, STEPS, decode.beam_size)
+    for m in steady:
+        shares = [work / seconds / max(top.rates) for seconds in m.seconds if top.rounds]
+        m.figures = {name: ratio(m, baseline) for name, baseline in baselines.items()}
+        m.figures[SHARE] = middle(shares)
+    for way, measurements in measured.items():
+        for m in measurements:
+            for answer in m.rounds:
+                answer.pop("digests", None)
+            if way != STEADY:
+                by_name[m.name].figures[way] = m.to_json()
+                by_name[m.name].failed = by_name[m.name].failed or m.failed
+
+
+def compare_with_ctranslate2(measured: Sequence[Measurement]) -> list[str]:
     """How many translations are CTranslate2's, to the last token: the same work was done."""
     digests = {m.name: m.last("digests") for m in measured}
     notes = []
-    for name, mine in digests.items():
-        theirs = digests.get(f"ctranslate2_ {name.split()[-1]}")
-        if name.startswith("nmt ") and mine and theirs:
-            same = sum(a == b for a, b in zip(mine, theirs, strict=True))
-            notes.append(f"{name}: {same} of {len(mine)} translations equal CTranslate2's")
+    for name, of_nmt in digests.items():
+        reference = digests.get(f"ctranslate2_ {name.split()[-1]}")
+        if name.startswith("nmt ") and of_nmt and reference:
+            same = sum(a == b for a, b in zip(of_nmt, reference, strict=True))
+            notes.append(f"{name}: {same} of {len(of_nmt)} translations equal CTranslate2's")
     return notes

@@ -12,26 +12,22 @@ from nmt.errors import Exit, UserError
 from scripts.bench.session import PEERS
 
 log = logging.getLogger(__name__)
-MARK = "installed"  # holds what was installed, so that the same is not installed again
 
 
 def install(directory: Path) -> None:
-    """Make the environments below a directory; UserError (69) if one of them cannot be had."""
+    """Make the environments below a directory; UserError (69) if one of them cannot be had.
+
+    What is there already is not fetched again.
+    """
     missing = []
-    for wanted in sorted((PEERS / "requirements").glob("*.txt")):
-        peer, text = wanted.stem, wanted.read_text(encoding="utf-8")
-        mark, state = directory / peer / MARK, f"torch=={torch.__version__}\n{text}"
-        if mark.exists() and mark.read_text(encoding="utf-8") == state:
-            log.info("%s: installed before", peer)
-            continue
+    for requirements in sorted((PEERS / "requirements").glob("*.txt")):
+        peer, text = requirements.stem, requirements.read_text(encoding="utf-8")
         log.info("%s: installing", peer)
         try:
-            _make(directory / peer, [line.strip() for line in text.split("\n")])
+            make(directory / peer, text.split("\n"))
         except UserError as error:
             log.warning("%s: %s", peer, error)
             missing.append(peer)
-            continue
-        mark.write_text(state, encoding="utf-8")
     if missing:
         names = ", ".join(missing)
         raise UserError(
@@ -39,33 +35,24 @@ def install(directory: Path) -> None:
         )
 
 
-def _make(where: Path, lines: list[str]) -> None:
-    """One environment: torch if the peer asks for it, the rest, and what must come alone."""
-    venv.create(where, with_pip=True, clear=where.exists())
-    wanted = [line for line in lines if line and not line.startswith("#")]
-    alone = [line.removeprefix("alone:").strip() for line in wanted if line.startswith("alone:")]
-    if "torch" in wanted:
-        _torch(where)
-    _pip(where, *(line for line in wanted if not line.startswith("alone:") and line != "torch"))
-    if alone:
-        _pip(where, "--no-deps", *alone)
+def make(environment: Path, lines: list[str]) -> None:
+    """One environment: our torch if the peer asks for it, the rest, and what must come alone."""
+    venv.create(environment, with_pip=True)
+    packages = [line for line in lines if line and not line.startswith(("#", "alone:"))]
+    if "torch" in packages:
+        packages.remove("torch")
+        kind = torch.__version__.partition("+")[2]  # stands on PyTorch's own index alone
+        index = ["--extra-index-url", f"https://download.pytorch.org/whl/{kind}"] if kind else []
+        pip(environment, *index, f"torch=={torch.__version__}")
+    pip(environment, *packages)
+    for line in lines:
+        if line.startswith("alone:"):
+            pip(environment, "--no-deps", line.removeprefix("alone:").strip())
 
 
-def _torch(where: Path) -> None:
-    """The torch that runs here; a build for one kind of device may stand on PyTorch's own index."""
-    exact = f"torch=={torch.__version__}"
-    try:
-        _pip(where, exact)
-    except UserError:
-        kind = torch.__version__.partition("+")[2]
-        if not kind:
-            raise
-        _pip(where, "--extra-index-url", f"https://download.pytorch.org/whl/{kind}", exact)
-
-
-def _pip(where: Path, *arguments: str) -> None:
+def pip(environment: Path, *arguments: str) -> None:
     """Install into an environment; UserError with pip's last line if that fails."""
-    command = [str(where / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments]
+    command = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments]
     done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, check=False)
     if done.returncode:
         lines = done.stderr.decode("utf-8", "replace").strip().split("\n")

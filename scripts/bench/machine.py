@@ -3,7 +3,6 @@
 import importlib.metadata
 import os
 import platform
-import sys
 from typing import Any
 
 import torch
@@ -20,10 +19,8 @@ def describe(device: str, threads: int) -> dict[str, Any]:
     """The machine, its load, and the versions that matter."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
     flags = text.partition("flags")[2].partition("\n")[0].split()
-    versions = {"nmt": nmt.__version__, "python": sys.version.split()[0]}
-    versions |= {"torch": torch.__version__}
-    versions |= {name: importlib.metadata.version(name) for name in LIBRARIES}
-    machine: dict[str, Any] = {
+    on_gpu = device.startswith("cuda")
+    return {
         "cpu": processor(),
         "cores": cores(),
         "flags": [flag for flag in FLAGS if flag in flags],
@@ -31,13 +28,16 @@ def describe(device: str, threads: int) -> dict[str, Any]:
         "load": list(os.getloadavg()),
         "threads": threads,
         "device": device,
+        **({"gpu": torch.cuda.get_device_name(device)} if on_gpu else {}),
         "system": platform.platform(),
-        "versions": versions,
+        "versions": {
+            "nmt": nmt.__version__,
+            "python": platform.python_version(),
+            "torch": torch.__version__,
+            **({"cuda": str(torch.version.cuda)} if on_gpu else {}),
+            **{name: importlib.metadata.version(name) for name in LIBRARIES},
+        },
     }
-    if device.startswith("cuda"):
-        machine["gpu"] = torch.cuda.get_device_name(device)
-        versions["cuda"] = str(torch.version.cuda)
-    return machine
 
 
 def text(machine: dict[str, Any]) -> str:

@@ -2,12 +2,12 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from statistics import median
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from scripts.bench.candidates import Answer, Candidate, RunError
 
@@ -49,26 +49,13 @@ class Measurement:
         if self.failed is not None:
             answer["failed"] = self.failed
         if self.rounds:
-            answer["rate"] = spread(self.rates)._asdict()
+            answer["rate"] = spread(self.rates)
         return answer | self.figures
 
 
-def to_json(measured: Mapping[str, Measurement]) -> Answer:
-    """Measurements by name, every round included."""
-    return {name: m.to_json() for name, m in measured.items()}
-
-
-class Spread(NamedTuple):
-    """Median, least and greatest of some figures."""
-
-    median: float
-    least: float
-    most: float
-
-
-def spread(values: Sequence[float]) -> Spread:
+def spread(values: Sequence[float]) -> dict[str, float]:
     """Sum up one figure per round."""
-    return Spread(median(values), min(values), max(values))
+    return {"median": median(values), "least": min(values), "most": max(values)}
 
 
 def middle(values: Sequence[float]) -> float | None:
@@ -100,32 +87,30 @@ def benchmark(
     No round begins after the time `ends` of time.monotonic; measurements say how many are left out.
     """
     measured = [[Measurement(candidate.name) for candidate in group] for group in groups]
-    candidates = [candidate for group in groups for candidate in group]
-    both = list(zip(candidates, chain(*measured), strict=True))
+    both = list(zip(chain(*groups), chain(*measured), strict=True))
     try:
-        for candidate in candidates:
+        for candidate, _ in both:
             candidate.launch()
         for candidate, measurement in both:
-            measurement.facts = _ask(candidate.start, measurement) or {}
+            measurement.facts = ask(candidate.start, measurement) or {}
         for number in range(warmup + rounds):
             if monotonic() >= ends:
-                for measurement in chain(*measured):
-                    left_out = f"{warmup + rounds - number} of {warmup + rounds} rounds left out"
+                left_out = f"{warmup + rounds - number} of {warmup + rounds} rounds left out"
+                for _, measurement in both:
                     measurement.failed = measurement.failed or f"{left_out}: no time"
                 break
             for candidate, measurement in both:
-                if measurement.failed is None:
-                    answer = _ask(candidate.round, measurement)
-                    if answer is not None and number >= warmup:
-                        measurement.rounds.append(answer)
+                answer = None if measurement.failed else ask(candidate.round, measurement)
+                if answer is not None and number >= warmup:
+                    measurement.rounds.append(answer)
             log.info("round %d of %d", number + 1, warmup + rounds)
     finally:
-        for candidate in candidates:
+        for candidate, _ in both:
             candidate.close()
     return measured
 
 
-def _ask(play: Callable[[], Answer], measurement: Measurement) -> Answer | None:
+def ask(play: Callable[[], Answer], measurement: Measurement) -> Answer | None:
     """What a candidate answers; where it fails, its measurement says why."""
     try:
         return play()

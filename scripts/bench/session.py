@@ -12,7 +12,9 @@ from time import monotonic
 from typing import Any, NamedTuple
 
 from nmt.checks import preflight
+from nmt.config.catalog import folders_in, options_of
 from nmt.config.compose import experiment_of
+from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError
 from scripts.bench.candidates import Candidate, Command, Worker
@@ -30,39 +32,10 @@ TINY = ("model.dim=16", "model.feedforward_dim=32", "model.heads=2", "trainer.ba
 class Session(NamedTuple):
     """What all parts of one bench share."""
 
+    options: argparse.Namespace  # see scripts/bench/__main__.py
     directory: Path  # of files that live as long as the bench does
-    threads: int  # of each candidate
     device: str
-    rounds: int
-    quick: bool  # tiny sizes, to see that it runs
-    peers: str | None  # a Python, or the directory of their environments; None: no peers
-    chosen: list[str] | None  # which of the peers; None: all
-    steady: bool  # decoding in running processes alone
-    model: str  # NAME of model=NAME, where no override chooses one
-    overrides: list[str]
-    precisions: list[str]  # of training
-    encodings: list[str] | None  # None: all that there are
-    out: Path  # where pictures go
     ends: float = math.inf  # when its time is over, on the clock of time.monotonic
-
-    @classmethod
-    def of(cls, options: argparse.Namespace, directory: Path, device: str) -> "Session":
-        """That of the command line."""
-        return cls(
-            directory=directory,
-            threads=options.threads,
-            device=device,
-            rounds=options.rounds,
-            quick=options.quick,
-            peers=None if options.peers == "none" else options.peers,
-            chosen=options.peer,
-            steady=options.steady,
-            model=options.model,
-            overrides=options.overrides,
-            precisions=options.precision.split(","),
-            encodings=options.encodings.split(",") if options.encodings else None,
-            out=options.out,
-        )
 
     @property
     def is_over(self) -> bool:
@@ -84,17 +57,23 @@ class Session(NamedTuple):
 
     @property
     def vocab(self) -> int:
-        """Pieces of a vocabulary, where it does not grow."""
-        return 200 if self.quick else 8000
+        """Pieces of a vocabulary."""
+        return 200 if self.options.quick else 8000
+
+    def encodings(self) -> list[str]:
+        """Options of encoding= that are chosen; all if none are."""
+        every = options_of("encoding", folders_in(parse(self.options.overrides)))
+        return self.options.encodings or every
 
     def settings(self, *overrides: str) -> Settings:
         """The settings that nmt-train would use with the overrides, for `threads` threads."""
-        chosen = [*self.overrides, *overrides]
-        model = () if any(o.startswith("model=") for o in chosen) else (f"model={self.model}",)
-        place = f"trainer.device={self.device}", f"trainer.threads={self.threads}"
-        settings = experiment_of(
-            [*place, *model, *FIXED, *(TINY if self.quick else ()), *chosen]
-        ).settings
+        typed = self.options.overrides
+        device = f"trainer.device={self.device}", f"trainer.threads={self.options.threads}"
+        tiny = TINY if self.options.quick else ()
+        words = [*device, f"model={self.options.model}", *FIXED, *tiny, *typed, *overrides]
+        if any(word.startswith("model=") for word in (*typed, *overrides)):
+            words.remove(f"model={self.options.model}")
+        settings = experiment_of(words).settings
         preflight.check(settings)
         return settings
 
@@ -105,61 +84,50 @@ class Session(NamedTuple):
         except UserError as error:
             return str(error)
 
-    def place(self, name: str) -> Path:
-        """A new directory, empty."""
+    def new_directory(self, name: str) -> Path:
+        """A directory with nothing in it."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
 
     def worker(
-        self, name: str, module: str, settings: Settings | str | None = None, **job: Any
+        self, name: str, kind: str, settings: Settings | str | None = None, **job: Any
     ) -> Candidate:
-        """A worker beside this file; where `settings` is a reason, one that cannot run."""
+        """A worker of workers.py; where `settings` is a reason, one that cannot run."""
         if isinstance(settings, str):
             return Candidate(name, settings)
         if settings is not None:
             job["settings"] = freeze(settings)
-        argv = [sys.executable, "-m", f"scripts.bench.{module}", self._job(job)]
-        return Worker(name, argv, job.get("threads", self.threads), ends=self.ends)
+        argv = [sys.executable, "-m", "scripts.bench.workers", self.write_job(job | {"kind": kind})]
+        return Worker(name, argv, job.get("threads", self.options.threads), self.ends)
 
     def peer(
-        self,
-        peer: str,
-        precision: str,
-        settings: Settings,
-        units: int | None = None,
-        **job: Any,
+        self, peer: str, precision: str, settings: Settings, units: int | None = None, **job: Any
     ) -> Candidate:
         """Another library with a model of the same size; absent where it is not installed.
 
         With `units`, its whole process for each round, which makes so many of them.
         """
-        name, python = f"{peer} {precision}", self._python(peer)
-        if python is None:
-            place = self.peers or "DIR"
-            return Candidate(name, f"not installed; the argument peers {place} installs it")
+        name, given = f"{peer} {precision}", Path(self.options.peers)
+        python = given / peer / "bin" / "python" if given.is_dir() else given
+        if not python.exists():
+            return Candidate(name, f"not installed; the argument peers {given} installs it")
         job |= {"precision": precision, "model": asdict(settings.model), "vocab": self.vocab}
         job |= {"longest": LONGEST + 28, "once": units is not None}
-        argv = [str(python), str(PEERS / f"{peer}.py"), self._job(job)]
+        argv, threads = [str(python), str(PEERS / f"{peer}.py")], self.options.threads
+        argv.append(self.write_job(job))
         if units is None:
-            return Worker(name, argv, self.threads, ends=self.ends)
-        return Command(name, argv, self.threads, units, ends=self.ends)
+            return Worker(name, argv, threads, self.ends)
+        return Command(name, argv, threads, units, self.ends)
 
-    def peers_among(self, names: Iterable[str]) -> list[str]:
+    def choose_peers(self, names: Iterable[str]) -> list[str]:
         """Those of some peers that are to be measured."""
-        if self.peers is None:
+        if self.options.peers == "none":
             return []
-        return [n for n in names if self.chosen is None or n.rstrip("_") in self.chosen]
+        chosen = self.options.peer
+        return [name for name in names if chosen is None or name.rstrip("_") in chosen]
 
-    def _python(self, peer: str) -> Path | None:
-        """The Python of a peer's environment below a directory, or the one that `peers` names."""
-        if self.peers is None:
-            return None
-        given = Path(self.peers)
-        python = given / peer / "bin" / "python" if given.is_dir() else given
-        return python if python.exists() else None
-
-    def _job(self, job: dict[str, Any]) -> str:
+    def write_job(self, job: dict[str, Any]) -> str:
         """Write what a worker is asked to do; returns the file's name for its argv."""
-        path = self.place("job") / "job.json"
-        job = {"threads": self.threads, "device": self.device, "quick": self.quick} | job
-        path.write_text(json.dumps(job), encoding="utf-8")
+        path = self.new_directory("job") / "job.json"
+        shared = {"threads": self.options.threads, "quick": self.options.quick}
+        path.write_text(json.dumps({"device": self.device} | shared | job), encoding="utf-8")
         return str(path)

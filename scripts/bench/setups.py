@@ -10,16 +10,15 @@ from itertools import product
 
 from scripts.bench import rounds
 from scripts.bench.candidates import Candidate
-from scripts.bench.session import Session
 
-Options = dict[str, int | str]
+Setup = dict[str, int | str]
 ROUNDS = 2  # of the search, after a warm-up
 
 
-def choices(peer: str, part: str, threads: int, device: str) -> list[Options]:
+def setups_of(peer: str, part: str, threads: int, device: str) -> list[Setup]:
     """List the set-ups of a peer in one part of the bench, with so many threads in all."""
     on_cpu = device == "cpu"
-    attention: list[Options] = [{"attention": kind} for kind in ("sdpa", "eager")]
+    attention: list[Setup] = [{"attention": kind} for kind in ("sdpa", "eager")]
     if part == "training":
         return attention
     if peer == "ctranslate2_":
@@ -29,32 +28,22 @@ def choices(peer: str, part: str, threads: int, device: str) -> list[Options]:
             for count in workers
             for tokens in ((512, 1024, 2048) if on_cpu else (2048, 16384))
         ]
-    sentences: list[Options] = [{"sentences": n} for n in (16, 64, 256)[0 if on_cpu else 1 :]]
+    sentences: list[Setup] = [{"sentences": n} for n in (16, 64, 256)[0 if on_cpu else 1 :]]
     if peer == "marian_hf":
         return [one | other for one, other in product(attention, sentences)]
     return sentences
 
 
-def fastest(
-    make: Callable[[Options], Candidate], options: Sequence[Options], quick: bool = False
-) -> Options:
-    """Let all set-ups take turns and return the fastest; the first one if none of them runs."""
+def find_fastest(
+    make: Callable[[Setup], Candidate], setups: Sequence[Setup], quick: bool = False
+) -> tuple[Setup, str]:
+    """Let all set-ups take turns; the fastest, or the first if none of them runs, and a line of it.
+
+    The line is as `workers 2, threads 1, tokens 1024 (the fastest of 6)`.
+    """
     count, warmup = (1, 0) if quick else (ROUNDS, 1)
-    groups = rounds.benchmark(count, *([make(choice)] for choice in options), warmup=warmup)
-    best = rounds.fastest([measured for (measured,) in groups])
-    return next((o for o, (m,) in zip(options, groups, strict=True) if m is best), options[0])
-
-
-def best(
-    session: Session, peer: str, part: str, make: Callable[[Options], Candidate]
-) -> tuple[Options, str]:
-    """The fastest set-up of a peer in a part of the bench, and a line that describes it."""
-    options = choices(peer, part, session.threads, session.device)
-    chosen = fastest(make, options, session.quick)
-    return chosen, described(chosen, options)
-
-
-def described(chosen: Options, among: Sequence[Options]) -> str:
-    """A set-up in a line, as `workers 2, threads 1, tokens 1024 (the fastest of 6)`."""
+    measured = rounds.benchmark(count, *([make(setup)] for setup in setups), warmup=warmup)
+    best = rounds.fastest([m for (m,) in measured])
+    chosen = next((s for s, (m,) in zip(setups, measured, strict=True) if m is best), setups[0])
     values = ", ".join(f"{name} {value}" for name, value in chosen.items())
-    return f"{values} (the fastest of {len(among)})"
+    return chosen, f"{values} (the fastest of {len(setups)})"

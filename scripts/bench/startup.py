@@ -4,13 +4,13 @@ import shlex
 import sys
 from statistics import median
 
-from scripts.bench import corpus, weights
+from scripts.bench import corpus
 from scripts.bench.candidates import Command
-from scripts.bench.decoding import forced
+from scripts.bench.decoding import force_length
 from scripts.bench.rounds import benchmark
 from scripts.bench.session import Session
-from scripts.bench.table import BenchPart, Columns, figure_of, ranged
-from scripts.bench.training import size
+from scripts.bench.table import BenchPart, Columns, figure_of, ranged, rows_of
+from scripts.bench.training import size_of
 
 HELP, FIRST = 0.5, 3.0  # seconds that a command may take: --help, the first sentence
 COMMANDS = ("train", "translate", "evaluate", "prepare", "encodings")
@@ -23,30 +23,29 @@ COLUMNS: Columns = {
 
 def parts(session: Session) -> list[BenchPart]:
     """Measure whole commands, each from a process that has nothing loaded yet."""
-    settings = session.settings(*forced(32))
-    place = session.place("startup")
-    model = weights.make(place, settings, session.vocab)
-    line = corpus.write(place / "line", corpus.text(1, session.vocab, settings.seed))
-    goals: dict[str, float | None] = {}
-    candidates: list[Command] = []
-
-    def add(name: str, goal: float | None, *arguments: str) -> None:
-        goals[name] = goal
-        candidates.append(Command(name, [sys.executable, *arguments], session.threads))
-
+    settings, threads = session.settings(*force_length(32)), session.options.threads
+    directory = session.new_directory("startup")
+    model = corpus.write_model(directory, settings, session.vocab)
+    line = corpus.write(directory / "line", corpus.text(1, session.vocab, settings.seed))
+    arguments: dict[str, list[str]] = {}
+    goals: dict[str, float] = {}
     for code in ("pass", "import torch"):
-        add(f"python -c {shlex.quote(code)}", None, "-c", code)
-    for name in COMMANDS[:2] if session.quick else COMMANDS:
-        add(f"nmt-{name} --help", HELP, "-m", f"nmt.cli.{name}", "--help")
-    where = "--device", session.device, "--threads", str(session.threads)
-    files = str(model), str(line), "-o", str(place / "out")
-    translate = "-m", "nmt.cli.translate", *files, *where
-    add("nmt-translate, first sentence", FIRST, *translate)
-    (measured,) = benchmark(session.rounds, candidates)
+        arguments[f"python -c {shlex.quote(code)}"] = ["-c", code]
+    for name in COMMANDS[:2] if session.options.quick else COMMANDS:
+        arguments[f"nmt-{name} --help"] = ["-m", f"nmt.cli.{name}", "--help"]
+        goals[f"nmt-{name} --help"] = HELP
+    first = "nmt-translate, first sentence"
+    arguments[first] = ["-m", "nmt.cli.translate", str(model), str(line)]
+    arguments[first] += ["-o", str(directory / "out")]
+    arguments[first] += ["--device", session.device, "--threads", str(threads)]
+    goals[first] = FIRST
+    candidates = [Command(name, [sys.executable, *a], threads) for name, a in arguments.items()]
+    (measured,) = benchmark(session.options.rounds, candidates)
     for m in measured:
-        goal = goals[m.name]
+        goal = goals.get(m.name)
         within = None if goal is None or not m.rounds else median(m.seconds) <= goal
         m.figures = {"goal": goal, "within": within}
-    title = f"start-up of whole processes; the model has {size(settings)}"
+    title = f"start-up of whole processes; the model has {size_of(settings)}"
     notes = ["files are in the page cache, as the warm-up round has read them"]
-    return [BenchPart.of("startup", title, COLUMNS, measured, notes)]
+    facts = {"entries": [m.to_json() for m in measured]}
+    return [BenchPart("startup", title, list(COLUMNS), rows_of(COLUMNS, measured), notes, facts)]

@@ -1,7 +1,7 @@
 """Figures as plain text: what a part of the bench prints, and what it writes as JSON."""
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 from scripts.bench.rounds import Measurement, spread
 
@@ -21,24 +21,9 @@ class BenchPart(NamedTuple):
     notes: list[str]
     facts: dict[str, Any]  # for JSON: every round's figures
 
-    @classmethod
-    def of(
-        cls,
-        name: str,
-        title: str,
-        columns: Columns,
-        measured: Sequence[Measurement],
-        notes: list[str],
-        **facts: Any,
-    ) -> Self:
-        """A part whose rows are candidates."""
-        entries = [m.to_json() for m in measured]
-        table = rows(columns, measured)
-        return cls(name, title, list(columns), table, notes, {"entries": entries} | facts)
-
     def text(self) -> str:
         """The table, as it stands on stdout."""
-        lines = [self.title, *aligned([["", *self.columns, ""], *self.rows])]
+        lines = [self.title, *align([["", *self.columns, ""], *self.rows])]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
@@ -46,22 +31,19 @@ class BenchPart(NamedTuple):
         return {"title": self.title, "notes": self.notes} | self.facts
 
 
-def rows(columns: Columns, measured: Sequence[Measurement]) -> list[list[str]]:
+def rows_of(columns: Columns, measured: Sequence[Measurement]) -> list[list[str]]:
     """A row for each candidate, with its name before and, where it failed, the reason behind."""
     return [[m.name, *(cell(m) for cell in columns.values()), m.failed or ""] for m in measured]
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+def align(rows: Sequence[Sequence[str]]) -> list[str]:
     """Columns as wide as their widest cell: the first one and the last to the left, else right."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    last = len(widths) - 1
-    return [
-        "  ".join(
-            cell.ljust(width) if k in (0, last) else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    lines = []
+    for first, *inner, last in rows:
+        cells = [cell.rjust(width) for cell, width in zip(inner, widths[1:-1], strict=True)]
+        lines.append("  ".join([first.ljust(widths[0]), *cells, last]).rstrip())
+    return lines
 
 
 def figure(value: float | None, form: str) -> str:
@@ -76,7 +58,7 @@ def figure_of(name: str, form: str) -> Callable[[Measurement], str]:
 
 def ranged(values: Sequence[float], form: str = "{:,.0f}") -> str:
     """Median [least, most]."""
-    return f"{form} [{form}, {form}]".format(*spread(values)) if values else "-"
+    return f"{form} [{form}, {form}]".format(*spread(values).values()) if values else "-"
 
 
 def rates(m: Measurement) -> str:

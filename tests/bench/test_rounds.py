@@ -1,9 +1,11 @@
+import math
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
-from scripts.bench.candidates import Candidate, Command, Worker
+from scripts.bench.candidates import Answer, Candidate, Command, Worker
 from scripts.bench.rounds import Measurement, benchmark, ratio, spread
 
 FAKE = Path(__file__).with_name("fake.py")
@@ -14,8 +16,8 @@ def log(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def fake(name: str, log: Path, how: str, patience: float = 30) -> Worker:
-    return Worker(name, [sys.executable, str(FAKE), name, str(log), how], 1, patience=patience)
+def fake(name: str, log: Path, how: str, ends: float = math.inf) -> Worker:
+    return Worker(name, [sys.executable, str(FAKE), name, str(log), how], 1, ends)
 
 
 def test_candidates_take_turns(log: Path) -> None:
@@ -39,7 +41,7 @@ def test_ratios_are_of_the_same_round() -> None:
     assert ratio(one, other) == 6, "only rounds that both have played"
     assert ratio(one, Measurement("none")) is None
     assert ratio(one, None) is None
-    assert spread([3, 1, 2]) == (2, 1, 3)
+    assert list(spread([3, 1, 2]).values()) == [2, 1, 3]
 
 
 @pytest.mark.parametrize(
@@ -61,11 +63,29 @@ def test_who_fails_is_in_the_table_with_the_reason(
     assert bad.to_json()["failed"] == why
 
 
-@pytest.mark.slow
 def test_who_lingers_is_stopped(log: Path) -> None:
-    worker = fake("a", log, "lingers", patience=1)
+    worker = fake("a", log, "lingers", time.monotonic() + 2)
     ((entry,),) = benchmark(1, [worker])
-    assert entry.failed == "no answer within 1 s"
+    assert entry.failed == "killed: no time left"
+
+
+class Slow(Candidate):
+    """A round of it takes a while."""
+
+    def start(self) -> Answer:
+        return {}
+
+    def round(self) -> Answer:
+        time.sleep(0.3)
+        return {"units": 1, "seconds": 0.3}
+
+
+def test_no_round_begins_after_the_end() -> None:
+    ends = time.monotonic() + 1
+    ((first, second),) = benchmark(20, [Slow("a"), Slow("b")], warmup=0, ends=ends)
+    played = len(first.rounds)
+    assert 0 < played < 4 and played == len(second.rounds), "all have the same rounds"
+    assert first.failed == second.failed == f"{20 - played} of 20 rounds left out: no time"
 
 
 def test_what_is_not_there_is_said() -> None:
@@ -85,7 +105,7 @@ def test_a_command_is_a_process_a_round() -> None:
 
 
 def test_all_have_the_same_threads() -> None:
-    assert Worker("a", ["x"], 3).environment["OMP_NUM_THREADS"] == "3"
+    assert Worker("a", ["x"], 3).threads == 3
     code = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] + os.environ['HF_HUB_OFFLINE'])"
     ((entry,),) = benchmark(1, [Command("a", [sys.executable, "-c", code], 3)])
     assert entry.failed == "31"

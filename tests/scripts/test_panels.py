@@ -9,8 +9,8 @@ import torch
 
 from nmt import build, modeldir
 from nmt.config.compose import experiment_of
-from scripts.pictures.__main__ import main
-from scripts.pictures.panels import CurvesPanel, MatrixPanel, Panel, panels_of
+from scripts.panels import CurvesPanel, MatrixPanel, Panel, panels_of
+from scripts.pictures import main
 from tests.composing import every_encoding, settings_of
 
 SMALL = ("model=tiny", "model.dim=32", "model.feedforward_dim=32", "model.heads=4")

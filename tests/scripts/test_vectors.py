@@ -14,8 +14,7 @@ from nmt.encodings.registry import find
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.vectors.relative import Relative
 from nmt.model.transformer import Transformer
-from scripts.pictures.panels import MatrixPanel
-from scripts.pictures.vectors import REACH, learned_vectors
+from scripts.panels import REACH, MatrixPanel, learned_vectors
 from tests.composing import every_encoding
 from tests.encodings.attending import dims
 

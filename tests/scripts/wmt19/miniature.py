@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.toy import pairs as toy
-from scripts.wmt19.__main__ import RECIPES
+from scripts.wmt19 import RECIPES
 
 LINES = 60  # of a pair of members
 HAN = "".join(chr(0x4E00 + i) for i in range(30))

@@ -7,8 +7,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from nmt.errors import UserError
-from scripts.wmt19.__main__ import RECIPES, ParallelText, read_recipe
-from scripts.wmt19.download import Archive
+from scripts.archives import Archive
+from scripts.wmt19 import RECIPES, ParallelText, read_recipe
 
 READ = {name: read_recipe(path) for name, path in RECIPES.items()}
 CORPORA = [(name, c) for name, recipe in READ.items() for c in recipe.corpora]

@@ -8,7 +8,7 @@ import sacrebleu.utils
 from portalocker import AlreadyLocked
 from sacrebleu.dataset import DATASETS
 
-from scripts.wmt19.__main__ import main
+from scripts.wmt19 import main
 from tests.scripts.wmt19 import miniature
 from tests.scripts.wmt19.conftest import Make, lines
 

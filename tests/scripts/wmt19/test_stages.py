@@ -15,8 +15,8 @@ from collections.abc import Sequence
 import pytest
 
 from nmt.system import atomic
-from scripts.wmt19 import download
-from scripts.wmt19.__main__ import STAGES, main
+from scripts import archives
+from scripts.wmt19 import STAGES, main
 from tests.fast import fast_first
 from tests.pages import ROOT
 from tests.scripts.wmt19 import miniature
@@ -26,7 +26,7 @@ HERE = {**os.environ, "PYTHONPATH": str(ROOT)}  # not what is installed
 # Runs the script, and kills it without warning when a name that ends so is about to be given.
 KILLER = """
 import os, signal, sys
-from scripts.wmt19.__main__ import main
+from scripts.wmt19 import main
 ending = sys.argv[1]
 def deadly(real):
     def give(old, new, **more):
@@ -41,7 +41,7 @@ sys.exit(main(sys.argv[2:]))
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(download, "PAUSE", 0.01)
+    monkeypatch.setattr(archives, "PAUSE", 0.01)
 
 
 @pytest.mark.parametrize("name", ["deen", "zhen"])

@@ -11,7 +11,7 @@ import pytest
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import lines_of, parse
 from nmt.config.sweeps import sweep_of
-from scripts.wmt19.__main__ import RECIPES, main, read_recipe
+from scripts.wmt19 import RECIPES, main, read_recipe
 from tests.pages import ROOT
 
 

@@ -1,4 +1,8 @@
-"""Draw an encoding: python -m scripts.pictures NAME FILE [--run DIR] [KEY=VALUE ...]."""
+"""Draw an encoding: python -m scripts.pictures NAME FILE [--run DIR] [KEY=VALUE ...].
+
+Its hooks, asked about a made-up sentence, decide which panels there are. With --run the picture
+shows what a run has learned, tables of distances included.
+"""
 
 import sys
 from functools import partial
@@ -13,20 +17,24 @@ from nmt.cli.command import run
 from nmt.cli.options import Parser
 from nmt.config.catalog import entries_of
 from nmt.config.compose import experiment_of
-from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.figure import drawn, require_matplotlib
 from nmt.model.transformer import Transformer
-from scripts.pictures.panels import CurvesPanel, MatrixPanel, Panel, panels_of
-from scripts.pictures.vectors import learned_vectors
+from scripts.panels import (
+    CurvesPanel,
+    MatrixPanel,
+    Panel,
+    first_layer,
+    learned_vectors,
+    panels_of,
+)
 
 VOCAB = 64
-PANEL = (4.0, 3.3)  # inches
-WIDTH = 18.0  # inches, beyond which panels get narrower
+PANEL, WIDTH = (4.0, 3.3), 18.0  # inches; beyond the width panels get narrower
 SIGNED, PLAIN = "RdBu_r", "cividis"  # both told apart with any colour vision
 HEADS, ALONE = "viridis", "#0072B2"
-FLAT = 1e-5
 LEGEND = 8  # heads that a legend names, at most
+FLAT = 1e-5  # curves of a smaller range are the noise of rounding
 
 
 def command(argv: list[str]) -> None:
@@ -40,27 +48,27 @@ def command(argv: list[str]) -> None:
     require_matplotlib(str(options.path))
     options.path.parent.mkdir(parents=True, exist_ok=True)
     if options.run:
-        draw_run(options.run, options.name, options.path)
+        state, rows = show_run(options.run, options.name)
     else:
-        settings = experiment_of([f"encoding={options.name}", *options.overrides]).settings
-        draw(settings, options.name, options.path)
+        state, rows = show_start([f"encoding={options.name}", *options.overrides])
+    if not rows:
+        raise UserError(f"{options.name}: nothing of it can be drawn")
+    save(rows, f"{options.name} ({state})", options.path)
 
 
-def draw(settings: Settings, option: str, path: Path) -> None:
-    """Draw an encoding as it is initialised; the file's name decides its format."""
+def show_start(overrides: list[str]) -> tuple[str, dict[str, list[Panel]]]:
+    """How an encoding is initialised, and its panels by heading."""
+    settings = experiment_of(overrides).settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
-        model = build.transformer(settings, VOCAB, VOCAB)
+        model = build.transformer(settings, VOCAB, VOCAB).eval()
     learns = any(True for site in model.sites.values() for _ in site.parameters())
     state = "at its random start, not trained" if learns else "nothing is learned"
-    _save(_rows(model.eval(), list(settings.encoding), VOCAB), f"{option} ({state})", path)
+    return state, rows_of(model, list(settings.encoding), VOCAB)
 
 
-def draw_run(run: Path, option: str, path: Path) -> None:
-    """Draw what a run has learned, of the entries of an option.
-
-    Raises UserError if the run has another encoding.
-    """
+def show_run(run: Path, option: str) -> tuple[str, dict[str, list[Panel]]]:
+    """What a run has learned, of the entries of an option; UserError if it has another encoding."""
     trained = modeldir.load(run)
     names = list(trained.settings.encoding)
     selected = list(entries_of(option))
@@ -71,31 +79,28 @@ def draw_run(run: Path, option: str, path: Path) -> None:
     step = trained.facts.get("step")
     state = f"trained: {run.name}" + (f", step {step:,}" if isinstance(step, int) else "")
     vocab = min(len(trained.source.vocabulary), len(trained.target.vocabulary))
-    title = f"{option} ({state})"
-    rows = _rows(trained.model, selected, vocab)
+    rows = rows_of(trained.model, selected, vocab)
     for e in trained.model.entries:
         for role, panels in learned_vectors(e).items() if e.name in selected else ():
             rows[f"{e.name}: {e.dims.site}, similarity of learned vectors ({role})"] = [*panels]
-    _save(rows, title, path)
+    return state, rows
 
 
-def _rows(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Panel]]:
+def rows_of(model: Transformer, names: list[str], vocab: int) -> dict[str, list[Panel]]:
     """Each entry where it is used first, in the encoder, the decoder or between; by heading."""
     rows: dict[str, list[Panel]] = {}
     for name in names:
-        for e in [e for e in model.entries if e.name == name][:1]:
-            served = e.dims.served_layers
-            layer = f", layer 1 of {e.dims.layers}" if e.dims.layers > 1 else ""
-            layer = layer if served is None else f", layer {served[0] + 1}"
-            heads = f"{e.dims.heads} heads of {e.dims.head_dim} dimensions"
-            if panels := panels_of(e, vocab):
-                rows[f"{name}: {e.dims.site}{layer}, {heads}"] = panels
+        e = next(e for e in model.entries if e.name == name)
+        layer = f", layer 1 of {e.dims.layers}" if e.dims.layers > 1 else ""
+        layer = layer if e.dims.served_layers is None else f", layer {first_layer(e) + 1}"
+        heads = f"{e.dims.heads} heads of {e.dims.head_dim} dimensions"
+        if panels := panels_of(e, vocab):
+            rows[f"{name}: {e.dims.site}{layer}, {heads}"] = panels
     return rows
 
 
-def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
-    if not rows:
-        raise UserError(f"{title.partition(' (')[0]}: nothing of it can be drawn")
+def save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
+    """Draw rows of panels below their headings; the file's name decides its format."""
     wide = max(map(len, rows.values()))
     size = (max(min(PANEL[0] * wide, WIDTH), 5.0), PANEL[1] * len(rows) + 0.6)
     with drawn(path, size, font=9) as figure:
@@ -109,14 +114,15 @@ def _save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
                 axes.set_title(panel.title, fontsize=9)
                 axes.set_xlabel(panel.across)
                 if isinstance(panel, MatrixPanel):
-                    _matrix(band, axes, panel)
+                    draw_matrix(band, axes, panel)
                 else:
-                    _curves(axes, panel)
+                    draw_curves(axes, panel)
             for axes in grid[len(panels) :]:
                 axes.set_axis_off()
 
 
-def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
+def draw_matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
+    """Draw a matrix as colours, and what they mean."""
     most = float(np.nanmax(np.abs(panel.values))) or 1.0
     limits = {"cmap": SIGNED, "vmin": -most, "vmax": most} if panel.signed else {"cmap": PLAIN}
     start, (down, across) = panel.first - 0.5, panel.values.shape
@@ -130,15 +136,15 @@ def _matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
         figure.colorbar(image, ax=axes, label=panel.meaning)
 
 
-def _curves(axes: Any, panel: CurvesPanel) -> None:
+def draw_curves(axes: Any, panel: CurvesPanel) -> None:
+    """Draw curves over distances, in the shades of their heads."""
     import matplotlib
 
     count = len(panel.curves)
     shades = matplotlib.colormaps[HEADS](np.linspace(0, 0.9, count)) if count > 1 else [ALONE]
     for (name, curve), shade in zip(panel.curves, shades, strict=True):
-        single = int(np.isfinite(curve).sum()) == 1
+        marker = "o" if int(np.isfinite(curve).sum()) == 1 else ""
         label = name if name and count <= LEGEND else None
-        marker = "o" if single else ""
         axes.plot(panel.distances, curve, color=shade, linewidth=1.3, label=label, marker=marker)
     axes.set_ylabel(panel.meaning)
     values = np.concatenate([curve for _, curve in panel.curves])
@@ -147,7 +153,7 @@ def _curves(axes: Any, panel: CurvesPanel) -> None:
         axes.set_yscale("log")
     elif low >= 0:
         axes.set_ylim(0, 1.08 * high or 1.0)
-    if (panel.logarithmic or low < 0) and high - low < FLAT:  # flat, not the noise of rounding
+    if (panel.logarithmic or low < 0) and high - low < FLAT:
         axes.set_ylim(low - 1, high + 1)
     axes.axvline(0, color="0.7", linewidth=0.8, zorder=0)
     axes.grid(color="0.92", linewidth=0.6)

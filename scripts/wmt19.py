@@ -14,10 +14,10 @@ download, the disk that all stages need is printed; at the end, the commands tha
 tables from the text.
 """
 
-import argparse
 import logging
 import shlex
 import shutil
+import socket
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
@@ -32,10 +32,12 @@ from nmt.cli.options import Parser
 from nmt.config import check
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest, outputs
-from scripts.wmt19 import archive, download
+from nmt.system.manifest import sha256_of
+from scripts import archives
+from scripts.archives import Archive
 
-log = logging.getLogger("nmt.wmt19")  # as in download.py
-RECIPES = {path.stem: path for path in sorted(Path(__file__).parent.glob("*.toml"))}
+log = logging.getLogger("nmt.wmt19")  # of nmt: what servers say cannot move the cursor
+RECIPES = {path.stem: path for path in sorted((Path(__file__).parent / "wmt19").glob("*.toml"))}
 SAFETY = 1.1  # free disk per byte that is to be written
 UNAVAILABLE = "some files cannot be downloaded; add --local DIR with them, and the command goes on"
 COUNTS, SETS = "corpus.json", "tests.json"  # records of what is finished, below the root
@@ -47,7 +49,7 @@ class ParallelText:
 
     id: str
     about: str
-    archives: list[download.Archive]  # with the same text; the first available is used
+    archives: list[Archive]  # with the same text; the first available is used
     text_mb: int  # rough size of both sides together, for the disk that is needed
     lines: int | None = None  # as a public source states them
     columns: list[str] = field(default_factory=list)  # languages of a .tsv.gz; more may follow
@@ -90,7 +92,19 @@ class Job(NamedTuple):
 
 def command(argv: list[str]) -> None:
     """Run the stages, or say what they would do."""
-    options = parse_arguments(argv)
+    parser = Parser(prog="python -m scripts.wmt19", description=__doc__)
+    add = parser.add_argument
+    add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like theirs")
+    add("stage", nargs="?", choices=STAGES, help="one stage alone")
+    add("--root", type=Path, metavar="DIR", help="of the text (default data/wmt19_...)")
+    files = "files fetched by hand: archives, and test sets as newstest2014.de; may be repeated"
+    add("--local", type=Path, action="append", default=[], metavar="DIR", help=files)
+    add("--list", action="store_true", help="show what is downloaded, and leave")
+    add("--dry-run", action="store_true", help="show what the stages would do, and leave")
+    options = parser.parse_intermixed_args(argv)
+    for folder in options.local:
+        if not folder.is_dir():
+            raise UserError(f"--local {folder}: no such directory", Exit.NO_INPUT)
     recipe = read_recipe(RECIPES.get(options.recipe, Path(options.recipe)))
     job = Job(recipe, options.root or Path("data") / recipe.name, options.local)
     stages = [options.stage] if options.stage else [*STAGES]
@@ -98,6 +112,13 @@ def command(argv: list[str]) -> None:
         lines = list_downloads(recipe) if options.list else forecast(job, stages, plan(job))
         sys.stdout.writelines(f"{line}\n" for line in lines)
         return
+    run_stages(job, stages)
+    for line in recipe.commands if not options.stage else []:
+        log.info("next: %s", f"{line} data.root={shlex.quote(str(job.root))}")
+
+
+def run_stages(job: Job, stages: list[str]) -> None:
+    """Do what is not finished; another process in the same directory waits."""
     outputs.check_writable([], [job.root])
     with atomic.hold_lock(job.root / ".lock", f"{job.root}: another process works there; waiting"):
         for folder in (job.root, job.root / "downloads", job.root / "test"):
@@ -109,25 +130,6 @@ def command(argv: list[str]) -> None:
         for stage in stages:
             if stage in needed:
                 STAGES[stage](job)
-    for line in recipe.commands if not options.stage else []:
-        log.info("next: %s", f"{line} data.root={shlex.quote(str(job.root))}")
-
-
-def parse_arguments(argv: list[str]) -> argparse.Namespace:
-    """The options; raises UserError, or SystemExit for --help."""
-    parser = Parser(prog="python -m scripts.wmt19", description=__doc__)
-    add = parser.add_argument
-    add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like theirs")
-    add("stage", nargs="?", choices=STAGES, help="one stage alone")
-    add("--root", type=Path, metavar="DIR", help="of the text (default data/wmt19_...)")
-    files = "files fetched by hand: archives, and test sets as newstest2014.de; may be repeated"
-    add("--local", type=Path, action="append", default=[], metavar="DIR", help=files)
-    add("--list", action="store_true", help="show what is downloaded, and leave")
-    add("--dry-run", action="store_true", help="show what the stages would do, and leave")
-    options = parser.parse_intermixed_args(argv)
-    if missing := next((folder for folder in options.local if not folder.is_dir()), None):
-        raise UserError(f"--local {missing}: no such directory", Exit.NO_INPUT)
-    return options
 
 
 def read_recipe(path: Path) -> Recipe:
@@ -144,13 +146,13 @@ def list_downloads(recipe: Recipe) -> Iterator[str]:
     yield from (recipe.title, "")
     for corpus in recipe.corpora:
         yield f"{corpus.id}: {corpus.about}"
-        for pinned in corpus.archives:
-            for version in pinned.versions:
-                yield f"  {pinned.file}  {version.size} bytes  sha256 {version.sha256}"
-            yield from (f"    {url}" for url in pinned.urls)
+        for archive in corpus.archives:
+            for version in archive.versions:
+                yield f"  {archive.file}  {version.size} bytes  sha256 {version.sha256}"
+            yield from (f"    {url}" for url in archive.urls)
     needed = sum(corpus.archives[0].largest for corpus in recipe.corpora)
     yield from ("", f"in all: {len(recipe.corpora)} files, {format_size(needed)}")
-    sets = ", ".join(f"{name} ({known.sacrebleu})" for name, known in recipe.sets.items())
+    sets = ", ".join(f"{name} ({registered.sacrebleu})" for name, registered in recipe.sets.items())
     yield f"sets, by sacreBLEU's names: {sets}"
 
 
@@ -160,9 +162,9 @@ def plan(job: Job) -> dict[str, float]:
     if not is_recorded(job, COUNTS, job.recipe.corpora):
         missing = [c.archives[0] for c in job.recipe.corpora if not find_archive(job, c)]
         if missing:
-            parts = [job.root / "downloads" / f"{pinned.file}.part" for pinned in missing]
+            parts = [job.root / "downloads" / f"{archive.file}.part" for archive in missing]
             there = sum(part.stat().st_size for part in parts if part.is_file())
-            needed["download"] = max(0, sum(pinned.largest for pinned in missing) - there)
+            needed["download"] = max(0, sum(archive.largest for archive in missing) - there)
         sizes = [corpus.text_mb * 1e6 for corpus in job.recipe.corpora]
         needed["corpus"] = sum(sizes) + max(sizes)  # each is extracted, then added to the whole
     if not is_recorded(job, SETS, [job.recipe.sets, job.recipe.joined]) or any(
@@ -202,14 +204,14 @@ def is_recorded(job: Job, record: str, inputs: Any) -> bool:
     except UserError:  # missing or damaged
         return False
     return plain.get("inputs") == check.plain(inputs) and all(
-        (job.root / name).is_file() and manifest.sha256_of(job.root / name) == sha256
+        (job.root / name).is_file() and sha256_of(job.root / name) == sha256
         for name, sha256 in plain["files"].items()
     )
 
 
 def write_record(job: Job, record: str, inputs: Any, files: list[Path], **more: Any) -> None:
     """Write what the files were made from, and their SHA-256: the last step of a stage."""
-    hashes = {path.relative_to(job.root).as_posix(): manifest.sha256_of(path) for path in files}
+    hashes = {path.relative_to(job.root).as_posix(): sha256_of(path) for path in files}
     plain = {**more, "inputs": check.plain(inputs), "files": hashes}
     atomic.replace(job.root / record, manifest.dump(plain))
 
@@ -217,10 +219,10 @@ def write_record(job: Job, record: str, inputs: Any, files: list[Path], **more: 
 def find_archive(job: Job, corpus: ParallelText) -> Path | None:
     """An archive of a corpus that is there, or None; UserError (65) unless its hash is pinned."""
     folders = (job.root / "downloads", *job.local)
-    paths = [folder / pinned.file for pinned in corpus.archives for folder in folders]
+    paths = [folder / archive.file for archive in corpus.archives for folder in folders]
     path = next((path for path in paths if path.is_file()), None)
-    if path and not any(download.is_pinned(path, pinned) for pinned in corpus.archives):
-        sha256 = manifest.sha256_of(path)
+    if path and not any(archive.is_at(path) for archive in corpus.archives):
+        sha256 = sha256_of(path)
         raise UserError(f"{path}: SHA-256 {sha256} is not the pinned one; remove it", Exit.DATA)
     return path
 
@@ -230,22 +232,22 @@ def download_archives(job: Job) -> None:
     why: list[str] = []
     for corpus in job.recipe.corpora:
         if not find_archive(job, corpus):
-            why += download.fetch(corpus.archives, job.root / "downloads")
+            why += archives.fetch(corpus.archives, job.root / "downloads")
     if why:
         raise UserError(f"{job.root}: {UNAVAILABLE}", Exit.UNAVAILABLE, why)
 
 
 def join_corpora(job: Job) -> None:
     """Write train.*, the named members of each archive one behind the other, and the counts."""
-    archives = []
+    paths = []
     for corpus in job.recipe.corpora:
         if not (path := find_archive(job, corpus)):
             advice = "the stage download fetches it; or give --local DIR"
             raise UserError(f"{job.root}: has no archive of {corpus.id}; {advice}", Exit.NO_INPUT)
-        archives.append(path)
+        paths.append(path)
     finals = job.sides(job.root, "train")
     with atomic.temporary_directory(job.root / "text") as folder:
-        together = zip(job.recipe.corpora, archives, strict=True)
+        together = zip(job.recipe.corpora, paths, strict=True)
         counts = [append_corpus(job, corpus, path, folder) for corpus, path in together]
         for final in finals:
             atomic.move(folder / final.name, final)
@@ -259,10 +261,11 @@ def append_corpus(job: Job, corpus: ParallelText, path: Path, folder: Path) -> d
     codes, count, dropped = job.recipe.languages, max(1, len(corpus.pairs)), 0
     files = [file for i in range(count) for file in job.sides(folder, str(i))]
     if corpus.columns:
-        lines, dropped = archive.take_columns(path, corpus.columns != codes, files)
+        ordered = files if corpus.columns == codes else files[::-1]
+        lines, dropped = archives.extract_columns(path, *ordered)
     else:
         names = [pair[code] for pair in corpus.pairs for code in codes]
-        lines = archive.take_pairs(path, list(zip(names, files, strict=True)))
+        lines = archives.extract_members(path, dict(zip(files, names, strict=True)))
     size = sum(file.stat().st_size for file in files)
     for file in files:
         with file.open("rb") as text, (folder / f"train{file.suffix}").open("ab") as whole:
@@ -270,13 +273,29 @@ def append_corpus(job: Job, corpus: ParallelText, path: Path, folder: Path) -> d
         file.unlink()
     counts = {"lines": lines, "stated": corpus.lines, "dropped": dropped, "bytes": size}
     log.info("  %s: %s", corpus.id, ", ".join(f"{key} {count}" for key, count in counts.items()))
-    return {"id": corpus.id, "file": path.name, "sha256": manifest.sha256_of(path), **counts}
+    return {"id": corpus.id, "file": path.name, "sha256": sha256_of(path), **counts}
 
 
 def find_local_set(job: Job, name: str) -> list[Path]:
     """Both sides of a set that was fetched by hand, or none."""
     both = (job.sides(folder, name) for folder in job.local)
     return next((sides for sides in both if all(path.is_file() for path in sides)), [])
+
+
+def fetch_set(registered: str, languages: list[str]) -> list[Path]:
+    """Both sides of a test set as sacreBLEU downloads it, with an MD5; raises UserError (69)."""
+    from sacrebleu.utils import SACREBLEU_DIR, get_reference_files, get_source_file
+
+    socket.setdefaulttimeout(archives.TIMEOUT)  # sacreBLEU would wait for ever
+    pair = "-".join(languages)
+    try:
+        source, target = get_source_file(registered, pair), get_reference_files(registered, pair)[0]
+        return [Path(source), Path(target)]
+    except (SystemExit, Exception) as error:
+        # it exits where an MD5 is wrong, and never repairs what a full disk left
+        why, kept = f"{type(error).__name__}: {error}", Path(SACREBLEU_DIR) / registered
+        advice = f"unless another process is downloading it, remove {kept} and try again"
+        raise UserError(f"sacreBLEU's {registered}: {why}; {advice}", Exit.UNAVAILABLE) from None
 
 
 def read_text(path: Path) -> bytes:
@@ -288,19 +307,19 @@ def read_text(path: Path) -> bytes:
 def write_tests(job: Job) -> None:
     """Write all sets, and files of several; one that is unavailable does not stop the others."""
     texts, why = dict[str, list[bytes]](), list[str]()
-    for name, known in job.recipe.sets.items():
+    for name, expected in job.recipe.sets.items():
         try:
             paths = find_local_set(job, name)
-            paths = paths or download.fetch_test_set(known.sacrebleu, job.recipe.languages)
+            paths = paths or fetch_set(expected.sacrebleu, job.recipe.languages)
         except UserError as error:
             files = " and ".join(path.name for path in job.sides(Path(), name))
             why.append(f"{files}: {error}")
             continue
         sides = texts[f"test/{name}"] = [read_text(path) for path in paths]
         counts = [text.count(b"\n") for text in sides]
-        if {*counts} != {known.lines or counts[0]}:
+        if {*counts} != {expected.lines or counts[0]}:
             files = f"{' and '.join(map(str, paths))} have {counts} lines"
-            raise UserError(f"{files}; {name} has {known.lines}; remove them", Exit.DATA)
+            raise UserError(f"{files}; {name} has {expected.lines}; remove them", Exit.DATA)
         log.info("  %s: %d pairs, from %s", name, counts[0], paths[0].parent)
     if why:
         raise UserError(f"{job.root}: {UNAVAILABLE}", Exit.UNAVAILABLE, why)

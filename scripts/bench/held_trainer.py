@@ -1,4 +1,4 @@
-"""The worker that trains: nmt's own loop, held back between rounds."""
+"""nmt's own training loop, held back between rounds."""
 
 import time
 from pathlib import Path
@@ -10,7 +10,7 @@ from nmt.config.settings import thaw
 from nmt.training.directory import open_run
 from nmt.training.trainer import Trainer
 from scripts.bench import corpus
-from scripts.bench.peers.protocol import Channel, read_job
+from scripts.bench.peers.protocol import Channel
 
 
 class HeldTrainer(Trainer):
@@ -25,40 +25,28 @@ class HeldTrainer(Trainer):
         if self.step % self.updates == 0:
             if not self.channel.next_round():
                 raise SystemExit(0)
-            self.begin()
+            self.began = time.perf_counter()
         signal = super().update(signal)
         if self.step % self.updates == 0:
+            if self.device.type == "cuda":
+                torch.cuda.synchronize(self.device)
+            seconds = time.perf_counter() - self.began
             done = range(self.step - self.updates, self.step)
             tokens = sum(self.tokens[i % len(self.tokens)] for i in done)
-            self.channel.answer(tokens, **self.end())
+            self.channel.answer(tokens, seconds)
         return signal
-
-    def begin(self) -> None:
-        """Start the clock."""
-        self.began = time.perf_counter()
-
-    def end(self) -> dict[str, Any]:
-        """Stop the clock; seconds, and what else there is to tell."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        return {"seconds": time.perf_counter() - self.began}
 
     def checkpoint(self) -> None:
         """Skip what comes at the end of an epoch: only updates are measured."""
 
 
-def main(kind: type[HeldTrainer] = HeldTrainer) -> None:
+def train(job: dict[str, Any]) -> None:
     """Answer rounds."""
-    channel, job = Channel(), read_job()
-    settings = thaw(job["settings"])
+    channel, settings = Channel(), thaw(job["settings"])
     prepared = corpus.prepared(Path(job["store"]), job["vocab"])
     with open_run(Path(job["run"]), settings) as run:
-        trainer = kind(prepared, run)
+        trainer = HeldTrainer(prepared, run)
         trainer.channel, trainer.updates, trainer.tokens = channel, job["updates"], job["tokens"]
         channel.ready(parameters=sum(p.numel() for p in trainer.parameters))
         trainer.start()
         trainer.fit()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,374 @@
+"""The numbers of an encoding's picture: outputs of its hooks, and vectors that it has learned."""
+
+from itertools import takewhile
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from nmt.checks import example
+from nmt.encodings.base import Encoding, softmax
+from nmt.encodings.context import Context, causal
+from nmt.encodings.limits import max_length
+from nmt.encodings.passes import whole, with_positions
+from nmt.encodings.sinusoids import sinusoids
+from nmt.encodings.site import Encodings
+from nmt.model.transformer import PAD
+
+Array = np.ndarray
+LENGTH = 60  # tokens of the sentence; less than SIGNS
+SIGNS, WORDS = 64, 2  # sentences: so many patterns of signs on so many draws of words
+SHORT = 24  # words of a sentence, where a recurrence runs over it
+REACH = 32  # learned vectors of distances beyond are not shown
+CLOSE = 1e-4  # what two contents get is equal, or nothing
+FLAT = 0.02  # of the largest logit: less is not worth a panel
+TINY = 1e-7  # a weight that is not drawn
+BLOCKED = -1e30  # a logit below this hides its key
+PLACE, DISTANCE = "position (tokens)", "distance (tokens)"
+
+
+class MatrixPanel(NamedTuple):
+    """A matrix as colours."""
+
+    title: str
+    down: str  # what the rows are
+    across: str
+    meaning: str  # of the colours; empty: as in the panel to the right
+    values: Array  # [rows, columns]
+    signed: bool  # zero is the middle of the colours
+    first: int = 0  # the position or distance of the first row and column
+
+
+class CurvesPanel(NamedTuple):
+    """Curves over distances, one for each head, or one for all."""
+
+    title: str
+    across: str
+    meaning: str  # of their height
+    distances: Array  # [distance]
+    curves: list[tuple[str, Array]]  # name, [distance]; NaN where there is nothing
+    logarithmic: bool = False
+
+
+Panel = MatrixPanel | CurvesPanel
+
+
+def panels_of(e: Encoding, vocab: int) -> list[Panel]:
+    """All that is worth drawing of one encoding at a site, in the first layer that it serves."""
+    probe, hooks = Probe(e, vocab), set(e.hooks)
+    panels: list[Panel] = []
+    if hooks & {"embed", "layer", "project"}:
+        vectors = probe.vectors()
+        if vectors is not None:
+            panels += position_panels(vectors)
+        elif "embed" in hooks and e.dims.site != "cross":
+            panels.append(probe.embeddings())
+    if hooks & {"project", "scores", "bias"} or not hooks - {"outputs"}:
+        panels += probe.logits()
+    if "normalise" in hooks:
+        panels.append(probe.weights())
+    if "outputs" in hooks:
+        panels += probe.values()
+    return panels
+
+
+def position_panels(vectors: Tensor) -> list[Panel]:
+    """The vectors themselves, how alike two of them are, and that by distance."""
+    alike = similarity("Similarity of two positions", vectors)
+    most = 2 * len(vectors) // 3  # of longer distances there are few
+    distances = np.arange(-most, most + 1)
+    curve = np.array([np.diagonal(alike.values, d).mean() for d in distances])
+    return [
+        MatrixPanel("Vectors added", PLACE, "component", "value", vectors.numpy(), True),
+        alike,
+        CurvesPanel("Similarity by distance", DISTANCE, "mean cosine", distances, [("", curve)]),
+    ]
+
+
+def similarity(title: str, vectors: Tensor) -> MatrixPanel:
+    """Cosines of any two of some vectors."""
+    unit = F.normalize(vectors.double(), dim=-1)
+    cosines = (unit @ unit.mT).numpy()
+    return MatrixPanel(title, PLACE, PLACE, "cosine", cosines, bool(cosines.min() < 0))
+
+
+def first_layer(e: Encoding) -> int:
+    """The first of the model's layers that an encoding serves."""
+    return 0 if e.dims.served_layers is None else e.dims.served_layers[0]
+
+
+class HookOutputs(NamedTuple):
+    """Outputs of the hooks of one encoding for contents x [batch, length, dim]."""
+
+    embedded: Tensor  # [batch x streams, length, dim]
+    layered: Tensor  # [batch, length, dim]
+    query: Tensor  # [batch, heads, length, any]
+    plain: Tensor  # [batch, heads, length, head_dim]: x, split into heads
+    logits: Tensor  # [batch x streams, heads, query, key], scaled, not masked
+
+
+class Probe:
+    """One encoding at a site, asked about a made-up sentence: its first layer, and its heads."""
+
+    def __init__(self, e: Encoding, vocab: int) -> None:
+        self.e, self.n = e, min(LENGTH, max_length(e, e.training) or LENGTH)
+        self.ids = example.ids(1, self.n, vocab)
+        self.columns = example.columns([e], self.ids)
+        self.x = unrelated_words(self.n, e)
+        self.site, self.layer = Encodings([e]), first_layer(e)
+        self.scale = e.dims.head_dim**-0.5 if e.scale is None else e.scale
+
+    def context(self, rows: int, length: int | None = None, same: bool = False) -> Context:
+        """The pass over copies of the sentence or its start, or of one word again and again."""
+        e, ids = self.e, self.ids[:, :length]
+        ids = ids[:, :1].expand(ids.shape) if same else ids
+        ids = ids.expand(rows * e.streams, -1)
+        n, real = ids.shape[1], ids != PAD
+        return whole(
+            e.dims.site,
+            n,
+            rows=len(ids),
+            streams=e.streams,
+            allowed=causal(n, n, ids.device) if e.dims.site == "decoder" else real[:, None, None],
+            lengths=real.sum(1),
+            tokens=ids,
+            columns={name: c.expand(len(ids), -1) for name, c in self.columns.items()},
+        )
+
+    def apply_hooks(self, x: Tensor, context: Context) -> HookOutputs:
+        """Call every hook but `outputs` and `readout`, with projections that only split into heads.
+
+        Between the stacks there is nothing to embed, as in the model.
+        """
+        e, site, layer = self.e, self.site, self.layer
+
+        def split(*inputs: Tensor) -> tuple[Tensor, ...]:
+            return tuple(t.unflatten(-1, (-1, e.dims.head_dim)).transpose(1, 2) for t in inputs)
+
+        across = context.site == "cross"
+        rows = x.repeat_interleave(e.streams, 0)
+        embedded = rows if across else site.embed(rows, context)
+        inputs = x if e.streams == 1 else embedded
+        layered = inputs if across else site.layer(inputs, layer, context)
+        q, k, _ = site.project(split, inputs, inputs, inputs, layer, context)  # type: ignore[arg-type]
+        logits = site.scores(q, k, layer, context).float() * self.scale
+        if (bias := site.bias(layer, context)) is not None:
+            logits = logits + bias
+        return HookOutputs(embedded, layered, q, split(inputs)[0], logits)
+
+    def vectors(self) -> Tensor | None:
+        """The vectors added at each position of the sentence [position, any]; None: not vectors."""
+        if self.e.streams > 1:
+            return None
+        x, context = self.x[:2], self.context(2)
+        y = x.flip(0) * 0.5
+        with torch.inference_mode():
+            first, second = (self.apply_hooks(words, context) for words in (x, y))
+        for change in (
+            shared_change(first.embedded, second.embedded, x, y),
+            shared_change(first.layered, second.layered, x, y),
+            shared_change(first.query, second.query, first.plain, second.plain),
+        ):
+            if change is not None:
+                return (change.transpose(1, 2).flatten(2) if change.ndim == 4 else change)[0]
+        return None
+
+    def embeddings(self) -> Panel:
+        """The same word at two positions, where all is changed."""
+        same = self.x[:1, :1].expand(self.e.streams, min(SHORT, self.n), -1)
+        with torch.inference_mode():
+            context = with_positions(self.context(1, SHORT, same=True), self.e.positions)
+            y = self.e.embed(same, context)  # [streams, position, dim]
+        vectors = y.transpose(0, 1).flatten(1)
+        return similarity("Similarity of one word at two positions", vectors)
+
+    def logits(self) -> list[Panel]:
+        """The logits added for pairs of unrelated words, and the logits of equal words."""
+        e, x, panels = self.e, self.x, list[Panel]()
+        with torch.inference_mode():
+            unrelated = self.apply_hooks(x, self.context(len(x)))
+            equal = self.apply_hooks(x[:, :1].expand(*x.shape), self.context(len(x), same=True))
+        if e.streams == 1:
+            plain = unrelated.plain @ unrelated.plain.mT * self.scale
+            blocked = (unrelated.logits < BLOCKED).any(0)  # by a bias that masks
+            if blocked.any():
+                panels.append(self.panel("Keys that may be seen", "share of pairs", ~blocked))
+            change = (unrelated.logits - plain).masked_fill(blocked, 0)
+            mean, variance = change.mean(0), change.var(0, correction=0)  # [heads, query, key]
+            depends = float(variance.max()) > CLOSE**2
+            apart = ~torch.eye(mean.shape[-1], dtype=torch.bool)
+            if float(mean[:, apart].abs().max()) > CLOSE:
+                title = "Logit added, mean" if depends else "Logit added"
+                hidden = mean.masked_fill(blocked, float("nan"))
+                panels.append(self.panel(title, "added to the logit", hidden))
+            if depends:
+                title = "Logit changed, depending on the words"
+                panels.append(self.panel(title, "standard deviation", variance, root=True))
+            elif panels:
+                return panels
+        values = equal.logits[:: e.streams].mean(0)  # [heads, query, key]
+        varies = float(values.max() - values.min()) > FLAT * float(values.abs().max())
+        if varies or not panels:
+            panels.append(self.panel("Logit of a query and an equal key", "mean logit", values))
+        return panels
+
+    def weights(self) -> Panel:
+        """How much of the attention the keys of a query get that are most alike, in order."""
+        with torch.inference_mode():
+            context = self.context(len(self.x))
+            logits = self.apply_hooks(self.x, context).logits  # keys may be remembered in context
+            by_name = {
+                "softmax": softmax(logits, context.allowed),
+                self.e.name: self.site.normalise(logits, self.layer, context),
+            }
+        curves = []
+        for name, weights in by_name.items():
+            by_rank = weights[:, :, -1].sort(-1, descending=True)[0].mean((0, 1)).numpy()
+            curves.append((name, np.where(by_rank > TINY, by_rank, np.nan)))
+        title, across = "Weights of the last query's keys", "rank of the key by its weight"
+        return CurvesPanel(title, across, "mean weight", np.arange(1, self.n + 1), curves, True)
+
+    def values(self) -> list[Panel]:
+        """The length of the vector that a fully attended key adds to the output, by distance."""
+        if not self.e.reads_probabilities:
+            return []
+        n, heads, context = self.n, self.e.dims.heads, self.context(self.n)
+        x = self.x[:1].expand(n, *self.x.shape[1:])
+        p = torch.eye(n)[:, None, None].expand(n, heads, n, n)  # row j attends to key j alone
+        with torch.inference_mode():
+            self.apply_hooks(x, context)  # keys may be remembered in context
+            nothing = torch.zeros(n, heads, n, self.e.dims.head_dim)
+            added = self.site.outputs(nothing, x, p, self.layer, context)
+        if not added.any():
+            return []
+        norms = added.norm(dim=-1).permute(1, 2, 0)  # [heads, query, key]
+        return [self.panel("Vector added to values", "length of the vector", norms)]
+
+    def panel(self, title: str, meaning: str, values: Tensor, root: bool = False) -> Panel:
+        """Values [heads, query, key] as curves where only distances matter, else as a matrix.
+
+        `root`: take the square root of means.
+        """
+        context, values = self.context(1), values.float()
+        if self.e.dims.site == "decoder" and context.allowed is not None:
+            values = values.masked_fill(~context.allowed[0], float("nan"))
+        if not type(self.e).relative:
+            clean = values.nan_to_num()
+            most = float((clean - clean[:1]).abs().max())
+            alike = most <= 1e-6 * (1 + float(clean.abs().max()))
+            mean = values.nanmean(0)
+            matrix = (mean.sqrt() if root else mean).numpy()
+            meaning += "" if alike else ", mean over heads"
+            signed = bool(np.nanmin(matrix) < 0)
+            return MatrixPanel(title, "query (tokens)", "key (tokens)", meaning, matrix, signed)
+        edges = self.e.positions.distances_only
+        delta = with_positions(context, self.e.positions).delta if edges else context.delta
+        distances, curves = mean_by_distance(values, delta[0], 1 if edges else self.n // 3)
+        across = "distance (edges)" if edges else "key minus query (tokens)"
+        curves = np.sqrt(curves) if root else curves
+        return CurvesPanel(title, across, meaning, distances, name_curves(curves))
+
+
+def shared_change(first: Tensor, second: Tensor, x: Tensor, y: Tensor) -> Tensor | None:
+    """What two contents x and y got alike; None if it depends on them, or is nothing."""
+    if first.shape != x.shape:
+        return None
+    change, other = first - x, second - y
+    alike = float((change - other).abs().max()) <= CLOSE
+    return change if alike and float(change.abs().max()) > CLOSE else None
+
+
+def unrelated_words(n: int, e: Encoding) -> Tensor:
+    """Words [sentence, position, dim] that have nothing to do with each other.
+
+    The signs of two positions agree in half of the sentences, so that whatever is linear in a
+    word or in two has the mean zero. Heads see the same, so that only what they do differs.
+    """
+    signs = torch.ones(1, 1)
+    while len(signs) < SIGNS:  # Sylvester's Hadamard matrix; its first column is constant
+        signs = torch.cat([torch.cat([signs, signs], 1), torch.cat([signs, -signs], 1)])
+    draw = torch.Generator().manual_seed(0)
+    words = torch.randn(WORDS, 1, n, e.dims.head_dim, generator=draw)
+    words = words * e.dims.head_dim**0.5 / words.norm(dim=-1, keepdim=True)
+    return (words * signs[:, 1 : n + 1, None]).flatten(0, 1).repeat(1, 1, e.dims.heads)
+
+
+def mean_by_distance(values: Tensor, delta: Tensor, least: int) -> tuple[Array, Array]:
+    """Means of [heads, query, key] over all pairs of one distance, if there are so many."""
+    distances, index = delta.flatten().unique(return_inverse=True)
+    flat = values.flatten(1)
+    sums = torch.zeros(len(values), len(distances)).index_add(1, index, flat.nan_to_num())
+    counts = torch.zeros_like(sums).index_add(1, index, (~flat.isnan()).float())
+    often = counts.amax(0) >= least
+    means = sums / counts  # NaN where no pair may look
+    return distances[often].numpy(), means[:, often].numpy()
+
+
+def name_curves(curves: Array) -> list[tuple[str, Array]]:
+    """Curves [head, distance], with names; equal ones share one."""
+    groups: list[tuple[list[str], Array]] = []
+    for number, curve in enumerate(curves, start=1):
+        near = 1e-6 * (1 + float(np.nanmax(np.abs(curve))))
+        for heads, other in groups:
+            if np.allclose(curve, other, rtol=0, atol=near, equal_nan=True):
+                heads.append(str(number))
+                break
+        else:
+            groups.append(([str(number)], curve))
+    if len(groups) == 1:
+        return [("all heads", curves[0])]
+    return [(f"head{'s' * (len(heads) > 1)} {', '.join(heads)}", curve) for heads, curve in groups]
+
+
+def learned_vectors(e: Encoding) -> dict[str, list[MatrixPanel]]:
+    """How similar the vectors of two distances are, in each table that an encoding has learned.
+
+    By role (keys, values, ...): cosines between sinusoids (Rosendahl et al. 2019, eq. 1-2) of the
+    same distances and width, then those of each layer. Heads with vectors of their own are
+    averaged. Distances run from -REACH to REACH, as far as they have vectors of their own: those
+    that clipping gives the vector of a nearer one are left out. Self-attention of a decoder has
+    never used vectors of distances above 0, so there they stop (unless positions count down).
+    Distances in trees and graphs are left out, and so are tables that are zero or fixed.
+    """
+    rows: dict[str, list[MatrixPanel]] = {}
+    if e.positions.distances_only or not list(e.parameters()):
+        return rows
+    last = 0 if e.dims.site == "decoder" and e.positions.ascending else REACH
+    distances = torch.arange(-REACH, last + 1)
+    for layer, number in enumerate(e.dims.served_layers or range(e.dims.layers)):
+        with torch.inference_mode():
+            tables = e.by_distance(layer, distances) or {}
+        for role, table in tables.items():  # [heads | 1, distance, width]
+            kept = find_unclipped(table)
+            vectors, some = table[:, kept].double(), distances[kept]
+            if vectors.any():
+                heads = f", mean over {len(table)} heads" if len(table) > 1 else ""
+                panels = rows.setdefault(role, [sinusoid_cosines(some, vectors.shape[2])])
+                panels.append(cosines(f"layer {number + 1}{heads}", some, vectors))
+    for panels in rows.values():
+        panels[0] = panels[0]._replace(down=DISTANCE)
+        panels[-1] = panels[-1]._replace(meaning="cosine")
+    return rows
+
+
+def find_unclipped(table: Tensor) -> slice:
+    """Where the distances from -REACH lie that do not merely repeat the one nearer to 0."""
+    repeats = (table[:, 1:] == table[:, :-1]).flatten(2).all(-1).all(0).tolist()
+    before = sum(1 for _ in takewhile(bool, repeats[:REACH]))
+    after = sum(1 for _ in takewhile(bool, reversed(repeats[REACH:])))
+    return slice(before, table.shape[1] - after)
+
+
+def sinusoid_cosines(distances: Tensor, width: int) -> MatrixPanel:
+    """Cosines of sinusoids of these distances."""
+    fixed = sinusoids(distances, width + width % 2)  # sinusoids come in pairs
+    return cosines("sinusoids", distances, fixed[None, :, :width])
+
+
+def cosines(title: str, distances: Tensor, vectors: Tensor) -> MatrixPanel:
+    """Cosines of any two vectors [heads, distance, width], mean over heads; 0 for a zero one."""
+    unit = F.normalize(vectors.double(), dim=-1)
+    values = (unit @ unit.mT).mean(0).numpy()
+    return MatrixPanel(title, "", DISTANCE, "", values, signed=True, first=int(distances[0]))

@@ -1,1 +1,0 @@
-"""Pictures of encodings, as they start and as a run has trained them."""
