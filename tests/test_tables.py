@@ -164,7 +164,7 @@ WRONG = {
         ["experiment=table2", "scale=toy,small"],
         "one scale at a time",
     ),
-    "no such scale": (["experiment=table2", "scale=tiny"], "scale=tiny: no such option; choose"),
+    "no such scale": (["experiment=table2", "scale=tiny"], "there is no scale=tiny; choose"),
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
     "null": (["experiment=table2", "scale=null"], "scale=null: name an option, or leave scale out"),
     "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),

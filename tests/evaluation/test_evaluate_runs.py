@@ -164,7 +164,7 @@ WRONG = {  # words, exit code, what is said
     "one file": (
         "{good} {root}/absolute-seed2 absolute-seed1={reference} {test} --output-dir {tmp}/out",
         2,
-        "--output-dir: absolute-seed1.txt would be written twice; give LABEL=PATH",
+        "out/absolute-seed1.txt: is read, or written twice",
     ),
     "forced": ("{good} {test} --lost decode.length=forced", 2, "--lost compares with free"),
     "scores": ("{good} {test} --scores a=b:{reference}", 2, "--scores a=b: no such system"),
