@@ -166,7 +166,7 @@ WRONG = {
     ),
     "no such scale": (["experiment=table2", "scale=tiny"], "there is no scale=tiny; choose"),
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
-    "null": (["experiment=table2", "scale=null"], "scale=null: name an option, or leave scale out"),
+    "null": (["experiment=table2", "scale=null"], "scale=null: Config group override must be"),
     "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
     "no such key": ([*ONE, "zzz=1"], "zzz: no such key"),
     "not all have it": (

@@ -58,16 +58,16 @@ def translate(place: Path, lines: list[str]) -> dict[int, list[str]]:
     model, tokenizer = load(place)
     more: dict[str, Any] = {"length_penalty": 0.0, "max_length": LONGEST}
     if language := getattr(tokenizer, "tgt_lang", None):
-        more["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(
-            language if language in tokenizer.get_vocab() else f"__{language}__"
-        )
+        piece = f"__{language}__" if type(tokenizer).__name__ == "M2M100Tokenizer" else language
+        more["forced_bos_token_id"] = tokenizer.convert_tokens_to_ids(piece)
     found: dict[int, list[str]] = {}
     for beam in BEAMS:
         found[beam] = []
         for line in lines:
             with torch.inference_mode():
                 ids = model.generate(**tokenizer(line, return_tensors="pt"), num_beams=beam, **more)
-            found[beam] += tokenizer.batch_decode(ids, skip_special_tokens=True)
+            begins = 2 if "forced_bos_token_id" in more else 1  # a language is not always special
+            found[beam] += tokenizer.batch_decode(ids[:, begins:], skip_special_tokens=True)
     return found
 
 
