@@ -25,14 +25,7 @@ from nmt.evaluation.report import Report
 from nmt.evaluation.run import evaluate
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.testsets import ParallelFiles, corpus_test
-from nmt.sweep import (
-    Launcher,
-    PlannedRun,
-    failure_error,
-    plan_runs,
-    prepare_corpora,
-    train_all,
-)
+from nmt.sweep import Launcher, PlannedRun, failure_error, plan_runs, prepare_corpora, train_all
 from nmt.system import manifest, outputs
 
 log = logging.getLogger(__name__)
@@ -207,11 +200,7 @@ def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 
 
 def _report(
-    table: PlannedTable,
-    systems: list[System],
-    test: ParallelFiles,
-    notes: list[str],
-    command: str,
+    table: PlannedTable, systems: list[System], test: ParallelFiles, notes: list[str], command: str
 ) -> Report:
     """Make the report of the systems on one corpus."""
     layout = table.report.table

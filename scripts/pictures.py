@@ -20,14 +20,7 @@ from nmt.config.compose import experiment_of
 from nmt.errors import UserError
 from nmt.figure import drawn, require_matplotlib
 from nmt.model.transformer import Transformer
-from scripts.panels import (
-    CurvesPanel,
-    MatrixPanel,
-    Panel,
-    first_layer,
-    learned_vectors,
-    panels_of,
-)
+from scripts.panels import CurvesPanel, MatrixPanel, Panel, first_layer, learned_vectors, panels_of
 
 VOCAB = 64
 PANEL, WIDTH = (4.0, 3.3), 18.0  # inches; beyond the width panels get narrower

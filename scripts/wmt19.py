@@ -92,7 +92,7 @@ class Job(NamedTuple):
 
 def command(argv: list[str]) -> None:
     """Run the stages, or say what they would do."""
-    parser = Parser(prog="python -m scripts.wmt19", description=__doc__)
+    parser = Parser("python -m scripts.wmt19", about=__doc__)
     add = parser.add_argument
     add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like theirs")
     add("stage", nargs="?", choices=STAGES, help="one stage alone")

@@ -42,11 +42,7 @@ DIRECTORIES: dict[str, tuple[Callable[[Path], None], str, str]] = {
         "holds a model of OpenNMT-py",
         "name the file itself",
     ),
-    "OpenNMT-tf": (
-        holding("ckpt-100.index"),
-        "a model of OpenNMT-tf",
-        "ct2-opennmt-tf-converter",
-    ),
+    "OpenNMT-tf": (holding("ckpt-100.index"), "a model of OpenNMT-tf", "ct2-opennmt-tf-converter"),
     "Sockeye": (holding("params.best", "version"), OTHER, COMPARE),
     "Joey NMT": (holding("best.ckpt", "config.yaml"), OTHER, COMPARE),
     "nothing": (

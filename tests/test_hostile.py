@@ -53,10 +53,7 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
         *("config.json", setting("decode", "max_length_ratio", value=1e308)),
         "",
     ),
-    "a million layers": (
-        *("config.json", setting("model", "encoder_layers", value=1_000_000)),
-        "",
-    ),
+    "a million layers": (*("config.json", setting("model", "encoder_layers", value=1_000_000)), ""),
     "layers beyond all bounds": (
         "config.json",
         setting("model", "decoder_layers", value=10**40),

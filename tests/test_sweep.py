@@ -9,12 +9,7 @@ from nmt.errors import UserError
 
 
 def sweep(*argv: str) -> Sweep:
-    found = sweep_of(
-        parse(
-            argv,
-        ),
-        multirun=True,
-    )
+    found = sweep_of(parse(argv), multirun=True)
     assert found is not None
     return found
 

@@ -103,7 +103,7 @@ def test_a_command_line_chooses_runs_and_seeds() -> None:
     assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
     assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
     assert seeds("seed=1", "run=R5", "tau=4,8") == [
-        *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1)),
+        *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1))
     ]
     table = ("experiment=table2", "scale=toy")
     assert jobs(*table, "seed=1,2,3,4,5", "run=R3") == [
@@ -144,10 +144,7 @@ def test_rows_are_told_apart_by_all_that_the_command_line_changed_of_encodings()
 def test_a_scale_without_the_second_corpus_says_so() -> None:
     found = planned("experiment=table1", "scale=toy", "seed=1,2")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
-    assert {row_of(each).label for each in found.runs} == {
-        "absolute, max 48",
-        "relative, max 48",
-    }
+    assert {row_of(each).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
 
 
 ONE = ["experiment=table2", "scale=toy", "run=R1", "seed=1"]
@@ -160,19 +157,13 @@ WRONG = {
     "no scale": (["run=R3"], "run=R3: at which scale? add scale=small or scale=toy or scale=wmt19"),
     "no scale, second corpus": (["run=R9"], "run=R9: at which scale?"),
     "two of a kind": (["experiment=demo", "scale=toy"], "both choose data, model, optim; give one"),
-    "two scales": (
-        ["experiment=table2", "scale=toy,small"],
-        "one scale at a time",
-    ),
+    "two scales": (["experiment=table2", "scale=toy,small"], "one scale at a time"),
     "no such scale": (["experiment=table2", "scale=tiny"], "there is no scale=tiny; choose"),
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
     "null": (["experiment=table2", "scale=null"], "scale=null: Config group override must be"),
     "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
     "no such key": ([*ONE, "zzz=1"], "zzz: no such key"),
-    "not all have it": (
-        [*ONE, "tau=8"],
-        "tau: no such key with this encoding",
-    ),
+    "not all have it": ([*ONE, "tau=8"], "tau: no such key with this encoding"),
     "chinese": (
         [
             "experiment=table2",
@@ -185,10 +176,7 @@ WRONG = {
         "table.metrics: no metric BLEU-moses; for zh",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
-    "jobs": (
-        ["experiment=table2", "scale=toy", "jobs=0"],
-        "jobs=0: must be at least 1",
-    ),
+    "jobs": (["experiment=table2", "scale=toy", "jobs=0"], "jobs=0: must be at least 1"),
     "samples": (["experiment=table2", "scale=toy", "samples=x"], "samples=x: expected an integer"),
     "few samples": (["experiment=table2", "scale=toy", "samples=39"], "must be at least 40"),
     "no key of a table": (
@@ -222,10 +210,7 @@ WRONG = {
 
 @pytest.mark.parametrize(("words", "said"), fast_first(8, WRONG.values()), ids=list(WRONG))
 def test_wrong_words_get_one_line_before_anything_starts(
-    words: list[str],
-    said: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     start_by(monkeypatch, refuse_commands)
     assert train(words) == 2
@@ -276,7 +261,7 @@ def test_a_miniature_table_and_the_next_one(
     assert "Scale toy: sentences of the embedded grammar" in out and "seed 1." in out
     made = json.loads((where / "table2.json").read_bytes())
     assert [group["name"] for group in made["tests"][0]["groups"]] == [
-        *("0-6", "7-12", "over 12", "beyond training", "all"),
+        *("0-6", "7-12", "over 12", "beyond training", "all")
     ]
     assert made["command"].startswith("nmt-train experiment=table2 seed=1")
     assert "<html" in (where / "table2.html").read_text(encoding="utf-8")[:200]

@@ -94,7 +94,7 @@ def make_text(model: Transformer, tokens: int, rows: int = 3, spread: int = 0) -
 @_condition(
     "positions while one token is decoded (one query, all keys), and what is handed on to the "
     "next: for each key by context.remember, for each row of hypotheses in context.state "
-    "(cross-attention shares the decoder's: name the site in its keys)",
+    "(cross-attention shares the decoder's: name the site in its keys)"
 )
 def token_by_token(model: Transformer, n: int) -> Decoded:
     """One token at a time, by a module that has computed nothing before."""
@@ -135,7 +135,7 @@ def several_at_once(model: Transformer, n: int) -> Decoded:
 @_condition(
     "what reorder does not reach: tensors in context.state must have a row for each hypothesis, "
     "and nothing else but context.remember may keep anything for a row; in cross-attention, where "
-    "context.rows counts sources, hypotheses (context.extent.beams) that are mistaken for tokens",
+    "context.rows counts sources, hypotheses (context.extent.beams) that are mistaken for tokens"
 )
 def beams(model: Transformer, n: int) -> Decoded:
     """Rows are repeated, swapped, dropped and change places in the middle."""

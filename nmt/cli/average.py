@@ -42,7 +42,7 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-average", usage=USAGE, description=ABOUT)
+    parser = Parser("nmt-average", USAGE, ABOUT)
     add = parser.add_argument
     add("models", nargs="+", type=Path, metavar="MODEL", help="run directory, or model directories")
     which = parser.add_mutually_exclusive_group()

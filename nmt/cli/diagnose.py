@@ -6,7 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from nmt.cli.command import run
-from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, search_settings_help
+from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides
 from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import EvaluationOptions
@@ -20,7 +20,6 @@ MODEL is a run, checkpoint or model directory. With the right translations (--re
 lost is the share of their character 6-grams that the translations lack; without, it is told by
 attention and length alone.
 """
-SEARCH = "Search settings; the default is what the model was trained with:\n"
 
 
 def command(argv: list[str]) -> None:
@@ -38,9 +37,7 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The arguments, under the names of the EvaluationOptions; raises UserError."""
-    parser = Parser(
-        prog="nmt-diagnose", usage=USAGE, description=ABOUT, epilog=SEARCH + search_settings_help()
-    )
+    parser = Parser("nmt-diagnose", USAGE, ABOUT, search=True)
     add = parser.add_argument
     add("model", metavar="MODEL", help="run, checkpoint or model directory")
     add("text", type=Path, metavar="TEXT", help="lines of the source language; may be .gz or .zst")

@@ -18,7 +18,7 @@ USAGE = """nmt-encodings                                      all encodings, one
        nmt-encodings NAME [GROUP=OPTION] [KEY=VALUE ...]   one of them: its card
        nmt-encodings [NAME ...] --check [KEY=VALUE ...]    check its properties
        nmt-encodings --run DIR                             check a trained model"""
-EPILOG = """
+MANUAL = """
 A card shows facts from the code (formula, hooks, parameters) and measurements on small models
 (shifts, order, cached decoding).
 
@@ -88,7 +88,7 @@ def exportable(settings: "Settings") -> str:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Options, the names of encodings and overrides; raises UserError for what cannot be."""
-    parser = Parser(prog="nmt-encodings", usage=USAGE, epilog=EPILOG)
+    parser = Parser("nmt-encodings", USAGE, manual=MANUAL)
     add = parser.add_argument
     add("arguments", nargs="*", metavar="NAME", help="an option of encoding=")
     add("--check", action="store_true", help="try on a small model all that an encoding must do")

@@ -10,14 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import figure
 from nmt.cli.command import run
-from nmt.cli.options import (
-    SAMPLES,
-    Parser,
-    add_translating,
-    decode_overrides,
-    integer,
-    search_settings_help,
-)
+from nmt.cli.options import SAMPLES, Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import write_outputs
 from nmt.errors import UserError
 from nmt.evaluation.options import (
@@ -40,7 +33,8 @@ USAGE = """nmt-evaluate SYSTEM [SYSTEM ...] [OPTION ...] [decode.KEY=VALUE ...]
   nmt-evaluate runs/toy/absolute-seed{1,2,3} runs/toy/relative-seed{1,2,3} -o report.html
   nmt-evaluate mine=runs/toy/relative-seed1 theirs=out.txt --source test.de --reference test.en
   nmt-evaluate runs/compare/toy/* --test news=test.de,test.en --sort -o ranking.md"""
-EPILOG = """
+ABOUT = "Score and compare runs, models and files of translations, by source length.\n"
+MANUAL = """
 SYSTEM is [LABEL=]PATH: a run, checkpoint or model directory, which translates the test set, or a
 file of translations. [LABEL=]PATH,PATH,... is an ensemble. Runs whose settings differ only in the
 seed are one system. The first system is the baseline that the others are tested against.
@@ -55,8 +49,6 @@ BLEU, chrF2 and TER are those of sacreBLEU; BLEU-moses is cased BLEU on tokenise
 also accepts TER-moses and exact, the percentage of lines equal to the reference (white space is
 normalised, case counts). A bucket is a range of source lengths; its score is the corpus score of
 its pairs. The table goes to stdout, messages to stderr.
-
-Search settings; the default is what each model was trained with:
 """
 PICTURES = figure.FORMATS
 ENDINGS = (".html", ".json", ".tsv", ".md", ".txt", *PICTURES)
@@ -136,12 +128,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
     Besides these: systems, tests, source, reference, join, sort, format and the outputs.
     """
-    parser = Parser(
-        prog="nmt-evaluate",
-        usage=USAGE,
-        description="Score and compare runs, models and files of translations, by source length.",
-        epilog=EPILOG + search_settings_help(),
-    )
+    parser = Parser("nmt-evaluate", USAGE, ABOUT, MANUAL, search=True)
     _add_texts(parser)
     _add_scores(parser)
     _add_outputs(parser)
@@ -198,57 +185,35 @@ def _add_texts(parser: Parser) -> None:
 def _add_scores(parser: Parser) -> None:
     """Add the options of scores and buckets."""
     add = parser.add_argument
-    add(
-        "--bounds",
-        default=",".join(map(str, BOUNDS)),
-        metavar="N,N,...",
-        help="last length of each bucket (default %(default)s)",
-    )
+    buckets = ",".join(map(str, BOUNDS))
+    what = "last length of each bucket (default %(default)s)"
+    add("--bounds", default=buckets, metavar="N,N,...", help=what)
     what = "the model whose pieces measure length (default: the first); reference: its length"
     add("--lengths", metavar="MODEL|reference", help=what)
-    add(
-        "--metric",
-        dest="metrics",
-        metavar="A,B",
-        help="scores; the first is plotted and sorts (default: BLEU,BLEU-moses,chrF2,TER)",
-    )
+    what = "scores; the first is plotted and sorts (default: BLEU, BLEU-moses, chrF2, TER)"
+    add("--metric", dest="metrics", metavar="A,B", help=what)
     given = "a file with a number for each line, of any metric: COMET, MetricX; may be repeated"
     add("--scores", action="append", default=[], metavar="NAME=SYSTEM:FILE", help=given)
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
-    add(
-        "--lost",
-        action="store_true",
-        help="why text beyond the trained length is lost: end sign, place or content; translates "
-        "again, with lengths forced to those of the references",
+    what = (
+        "why text beyond the trained length is lost: by the end sign, the position or the content"
     )
-    share = "add the share of the source that is never attended to; takes as long as translating"
+    add("--lost", action="store_true", help=what)
+    share = "add the share of the source that is never attended to; as slow as translating"
     add("--attention", action="store_true", help=share)
-    add(
-        "--samples",
-        type=SAMPLES,
-        default=1000,
-        metavar="N",
-        help="bootstrap samples (default 1000)",
-    )
-    add(
-        "--seed",
-        type=integer(0),
-        default=SEED,
-        metavar="N",
-        help="seed of the bootstrap (default %(default)s)",
-    )
+    what = "bootstrap samples (default %(default)s)"
+    add("--samples", type=SAMPLES, default=1000, metavar="N", help=what)
+    what = "seed of the bootstrap (default %(default)s)"
+    add("--seed", type=integer(0), default=SEED, metavar="N", help=what)
 
 
 def _add_outputs(parser: Parser) -> None:
     """Add the options of outputs."""
     add = parser.add_argument
-    add(
-        "--sort",
-        action="store_true",
-        help="tables: best beyond training first, else on the longest",
-    )
+    what = "tables: best beyond training first, else on the longest"
+    add("--sort", action="store_true", help=what)
     forms = ("text", "markdown", "tsv")
     add("--format", choices=forms, default="text", help="of stdout (default %(default)s)")
     add(
@@ -257,8 +222,8 @@ def _add_outputs(parser: Parser) -> None:
         type=Path,
         default=[],
         metavar="FILE",
-        help="write .html (a page), .json (all numbers and lines), .tsv, .md, .txt, or draw the "
-        "first metric of the first test: .png, .svg, .pdf; may be repeated",
+        help="write .html, .json (all that was measured), .tsv, .md, .txt, or draw the first "
+        "metric of the first test: .png, .svg, .pdf; may be repeated",
     )
     add("--output-dir", type=Path, metavar="DIR", help="write all translations as LABEL.txt")
 

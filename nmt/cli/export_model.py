@@ -11,8 +11,7 @@ from nmt.cli.streams import sample_lines
 from nmt.errors import UserError
 from nmt.system import outputs
 
-USAGE = "nmt-export MODEL DIR --to ctranslate2|marian|marian-npz|m2m100|argos [OPTION ...] \
-[decode.KEY=VALUE ...]"
+USAGE = "nmt-export MODEL DIR --to ENGINE [OPTION ...] [decode.KEY=VALUE ...]"
 ABOUT = """
 Write a model for another engine, and verify it.
 
@@ -71,7 +70,7 @@ def command(argv: list[str]) -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-export", usage=USAGE, description=ABOUT)
+    parser = Parser("nmt-export", USAGE, ABOUT)
     add = parser.add_argument
     add("model", metavar="MODEL", help="run or model directory")
     add("directory", type=Path, metavar="DIR", help="directory to be made; must not exist")

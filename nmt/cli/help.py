@@ -51,7 +51,7 @@ class Manual(NamedTuple):
 
 def make_parser(manual: Manual) -> Parser:
     """The parser of a command of overrides, with --help [TOPIC] and --config-dir DIR."""
-    parser = Parser(prog=manual.name, add_help=False)
+    parser = Parser(manual.name)
     parser.add_argument("-h", "--help", nargs="?", const="", metavar="TOPIC")
     parser.add_argument("-cd", "--config-dir", action="append", default=[], metavar="DIR")
     parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")

@@ -88,7 +88,7 @@ def log_model(trained: "Trained") -> None:
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-import", usage=USAGE, description=ABOUT)
+    parser = Parser("nmt-import", USAGE, ABOUT)
     add = parser.add_argument
     add("source", type=Path, metavar="SOURCE", help="directory, file or name of another model")
     add("model", type=Path, metavar="MODEL", help="directory to be made; must not exist")

@@ -4,6 +4,8 @@ import argparse
 import re
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from functools import partial
+from textwrap import wrap
 from types import NoneType
 from typing import Any, Literal, NoReturn, get_args, get_origin
 
@@ -14,14 +16,50 @@ from nmt.errors import UserError
 from nmt.evaluation.options import LEAST_SAMPLES
 
 COLUMNS = "NAME=FILE,..."  # what --columns takes
+SEARCH = "decode.KEY=VALUE changes the search, as decode.beam_size=8 does; --help all has all keys."
+WIDTH = 100  # characters of a line of help
+HelpFormatter = argparse.RawDescriptionHelpFormatter
+
+
+class _ShowHelp(argparse.Action):
+    """--help: the options, on one screen; --help all: the manual, too."""
+
+    def __call__(self, parser: Any, _: Any, topic: Any, option: Any = None) -> None:
+        parser.epilog = parser.manual if topic == "all" else None
+        parser.print_help()
+        parser.exit()
 
 
 class Parser(argparse.ArgumentParser):
     """Reads options; raises UserError for wrong ones, SystemExit(0) after --help and --version."""
 
-    def __init__(self, **settings: Any) -> None:
-        formatter = argparse.RawDescriptionHelpFormatter
-        super().__init__(**settings, formatter_class=formatter, allow_abbrev=False)
+    def __init__(
+        self,
+        prog: str,
+        usage: str | None = None,
+        about: str | None = None,
+        manual: str = "",
+        search: bool = False,
+    ) -> None:
+        """`search`: decode.KEY=VALUE is among the arguments."""
+        super().__init__(
+            prog=prog,
+            usage=usage,
+            description=f"{about}{SEARCH}" if search else about,
+            formatter_class=partial(HelpFormatter, max_help_position=32, width=WIDTH),
+            allow_abbrev=False,
+            add_help=False,
+            conflict_handler="resolve",  # nmt-train has a --help of its own
+        )
+        self.manual = manual + _describe_search() * search
+        self.add_argument(
+            *("-h", "--help"),
+            action=_ShowHelp,
+            nargs="?",
+            choices=["all"],
+            metavar="all",
+            help="this page; all: the whole manual",
+        )
         self.add_argument("--version", action="version", version=f"nmt {__version__}")
 
     def error(self, message: str) -> NoReturn:
@@ -97,10 +135,13 @@ def describe_key(schema: Any, name: str) -> str:
     return f"{condition}{declared.metadata['doc']}{listed}"
 
 
-def search_settings_help() -> str:
-    """The keys of decode, a line of --help each."""
-    names = check.keys_of(Decode)
-    return "\n".join(f"  decode.{name:18} {describe_key(Decode, name)}" for name in names)
+def _describe_search() -> str:
+    """The keys of decode, each wrapped behind its name."""
+    rows = ["", "Search settings; the default is what each model was trained with:"]
+    for name in check.keys_of(Decode):
+        start, text = f"  decode.{name:18} ", describe_key(Decode, name)
+        rows += wrap(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
+    return "\n".join(rows)
 
 
 def decode_overrides(settings: Sequence[str]) -> dict[str, Any]:

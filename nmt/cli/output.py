@@ -103,8 +103,7 @@ class ResumableOutput(OutputStream):
             pass
         file.close()
         raise UserError(
-            f"{self.part}: in use by another process; wait, or give another -o",
-            Exit.CANT_CREATE,
+            f"{self.part}: in use by another process; wait, or give another -o", Exit.CANT_CREATE
         )
 
     def _read_progress(self) -> Progress:

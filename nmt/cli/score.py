@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 USAGE = "nmt-score MODEL SOURCE TARGET [-o OUTPUT] [OPTION ...]"
 ABOUT = "Give the log-probability of each translation in TARGET, given its source in SOURCE."
-EPILOG = """
+MANUAL = """
 Line N of SOURCE and line N of TARGET are a pair. Each pair gives one output line, in the same
 order, empty lines included. Text is UTF-8. The output for each pair:
   (no option)      LOG_PROB TAB LENGTH
@@ -99,13 +99,9 @@ def identify(options: argparse.Namespace, trained: "Trained") -> dict[str, objec
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """Read the arguments; raises UserError, or SystemExit as argparse does."""
-    parser = Parser(prog="nmt-score", usage=USAGE, description=ABOUT, epilog=EPILOG)
+    parser = Parser("nmt-score", USAGE, ABOUT, MANUAL)
     add = parser.add_argument
-    add(
-        "model",
-        metavar="MODEL",
-        help="run of nmt-train, or a model directory",
-    )
+    add("model", metavar="MODEL", help="run of nmt-train, or a model directory")
     add("source", metavar="SOURCE", help="text, perhaps .gz or .zst; -: stdin")
     add("target", metavar="TARGET", help="its translations, likewise; -: stdin")
     add("-o", "--output", help="file to write (default: stdout)")

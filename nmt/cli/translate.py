@@ -14,13 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
 from nmt.cli.command import gc_paused, run
-from nmt.cli.options import (
-    Parser,
-    add_translating,
-    decode_overrides,
-    integer,
-    search_settings_help,
-)
+from nmt.cli.options import Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import OutputStream, check_files, open_output
 from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
 from nmt.errors import UserError
@@ -31,8 +25,9 @@ if TYPE_CHECKING:
     from nmt.decode.translator import Translation, Translator
     from nmt.exchange.engines import LoadedModels
 
+ABOUT = "Translate lines of text by a trained model.\n"
 USAGE = "nmt-translate MODEL [MODEL ...] [INPUT] [-o OUTPUT] [OPTION ...] [decode.KEY=VALUE ...]"
-EPILOG = """
+MANUAL = """
 Each input line gives one output line, in the same order; an empty one, an empty TEXT. All is UTF-8.
 The output for each line:
   (no option)      TEXT
@@ -61,8 +56,6 @@ translates; it has no sampling, --alignment, --target-prefix, or limits on an ou
 --engine ctranslate2 exports the model so, once, compares the two as nmt-export does, and keeps the
 export beside the checkpoint; what CTranslate2 cannot do is an error. --engine auto does the same on
 CPUs, and otherwise says why nmt translates.
-
-Search settings that can be changed:
 """
 
 ENGINE = "what translates (default: nmt, and CTranslate2 for a directory of nmt-export)"
@@ -143,18 +136,9 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     Besides the options: `models`, `input`, `changes` (key of decode -> value), and `parallel`, the
     files that are read in step with the input, by name.
     """
-    parser = Parser(
-        prog="nmt-translate",
-        usage=USAGE,
-        description="Translate lines of text by a trained model.",
-        epilog=EPILOG + search_settings_help(),
-    )
+    parser = Parser("nmt-translate", USAGE, ABOUT, MANUAL, search=True)
     add = parser.add_argument
-    add(
-        "model",
-        metavar="MODEL",
-        help="run of nmt-train, or a model directory",
-    )
+    add("model", metavar="MODEL", help="run of nmt-train, or a model directory")
     add(
         "arguments",
         nargs="*",

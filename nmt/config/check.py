@@ -12,15 +12,7 @@ from functools import cache
 from inspect import Parameter, signature
 from pathlib import PurePath
 from types import NoneType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from nmt.errors import UserError
 

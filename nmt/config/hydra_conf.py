@@ -16,13 +16,7 @@ from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
 from nmt.config import check
-from nmt.config.catalog import (
-    ABOUT,
-    CHOOSERS,
-    conf_dir,
-    options_of,
-    values_of,
-)
+from nmt.config.catalog import ABOUT, CHOOSERS, conf_dir, options_of, values_of
 from nmt.config.settings import GROUPS, Place, Settings
 from nmt.errors import UserError
 

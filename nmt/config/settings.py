@@ -139,8 +139,7 @@ class Training:
         "of greedy translations of the development text",
     )
     dev_lines: PositiveInt | None = key(
-        None,
-        "first lines of the development text that are translated for dev_metric; null: all",
+        None, "first lines of the development text that are translated for dev_metric; null: all"
     )
     log_every: PositiveInt = key(50, "updates between lines of metrics.jsonl")
     init_from: str | None = key(
@@ -205,8 +204,7 @@ class Decode:
         1.0, "position interpolation: all positions times this"
     )
     target_length: Literal["ratio", "given"] = key(
-        "ratio",
-        "output length for encodings that need it; given: --columns length=FILE, in pieces",
+        "ratio", "output length for encodings that need it; given: --columns length=FILE, in pieces"
     )
     length_ratio: Annotated[float, Between(0.01, 1000)] = key(
         1.0, "with target_length=ratio: output pieces per source piece, for ldpe and lrpe"

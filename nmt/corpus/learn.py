@@ -23,9 +23,7 @@ Words = dict[str, list[str]]  # word -> pieces
 
 
 def learn_bpe_sides(
-    choice: Segmentation,
-    tokenizers: Sequence[Tokenizer],
-    words: Sequence[Counter[str]],
+    choice: Segmentation, tokenizers: Sequence[Tokenizer], words: Sequence[Counter[str]]
 ) -> list[Side]:
     """Learn merges on both sides together, and one vocabulary for each side or for both.
 

@@ -34,11 +34,7 @@ class Alignment(NamedTuple):
 
 
 def aligned(
-    line: str,
-    translation: str,
-    parts: Sequence[tuple[Source, Weights]],
-    source: Side,
-    target: Side,
+    line: str, translation: str, parts: Sequence[tuple[Source, Weights]], source: Side, target: Side
 ) -> Alignment:
     """Put the attention of all parts together, and sum that of pieces to that of words.
 

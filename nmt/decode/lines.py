@@ -10,16 +10,7 @@ from nmt.config.data import WORDS, columns_of, tags_of
 from nmt.config.settings import Decode
 from nmt.decode.engine import Engine
 from nmt.decode.scheduler import windows
-from nmt.decode.sources import (
-    LENGTH,
-    NOT_EOS,
-    Line,
-    Notes,
-    Source,
-    TextSides,
-    cut,
-    within_table,
-)
+from nmt.decode.sources import LENGTH, NOT_EOS, Line, Notes, Source, TextSides, cut, within_table
 from nmt.decode.split import Splitter, separator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import USUAL_LENGTH

@@ -136,11 +136,7 @@ CAUSE_METRICS = (
 
 
 def causes_of_loss(
-    test: str,
-    labels: Sequence[str],
-    counts: Sequence[Sequence[Floats]],
-    samples: int,
-    seed: int,
+    test: str, labels: Sequence[str], counts: Sequence[Sequence[Floats]], samples: int, seed: int
 ) -> list[Figure]:
     """What each system loses of lines longer than any in its training, and why.
 

@@ -129,10 +129,9 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
             best = figure
     alike = [f.system for f in known if number(f.mean) == number(best.mean)]  # as it is shown
     lines = f"{count(group.pairs)} pairs of {test.name}"
-    which = {
-        ALL: f"all {lines}",
-        BEYOND: f"the {lines} that are longer than any in training",
-    }.get(group.name, f"the {lines} of length {group.name}, beyond training")
+    which = {ALL: f"all {lines}", BEYOND: f"the {lines} that are longer than any in training"}.get(
+        group.name, f"the {lines} of length {group.name}, beyond training"
+    )
     sentence = (
         f"On {which}, {join_words(alike)} "
         f"{'has' if len(alike) == 1 else 'have'} the "

@@ -48,9 +48,7 @@ GivenCounts = dict[str, dict[int, list[Floats]]]
 
 
 def evaluate(
-    systems: Sequence[System],
-    tests: Sequence[ParallelFiles],
-    options: EvaluationOptions = USUAL,
+    systems: Sequence[System], tests: Sequence[ParallelFiles], options: EvaluationOptions = USUAL
 ) -> Report:
     """Translate what is not translated yet, score, test each system against the first.
 
@@ -268,10 +266,7 @@ def _read_scores(
 
 
 def _score(
-    test: TranslatedTest,
-    systems: Sequence[System],
-    options: EvaluationOptions,
-    given: GivenCounts,
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, given: GivenCounts
 ) -> list[Figure]:
     """All figures of one test set, those that need its models included."""
     labels = [system.label for system in systems]

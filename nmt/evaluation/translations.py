@@ -86,8 +86,7 @@ class KeptTranslation:
             return None
         if known.get(TEXT) != manifest.sha256_of(text):
             raise UserError(
-                f"{text}: not as nmt-translate wrote it; move it away to translate again",
-                Exit.DATA,
+                f"{text}: not as nmt-translate wrote it; move it away to translate again", Exit.DATA
             )
         return read_text(text)
 

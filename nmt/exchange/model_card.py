@@ -72,9 +72,7 @@ def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, nam
 def render(template: str, **values: Any) -> str:
     """The text of a template of this folder."""
     templates = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        undefined=StrictUndefined,
-        trim_blocks=True,
+        loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True
     )
     templates.filters["literal"] = _literal
     return templates.get_template(template).render(values)

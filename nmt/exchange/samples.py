@@ -1,6 +1,7 @@
 """Lines that a model is compared on with another engine: some are longer than in training."""
 
 from collections.abc import Sequence
+from math import ceil
 from random import Random
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ BEYOND = 300  # pieces of the longest samples; more where training had more
 LONG = 6  # samples that are longer than what was trained on
 MOST = 1024  # pieces of a sample, whatever was trained on
 MADE_UP = 40  # lines, where none are given
+LARGE = 150_000_000  # parameters; of a larger model, LONG and MADE_UP are fewer in proportion
 LONGEST_MADE_UP = 60  # pieces of such a line
 RATIO = 1.5  # pieces of an output, for each of the source, and ROOM besides
 ROOM = 20
@@ -40,18 +42,20 @@ def choose_samples(
     UserError (65) where none is left.
     """
     before = trained.facts["longest_source"] or USUAL_LENGTH
+    share = min(1, LARGE / sum(weight.numel() for weight in trained.model.parameters()))
+    made_up, long = (ceil(share * number) for number in (MADE_UP, LONG))
     room = _max_pieces(trained, scorer)
     most = max(BEYOND, before + before // 4)
     draw = Random(1)
     if lines is None:
         longest = max(1, min(before, room, LONGEST_MADE_UP))
         texts = [
-            random_line(trained.source, draw, draw.randint(1, longest)) for _ in range(MADE_UP)
+            random_line(trained.source, draw, draw.randint(1, longest)) for _ in range(made_up)
         ]
     else:
-        texts = [*lines, *_joined(trained, lines, before, most)]
-    for step in range(1, LONG + 1):
-        length = before + (most - before) * step // LONG
+        texts = [*lines, *_joined(trained, lines, before, most)[:long]]
+    for step in range(1, long + 1):
+        length = before + (most - before) * step // long
         texts.append(random_line(trained.source, draw, max(1, min(length, room))))
     fitting, side = list[SampleLine](), trained.source
     table = trained.model.limits(training=False).target

@@ -17,12 +17,7 @@ from torch import Tensor
 from nmt.config.settings import Model, with_decode
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import (
-    families,
-    m2m100_tokens,
-    marian_weights,
-    transformers_engine,
-)
+from nmt.exchange import families, m2m100_tokens, marian_weights, transformers_engine
 from nmt.exchange.interface import TRANSFORMERS, Imported
 from nmt.exchange.m2m100_tokens import MADE_UP, SPM
 from nmt.exchange.marian_ids import ABSENT, MarianIds
@@ -143,10 +138,7 @@ def _imported(
     known = transformers_engine.pieces_of(tokenizer)[1]
     if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
         generation["forced_bos_token_id"] = None  # is taken over
-    choices = [
-        *sinusoids(*family.sinusoids),
-        *read_search(where, generation, ids[1]),
-    ]
+    choices = [*sinusoids(*family.sinusoids), *read_search(where, generation, ids[1])]
     with in_file(where):
         settings = settings_of(choices, shape, longest, ids[0] is ids[1], languages)
     settings = with_decode(settings, decode)

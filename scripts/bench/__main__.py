@@ -67,7 +67,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     """The options; `parts` to measure, `overrides` of nmt-train, or where to `install` peers."""
     from nmt.config.catalog import config_dir_override
 
-    parser = Parser(prog="python -m scripts.bench", usage=USAGE, description=ABOUT)
+    parser = Parser("python -m scripts.bench", USAGE, ABOUT)
     add = parser.add_argument
     add("arguments", nargs="*", help=argparse.SUPPRESS)
     add("--model", default="small", metavar="NAME", help="tiny, small, base, ... (small)")

@@ -8,13 +8,7 @@ from scripts.bench import correctness, decoding
 from scripts.bench.rounds import ratio
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart, Columns, figure_of, gigabytes, rates, rows_of
-from scripts.bench.training import (
-    UPDATE,
-    make_corpus,
-    make_trainer,
-    measure_trainings,
-    show_share,
-)
+from scripts.bench.training import UPDATE, make_corpus, make_trainer, measure_trainings, show_share
 
 MINUTES = 8.0
 VOCAB = 32_000

@@ -148,16 +148,8 @@ def test_what_cannot_be_built_is_refused() -> None:
             {"strenght": 0.1},
             "encoding.right.strenght: no such key; did you mean strength",
         ),
-        (
-            (ReadingTensors,),
-            {},
-            "encoding=[readingtensors]: the model cannot be built: NotImpl",
-        ),
-        (
-            (NamedLikeAMethod,),
-            {},
-            "encoding=[namedlikeamethod]: the model cannot be built: KeyErr",
-        ),
+        ((ReadingTensors,), {}, "encoding=[readingtensors]: the model cannot be built: NotImpl"),
+        ((NamedLikeAMethod,), {}, "encoding=[namedlikeamethod]: the model cannot be built: KeyErr"),
         (("relative",), {"tau": 3}, "tau: options go with a class; give overrides"),
         (("relativ",), {}, "encoding=relativ: no such option"),
         (("relative", "model.heads=5"), {}, "model.heads=5: must divide model.dim=32"),

@@ -320,8 +320,7 @@ def zeroed(empty: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
 
 @pytest.mark.parametrize(
-    "value, where",
-    [(math.nan, "steps"), (-math.inf, "full pass"), (math.inf, "both")],
+    "value, where", [(math.nan, "steps"), (-math.inf, "full pass"), (math.inf, "both")]
 )
 def test_what_is_not_finite_fails(
     value: float, where: str, settings_of: Make, monkeypatch: Patch

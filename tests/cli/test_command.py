@@ -45,9 +45,7 @@ def test_a_shortage_of_memory_is_one_line(
     assert capsys.readouterr().err == f"nmt: out of memory; {ADVICE}\n"
 
 
-def test_details_are_lines_and_text_of_others_adds_none(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_details_are_lines_and_text_of_others_adds_none(capsys: pytest.CaptureFixture[str]) -> None:
     error = UserError("a\nb: wrong", Exit.UNAVAILABLE, ["one", "two\n\x1b[2J"])
     assert command.run(lambda _: _raise(error), []) == 69
     assert capsys.readouterr().err == "nmt: a\\x0ab: wrong\n  one\n  two\\x0a\\x1b[2J\n"

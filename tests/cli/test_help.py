@@ -1,6 +1,7 @@
 """What --help shows: a first page for one screen, and pages for all the rest."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from nmt.cli import prepare, train
 from nmt.cli.help import Manual, help_page
 from nmt.config.catalog import ABOUT, conf_dir, options_of
+from nmt.config.check import keys_of
+from nmt.config.settings import Decode
 from nmt.errors import Exit, UserError
 
 MANUALS = [train.MANUAL, prepare.MANUAL]
@@ -22,6 +25,20 @@ def test_the_first_page_fits_a_screen(manual: Manual) -> None:
         assert ABOUT[group] in line and f" {len(options_of(group))}  " in line
     for topic in ("GROUP", "GROUP=OPTION", "all"):
         assert any(line.startswith(f"  {manual.name} --help {topic} ") for line in lines)
+
+
+@pytest.mark.parametrize("name", ["translate", "evaluate", "diagnose", "score", "export_model"])
+def test_the_manual_follows_the_options(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    pages = []
+    for words in (["--help"], ["--help", "all"]):
+        with pytest.raises(SystemExit) as end:
+            import_module(f"nmt.cli.{name}").main(words)
+        assert end.value.code == 0
+        pages.append(capsys.readouterr().out)
+    assert pages[0].count("\n") <= 48 and max(map(len, pages[1].split("\n"))) <= 100
+    assert pages[1].startswith(pages[0].rstrip())
+    if name in ("translate", "evaluate", "diagnose"):
+        assert all(f"\n  decode.{key} " in pages[1] for key in keys_of(Decode))
 
 
 def test_every_folder_of_options_is_a_group() -> None:

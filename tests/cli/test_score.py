@@ -158,11 +158,7 @@ def test_the_pieces_have_their_own(
 @pytest.mark.parametrize("short", [0, 1])
 @pytest.mark.parametrize("lines", [3, 4])  # within a window, and at its end
 def test_texts_that_are_not_parallel_end_in_65(
-    nmt_score: Run,
-    known: Callable[..., Trained],
-    texts: tuple[Path, Path],
-    short: int,
-    lines: int,
+    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path], short: int, lines: int
 ) -> None:
     known()
     write(texts[short], [SOURCES, TARGETS][short][:lines])

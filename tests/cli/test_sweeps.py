@@ -61,9 +61,7 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
 
 
 def test_what_fits_no_glob_is_left_out_with_a_warning(
-    words: list[str],
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
+    words: list[str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[LoggedCommand] = []
     start_by(monkeypatch, noting(started, 70))

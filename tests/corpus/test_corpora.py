@@ -238,10 +238,7 @@ def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
         ({"corpora": {"a-b": {}}}, r"data\.corpora\.a-b: a corpus is named by"),
         ({"corpora": {"a": {"weight": 0}}}, r"data\.corpora\.a\.weight=0: must be from"),
         ({"corpora": {"a": {"tag": "x y"}}}, r"data\.corpora\.a\.tag=x y: expected"),
-        (
-            {"corpora": {"a": {"dev_source": "x"}}},
-            r"\.a: give dev_source and dev_target, or",
-        ),
+        ({"corpora": {"a": {"dev_source": "x"}}}, r"\.a: give dev_source and dev_target, or"),
         ({"corpora": {"a": {"weigth": 1}}}, r"a\.weigth: no such key; did you mean weight\?"),
         ({"corpora": {"a": {}}, "dev_source": None}, r"or those of a corpus: data\.corpora\.NAME"),
         ({"corpora": {"a": {}}, "dev_lines": 3}, r"data\.dev_lines: not with data\.corpora"),

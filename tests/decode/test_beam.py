@@ -241,10 +241,7 @@ def test_an_output_that_never_ends_is_cut_at_its_limit_and_flagged() -> None:
 
     first, second = whole(endless, [3, 1], 2, 0.6)
     assert first[0] == Hypothesis([2, 2, 2], -3 / length_penalty(3, 0.6), -3.0, False)
-    assert second == [
-        Hypothesis([2], -1.0, -1.0, False),
-        Hypothesis([3], -2.0, -2.0, False),
-    ]
+    assert second == [Hypothesis([2], -1.0, -1.0, False), Hypothesis([3], -2.0, -2.0, False)]
 
 
 @pytest.mark.parametrize("value", [math.nan, NEVER, math.inf])

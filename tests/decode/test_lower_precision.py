@@ -112,8 +112,7 @@ def test_other_devices_refuse_8_bits(tiny: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    "precision, slow",
-    [("int8", {"int8": False}), ("bfloat16", {"searches_in_bfloat16": False})],
+    "precision, slow", [("int8", {"int8": False}), ("bfloat16", {"searches_in_bfloat16": False})]
 )
 def test_a_format_that_is_not_faster_gives_way_to_float32(
     precision: str,

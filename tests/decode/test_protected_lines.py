@@ -201,9 +201,7 @@ def test_a_model_without_patterns_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_pairs_are_scored_as_they_were_trained_on(
-    side: Side,
-    tiny: Callable[..., Transformer],
-    settings_of: Callable[..., Settings],
+    side: Side, tiny: Callable[..., Transformer], settings_of: Callable[..., Settings]
 ) -> None:
     model = tiny("encoding=relative", vocab=len(side.vocabulary))
     trained = Trained(settings_of("encoding=relative"), model, side, side, {"longest_source": 30})

@@ -36,7 +36,7 @@ ZERO_INITIALISED = {  # classes that can start by changing nothing
 }
 UNTRIED = ("Floater", "Wavelet")  # path without gaps, see test_floater.py; all but alike far away
 ALIKE_WHERE_FAR = {  # also in float32; Fading is an example of docs/adding-an-encoding.md
-    *("DaTransformer", "Fading", "Gaussian", "Irpe", "SlidingWindow"),
+    *("DaTransformer", "Fading", "Gaussian", "Irpe", "SlidingWindow")
 }
 Make = Callable[..., Settings]
 

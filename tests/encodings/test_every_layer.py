@@ -29,9 +29,7 @@ REFUSED = re.compile(
 
 @pytest.mark.parametrize("seed", fast_first(1, range(DRAWN // 20)))
 def test_some_layers_are_exact_or_refused(
-    seed: int,
-    settings_of: Callable[..., Settings],
-    record_property: Callable[[str, object], None],
+    seed: int, settings_of: Callable[..., Settings], record_property: Callable[[str, object], None]
 ) -> None:
     draw, wrong, refused = random.Random(seed), [], 0
     for _ in range(20):

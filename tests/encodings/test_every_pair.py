@@ -42,9 +42,7 @@ USELESS = re.compile(r"encoding[.]\w+: [\w.]+ \(\w+\): gets no gradient")
 @pytest.mark.slow
 @pytest.mark.parametrize("first", PAIRS)
 def test_every_pair_is_exact_or_refused(
-    first: str,
-    settings_of: Callable[..., Settings],
-    record_property: Callable[[str, object], None],
+    first: str, settings_of: Callable[..., Settings], record_property: Callable[[str, object], None]
 ) -> None:
     wrong, refused = [], 0
     for pair in PAIRS[first]:

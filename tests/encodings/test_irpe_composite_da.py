@@ -27,8 +27,7 @@ def group(x: int, alpha: int, beta: int, gamma: int) -> int:
 
 @sites
 @pytest.mark.parametrize(
-    "options",
-    [ALL, ALL | {"per_head": True}, {"key": "bias"}, {"key": "none", "query": "bias"}],
+    "options", [ALL, ALL | {"per_head": True}, {"key": "bias"}, {"key": "none", "query": "bias"}]
 )
 def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]) -> None:
     sizes = (2, 4, 6)

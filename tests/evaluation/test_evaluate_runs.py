@@ -88,10 +88,7 @@ def searched(monkeypatch: pytest.MonkeyPatch) -> list[KeptTranslation]:
 
 
 def test_the_whole_and_again(
-    made: Made,
-    searched: list[KeptTranslation],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    made: Made, searched: list[KeptTranslation], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     files = {kind: tmp_path / "out" / f"made.{kind}" for kind in ("json", "tsv", "html", "md")}
     runs = made.runs("absolute-seed2", "relative_seed1", "absolute-seed1")

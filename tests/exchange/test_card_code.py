@@ -176,8 +176,7 @@ MODELS: dict[str, Callable[[], Trained]] = {
 
 
 @pytest.mark.parametrize(
-    "name",
-    [pytest.param(m, marks=[pytest.mark.slow] * (m not in FAST)) for m in MODELS],
+    "name", [pytest.param(m, marks=[pytest.mark.slow] * (m not in FAST)) for m in MODELS]
 )
 def test_the_lines_translate_as_nmt_does(name: str, tmp_path: Path) -> None:
     trained = MODELS[name]()
@@ -288,7 +287,7 @@ TRAINING = [
 SEGMENTERS = {
     "bpe": ["segmenter.merges=200"],
     "unigram": [
-        *("segmenter=unigram", "segmenter.vocabulary_size=200", "segmenter.character_coverage=1"),
+        *("segmenter=unigram", "segmenter.vocabulary_size=200", "segmenter.character_coverage=1")
     ],
 }
 

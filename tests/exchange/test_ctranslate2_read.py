@@ -14,11 +14,7 @@ from nmt import build, modeldir
 from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
-from nmt.exchange import (
-    ctranslate2_read,
-    ctranslate2_write,
-    importing,
-)
+from nmt.exchange import ctranslate2_read, ctranslate2_write, importing
 from nmt.exchange.ctranslate2_write import specification
 from nmt.exchange.exporting import export
 from nmt.modeldir import SETTINGS_BESIDE

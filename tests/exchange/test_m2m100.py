@@ -497,10 +497,7 @@ WRONG: dict[str, tuple[Callable[[Path], Any], str]] = {  # others: test_marian_r
         changed("tokenizer_config.json", tgt_lang="${oc.env:HOME}"),
         r"decode.target_language=\$\{oc.env:HOME\}: the model has no piece",
     ),
-    "a token for all text": (
-        lambda place: added(place, "__nnh__", special=False),
-        "adds __nnh__",
-    ),
+    "a token for all text": (lambda place: added(place, "__nnh__", special=False), "adds __nnh__"),
 }
 
 

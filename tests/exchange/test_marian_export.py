@@ -178,11 +178,7 @@ def test_pieces_of_byte_pair_encoding_are_refused(tmp_path: Path) -> None:
     [
         ("final_logits_bias", lambda t: t[5:7].add_(0.1), "in transformers differ by"),
         ("encoder.layers.1.fc2.weight", lambda t: t.mul_(1.2), "in transformers differ by"),
-        (
-            "decoder.layers.0.encoder_attn.k_proj.weight",
-            lambda t: t.mul_(2),
-            "transformers differ",
-        ),
+        ("decoder.layers.0.encoder_attn.k_proj.weight", lambda t: t.mul_(2), "transformers differ"),
     ],
 )
 def test_what_computes_something_else_is_not_written(

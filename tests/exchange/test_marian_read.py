@@ -51,8 +51,7 @@ def lines_of(kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    [pytest.param(k, marks=[pytest.mark.slow] * (k != TRAINED)) for k in KINDS],
+    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k != TRAINED)) for k in KINDS]
 )
 def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
     imported = transformers_read.marian(models / kind)
@@ -213,11 +212,15 @@ def test_the_trained_length_is_unknown_unless_it_is_told(
 
 
 @pytest.mark.slow
-def test_made_up_lines_will_do(models: Path) -> None:
+def test_made_up_lines_will_do(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     imported = transformers_read.marian(models / "multilingual gelu", trained_length=12)
     chosen, left_out = samples.choose_samples(imported.trained, imported.scorer())
     assert (chosen, left_out) == samples.choose_samples(imported.trained, imported.scorer())
     assert left_out == 0 and len(chosen) == samples.MADE_UP + samples.LONG
+    parameters = sum(weight.numel() for weight in imported.trained.model.parameters())
+    monkeypatch.setattr(samples, "LARGE", parameters // 2)
+    few, _ = samples.choose_samples(imported.trained, imported.scorer())
+    assert len(few) == samples.MADE_UP // 2 + samples.LONG // 2
     found = importing.certify(imported, [sample.line for sample in chosen[:3]])
     assert found["lines"] > 3 and found["longest_source"] > 12
 

@@ -308,10 +308,7 @@ def test_columns_in_a_config() -> None:
         ({"per": "sentence"}, "data.columns.heads.per=sentence: each word has a head; say word"),
         ({"name": "words"}, "data.columns.words: made of all text; choose another name"),
         ({"name": "Tags"}, "data.columns.Tags: a column is named by small letters, digits and _"),
-        (
-            {"rest": ",train: null,dev: b,test: c"},
-            "data.columns.heads.train=None: expected a text",
-        ),
+        ({"rest": ",train: null,dev: b,test: c"}, "data.columns.heads.train=None: expected a text"),
         ({"rest": ",train: a,dev: b,test: c,file: d"}, "data.columns.heads.file: no such key"),
     ],
 )

@@ -160,9 +160,7 @@ def test_a_corpus_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
 def test_a_run_goes_on_without_the_files(tmp_path: Path) -> None:
     path = spm_model(tmp_path / "spm.model", model_type="unigram", vocab_size=36)
     settings = replace(
-        tiny.settings(trainer__max_steps=2),
-        data=test_prepare.corpus(tmp_path),
-        segmenter=spm(path),
+        tiny.settings(trainer__max_steps=2), data=test_prepare.corpus(tmp_path), segmenter=spm(path)
     )
     prepared = corpus.prepare(settings)
     run = tmp_path / "run"

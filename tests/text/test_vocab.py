@@ -47,8 +47,7 @@ def test_side_round_trip() -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [None, [], {}, {"segmenter": {}, "vocabulary": []}, {"segmenter": 1, "vocabulary": 1}],
+    "value", [None, [], {}, {"segmenter": {}, "vocabulary": []}, {"segmenter": 1, "vocabulary": 1}]
 )
 def test_hostile_side_is_refused(value: Any) -> None:
     with pytest.raises(UserError) as caught:

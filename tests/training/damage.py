@@ -52,9 +52,7 @@ def missing(path: Path) -> None:
     path.unlink()
 
 
-DAMAGES: list[Damage] = [
-    *(flipped_bit, emptied, tenth, half, last_byte_lost, hole, zeros, missing),
-]
+DAMAGES: list[Damage] = [*(flipped_bit, emptied, tenth, half, last_byte_lost, hole, zeros, missing)]
 
 
 def in_bytes(change: Callable[[bytearray, Random, int], bytes | bytearray]) -> RandomDamage:

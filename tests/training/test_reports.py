@@ -24,7 +24,7 @@ def test_the_lines_of_metrics(whole: Path) -> None:
     assert all(line.keys() == common for line in dev)
     assert [line["step"] for line in train] == [2, 4, 6, 8, 10, 12]  # log_every=2
     assert [(line["step"], line["epoch"]) for line in dev] == [
-        *((2, 1), (4, 1), (6, 2), (8, 2), (10, 3), (12, 3)),
+        *((2, 1), (4, 1), (6, 2), (8, 2), (10, 3), (12, 3))
     ]
 
 

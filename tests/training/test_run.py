@@ -217,10 +217,7 @@ def broken(patch: pytest.MonkeyPatch, error: BaseException) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_a_first_try_that_failed_does_not_block_its_name(
-    error: Exception,
-    data: Prepared,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    error: Exception, data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = tmp_path / "run"
     with monkeypatch.context() as patch:
@@ -376,9 +373,6 @@ def test_an_error_of_ours_is_recorded_and_shown_whole(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("nmt.training.feed.to_device", lambda batch, device: 1 / 0)
-    with (
-        pytest.raises(ZeroDivisionError),
-        open_run(tmp_path / "run", tiny.settings()) as run,
-    ):
+    with pytest.raises(ZeroDivisionError), open_run(tmp_path / "run", tiny.settings()) as run:
         fit(data, run)
     assert b"failed: division by zero" in (tmp_path / "run/train.log").read_bytes()

@@ -57,8 +57,7 @@ def marian(parent: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "key",
-    ["trainer.init_from", pytest.param("experiment=lengthen parent", marks=pytest.mark.slow)],
+    "key", ["trainer.init_from", pytest.param("experiment=lengthen parent", marks=pytest.mark.slow)]
 )
 @pytest.mark.parametrize(
     ("spoil", "arguments", "code", "told"),

@@ -33,11 +33,7 @@ class SelectiveRope(Rotary):
     position_type = "none"
 
     def __init__(
-        self,
-        dims: Dims,
-        base: Base = 500000.0,
-        layout: Layout = "halves",
-        rank: PositiveInt = 32,
+        self, dims: Dims, base: Base = 500000.0, layout: Layout = "halves", rank: PositiveInt = 32
     ) -> None:
         super().__init__(dims, base, layout)
         if dims.site == "cross":

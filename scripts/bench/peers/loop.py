@@ -25,10 +25,7 @@ def batches(path: str, device: str) -> list[tuple[Tensor, Tensor]]:
 
 
 def train(
-    job: dict[str, Any],
-    model: nn.Module,
-    logits: Callable[[Tensor, Tensor], Tensor],
-    **facts: Any,
+    job: dict[str, Any], model: nn.Module, logits: Callable[[Tensor, Tensor], Tensor], **facts: Any
 ) -> None:
     """Answer rounds of `job["updates"]` updates; `logits(source, prefixes) -> [..., vocab]`."""
     device = torch.device(job["device"])
