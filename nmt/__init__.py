@@ -7,7 +7,7 @@ The Python API is nmt/api.py: `nmt.load`, `nmt.translate`, `nmt.compose`, ...; s
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-__version__ = "0.3.0.dev1"
+__version__ = "0.3.0"
 
 __all__ = [
     "Alignment",
