@@ -2,14 +2,13 @@
 
 import math
 from argparse import Namespace
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmt.encodings.sinusoids import sinusoids
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram, learn_model
 from nmt.toy import pairs
@@ -79,50 +78,6 @@ def make_checkpoint(place: Path, relative: bool, **more: Any) -> Path:
         place / "model_step_9.pt",
     )  # fmt: skip
     return place / "model_step_9.pt"
-
-
-def make_fairseq(place: Path, pieces: Sequence[str] = ()) -> Path:
-    """Write a directory as the converter of fairseq does, which takes modules of its models."""
-    place.mkdir()
-    names = ["<s>", "<blank>", *SPECIAL[3:], SPECIAL[0], *segment(place)[4:], *pieces]
-    converter = theirs("ctranslate2.converters.fairseq")
-    specs = theirs("ctranslate2.specs.transformer_spec")
-    spec = specs.TransformerSpec.from_config((2, 1), HEADS, pre_norm=False)
-    draw = torch.Generator().manual_seed(3)
-
-    def part(rows: int, columns: int | None = None, scale: float = 0.6) -> Namespace:
-        shape = (rows, columns) if columns else (rows,)
-        weight = torch.randn(shape, generator=draw) * scale + (not columns)
-        return Namespace(weight=weight, bias=torch.randn(rows, generator=draw) * 0.3)
-
-    def attention() -> Namespace:
-        return Namespace(**{f"{n}_proj": part(DIM, DIM) for n in ("q", "k", "v", "out")})
-
-    positions = sinusoids(torch.arange(2, POSITIONS), DIM, "halves", "tensor2tensor").float()
-    table = Namespace(weights=torch.cat([torch.zeros(2, DIM), positions]), padding_idx=1)
-    embeddings = part(len(names), DIM)
-    embeddings.weight[2] *= 0.2
-    for stack, layers in ((spec.encoder, 2), (spec.decoder, 1)):
-        module = Namespace(
-            embed_positions=table, embed_tokens=embeddings, embed_scale=DIM**0.5, layer_norm=None,
-            layernorm_embedding=None, project_in_dim=None, project_out_dim=None,
-            output_projection=Namespace(weight=embeddings.weight, bias=None),
-            layers=[
-                Namespace(
-                    self_attn=attention(), encoder_attn=attention(), fc1=part(INNER, DIM),
-                    fc2=part(DIM, INNER), self_attn_layer_norm=part(DIM),
-                    encoder_attn_layer_norm=part(DIM), final_layer_norm=part(DIM),
-                )
-                for _ in range(layers)
-            ],
-        )  # fmt: skip
-        is_encoder = stack is spec.encoder
-        name = "set_transformer_encoder" if is_encoder else "set_transformer_decoder"
-        getattr(converter, name)(stack, module)
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    save(spec, place, "float32", {"decoder_start_token": "</s>", "add_source_eos": True})
-    return place
 
 
 def options(relative: bool, **more: Any) -> Namespace:

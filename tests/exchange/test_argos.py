@@ -44,12 +44,15 @@ def shared(*words: str, **options: Any) -> Trained:
     return made("encoding=relative", *words, shared=True, **options)
 
 
-def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
+def test_the_command_writes_a_package_that_the_client_reads(tmp_path: Path) -> None:
     trained = shared()
-    names = ("German", "English")
-    found = export(trained, tmp_path / "a" / "x.argosmodel", LINES, names=names)
-    assert found["log_probs"] < 2e-5
-    with zipfile.ZipFile(tmp_path / "a" / "x.argosmodel") as archive:
+    modeldir.save(trained, tmp_path / "model")
+    (tmp_path / "in.txt").write_text(f"{LINES[0]}\n", encoding="utf-8")
+    model, package, to = str(tmp_path / "model"), tmp_path / "a" / "x.argosmodel", ["--to", "argos"]
+    more = ["--samples", str(tmp_path / "in.txt"), "--precision", "int8"]
+    more += ["--names", "German,English"]
+    assert export_model.main([model, str(package), *to, *more]) == Exit.OK
+    with zipfile.ZipFile(package) as archive:
         archive.extractall(tmp_path)
     (place,) = tmp_path.glob("translate-*")
     assert place.name == "translate-de_en-1_0"
@@ -57,13 +60,18 @@ def test_a_package_holds_what_the_client_reads(tmp_path: Path) -> None:
         "package_version": "1.0", "argos_version": "1.0",
         "from_code": "de", "from_name": "German", "to_code": "en", "to_name": "English",
     }  # fmt: skip
+    assert json.loads((place / "certificate.json").read_bytes())["log_probs"] < 2e-5
     processor = SentencePieceProcessor(model_file=str(place / "sentencepiece.model"))
     assert processor.encode(LINES[0], out_type=str) == trained.source.segmenter.encode(LINES[0])
     assert "argostranslate.package.install_from_path" in (place / "README.md").read_text()
-    assert json.loads((place / "certificate.json").read_bytes()) == found
     reader = ctranslate2.Translator(str(place / "model"))
     (result,) = reader.translate_batch([processor.encode(LINES[0], out_type=str)], beam_size=4)
     assert result.hypotheses[0]
+    for wrong in ([str(package), *to], [str(tmp_path / "y"), *to],
+                  [str(tmp_path / "y.argosmodel"), *to, "--names", "A"],
+                  [str(tmp_path / "y"), "--to", "ctranslate2", "--names", "A,B"]):  # fmt: skip
+        assert export_model.main([model, *wrong]) != Exit.OK
+    assert not list(tmp_path.glob("y*"))
 
 
 def test_its_preset_composes_a_model_that_a_package_can_hold(tmp_path: Path) -> None:
@@ -107,31 +115,25 @@ def test_the_same_model_gives_the_same_bytes() -> None:
         assert [(name, archive.read(name)) for name in archive.namelist()] == files
 
 
-def _with(side: Side, piece: str) -> Side:
-    return Side(side.segmenter, Vocabulary([piece, *side.vocabulary.to_json()[1:]]))
-
-
-def _joins_otherwise() -> Trained:
+def having(side: str, piece: str) -> Trained:
+    """A model whose vocabulary of one side has a piece that its segmenter does not know."""
     trained = shared()
-    return trained._replace(target=_with(trained.target, "<unk>"))
-
-
-def _of_several_languages() -> Trained:
-    trained = shared()
-    return trained._replace(source=_with(trained.source, ">>fr<<"))
+    changed: Side = getattr(trained, side)
+    pieces = [piece, *changed.vocabulary.to_json()[1:]]
+    replaced: dict[str, Any] = {side: Side(changed.segmenter, Vocabulary(pieces))}
+    return trained._replace(**replaced)
 
 
 @pytest.mark.parametrize(
     ("trained", "message"),
     [
         (lambda: of_bpe("encoding=none"), "segmenter.kind=bpe: .*XML.* segmenter=unigram segmente"),
-        (lambda: shared(tokenizer="moses"), "segmenter.tokenizer=moses: cannot be exported to Arg"),
-        (lambda: shared(form="nfkc"), "data.normalize=nfkc: cannot be exported to Argos"),
-        (lambda: shared("data.source_language=und"), "data.source_language=und: Argos Translate"),
         (lambda: shared("data.target_language=../x"), "data.target_language=../x: Argos"),
-        (_joins_otherwise, "the piece '<unk>' of the target: .* segmenter.shared_vocabulary=true"),
-        (_of_several_languages, ">>fr<< in a line: cannot be exported to Argos Translate"),
-        (lambda: made("encoding=lstm", shared=True), "encoding.lstm: cannot be exported"),
+        (
+            lambda: having("target", "<unk>"),
+            "the piece '<unk>' of the target: .* segmenter.shared_vocabulary=true",
+        ),
+        (lambda: having("source", ">>fr<<"), ">>fr<< in a line: cannot be exported"),
     ],
 )
 def test_what_the_client_would_cut_or_join_otherwise_is_refused(
@@ -140,34 +142,6 @@ def test_what_the_client_would_cut_or_join_otherwise_is_refused(
     with pytest.raises(UserError, match=message) as error:
         export(trained(), tmp_path / "x.argosmodel", LINES)
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
-
-
-def test_two_models_will_do_where_pieces_are_joined_alike(tmp_path: Path) -> None:
-    trained = made("encoding=relative")
-    assert trained.source.segmenter.to_json() != trained.target.segmenter.to_json()
-    found = export(trained, tmp_path / "x.argosmodel", LINES)
-    assert found["greedy"]["compared"] == found["lines"]
-    joined = trained.target.vocabulary.to_json()[7:12]
-    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
-        model = archive.read("translate-de_en-1_0/sentencepiece.model")
-    processor = SentencePieceProcessor(model_proto=model)
-    theirs = processor.decode_pieces([f"{SPACE}a", *joined]).replace(SPACE, " ").strip()
-    assert theirs == trained.target.segmenter.decode([f"{SPACE}a", *joined])
-
-
-def test_the_command_writes_a_file(tmp_path: Path) -> None:
-    modeldir.save(shared(), tmp_path / "model")
-    (tmp_path / "in.txt").write_text(f"{LINES[0]}\n", encoding="utf-8")
-    to = ["--to", "argos"]
-    more = ["--samples", str(tmp_path / "in.txt"), "--precision", "int8", "--names", "A,B"]
-    name = str(tmp_path / "x.argosmodel")
-    assert export_model.main([str(tmp_path / "model"), name, *to, *more]) == Exit.OK
-    assert zipfile.is_zipfile(name)
-    for wrong in ([name, *to], [str(tmp_path / "y"), *to],
-                  [str(tmp_path / "y.argosmodel"), *to, "--names", "A"],
-                  [str(tmp_path / "y"), "--to", "ctranslate2", "--names", "A,B"]):  # fmt: skip
-        assert export_model.main([str(tmp_path / "model"), *wrong]) != Exit.OK
-    assert not list(tmp_path.glob("y*"))
 
 
 @pytest.fixture

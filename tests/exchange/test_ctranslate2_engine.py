@@ -1,10 +1,7 @@
 """CTranslate2 translates below the same lines, windows and parts, and finds the same hypotheses."""
 
 import json
-import logging
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -15,16 +12,15 @@ import torch
 from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
-from nmt import build, modeldir
+from nmt import modeldir
 from nmt.cli import evaluate, score, translate
-from nmt.config.settings import Decode
+from nmt.config.settings import Decode, with_decode
 from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import Exit, RefusedLinesError, UserError
+from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_write, engines, exporting, samples
 from nmt.exchange.ctranslate2_engine import CTranslate2Engine
-from nmt.modeldir import SETTINGS_BESIDE, Trained
-from nmt.system import manifest
+from nmt.modeldir import Trained
 from nmt.system.resources import DeviceName
 from nmt.text.vocab import BOS, EOS, PAD, UNK
 from nmt.toy import pairs
@@ -140,22 +136,21 @@ def test_scores_have_the_length_penalty_that_was_asked_for(
     assert checked > 20
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.7])
-def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(alpha: float, tmp_path: Path) -> None:
+def test_an_output_is_cut_at_its_own_limit_whatever_the_batch(tmp_path: Path) -> None:
     endless = certain("encoding=none", ends=-60)
-    decode = replace(
-        endless.settings.decode, beam_size=2, alpha=alpha, max_length_ratio=0.5, max_length_offset=3
-    )
-    ours, theirs = both(endless, exported(endless, tmp_path / "made"), decode)
-    mine = translated(theirs, LINES)
-    for line, (best, *_) in zip(LINES, mine, strict=True):
-        pieces = len(endless.source.ids(line)) - 1
-        assert len(best.ids) == (pieces // 2 + 3 if pieces else 0)
-        assert best.finished is not bool(pieces)
-    alone = [translated(theirs, [line])[0] for line in LINES]
-    agree(mine, alone)
-    scores = [best.score for best, *_ in translated(ours, LINES)]
-    assert [best.score for best, *_ in mine] == pytest.approx(scores, rel=0.2)
+    exported(endless, tmp_path / "made")
+    limit = {"max_length_ratio": 0.5, "max_length_offset": 3}
+    for alpha in (0.0, 0.7):
+        decode = with_decode(endless.settings, {"beam_size": 2, "alpha": alpha, **limit}).decode
+        ours, theirs = both(endless, tmp_path / "made", decode)
+        mine = translated(theirs, LINES)
+        for line, (best, *_) in zip(LINES, mine, strict=True):
+            pieces = len(endless.source.ids(line)) - 1
+            assert len(best.ids) == (pieces // 2 + 3 if pieces else 0)
+            assert best.finished is not bool(pieces)
+        agree(mine, [translated(theirs, [line])[0] for line in LINES])
+        scores = [best.score for best, *_ in translated(ours, LINES)]
+        assert [best.score for best, *_ in mine] == pytest.approx(scores, rel=0.2)
 
 
 def test_sources_of_several_limits_are_searched_together_as_alone(
@@ -178,55 +173,27 @@ def test_where_no_piece_is_allowed_there_is_none(model: Trained, place: Path) ->
     assert nothing == Translation("", 0.0, (), finished=False) and len(one.ids) == 3
 
 
-@pytest.mark.parametrize("too_long", ["split", "truncate", "refuse"])
-def test_sources_beyond_the_table_are_treated_alike(
-    too_long: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    words = ["encoding=learned", "encoding.learned.size=30", f"decode.too_long={too_long}"]
-    trained = certain(*words)
-    decode = replace(trained.settings.decode, beam_size=2, alpha=0.0)
-    made_of = exported(trained, tmp_path / "made")
-    long = " ".join(LINES[:3])
-    found, logged = [], []
-    for translator in both(trained, made_of, decode):
-        caplog.clear()
+def test_sources_beyond_the_table_are_split_alike(tmp_path: Path) -> None:
+    words = ["encoding=learned", "encoding.learned.size=30", "decode.too_long=split"]
+    trained = certain(*words, "decode.beam_size=2", "decode.alpha=0")
+    found = []
+    for translator in both(trained, exported(trained, tmp_path / "made"), trained.settings.decode):
         notes = Notes()
-        got: list[list[Translation]] = []
-        with caplog.at_level(logging.WARNING, "nmt.decode"):
-            try:
-                got += translator.translate([LINES[11], long, ""], notes=notes)
-            except RefusedLinesError as error:
-                logged.append(str(error))
-        found.append(got)
-        logged += [caplog.text.replace("\r", "")] if too_long != "refuse" else []
-        assert {"split", "truncated", "refused"} & {*notes.counts}
-    assert len(found[0]) == len(found[1]) == 3
-    agree(found[0], found[1])
-    assert [line.split(":", 3)[-1] for line in logged[0].split("\n")] == [
-        line.split(":", 3)[-1] for line in logged[1].split("\n")
-    ]
+        lines = [LINES[11], " ".join(LINES[:3]), ""]
+        found.append(list(translator.translate(lines, notes=notes)))
+        assert "split" in notes.counts
+    agree(*found)
 
 
-@pytest.mark.parametrize(("own", "chosen"), [(None, "fr"), ("fr", None)])
-def test_a_language_chosen_at_search_takes_a_position_of_the_tables(
-    own: str | None, chosen: str | None, tmp_path: Path
-) -> None:
+def test_a_language_chosen_at_search_takes_a_position_of_the_tables(tmp_path: Path) -> None:
     words = ["encoding=learned", "encoding.learned.size=30"]
-    words += [f"decode.{side}_language={own or 'null'}" for side in ("source", "target")]
     trained = made(*words, letters=[*LETTERS, ">>fr<<"])
-    if own:
-        sides = trained.source.vocabulary, trained.target.vocabulary
-        build.set_languages(trained.model, trained.settings.decode, *sides)
-    decode = replace(
-        trained.settings.decode,
-        source_language=chosen,
-        target_language=chosen,
-        beam_size=1,
-        unknown="allow",
-    )
+    language = dict.fromkeys(("source_language", "target_language"), "fr")
+    search = {**language, "beam_size": 1, "unknown": "allow"}
+    decode = with_decode(trained.settings, search).decode
     ours, theirs = both(trained, exported(trained, tmp_path / "made"), decode)
-    assert ours.engine.source_limit == theirs.engine.source_limit == 30 - bool(chosen)
-    assert ours.engine.target_limit == theirs.engine.target_limit == 30 - bool(chosen)
+    assert ours.engine.source_limit == theirs.engine.source_limit == 29
+    assert ours.engine.target_limit == theirs.engine.target_limit == 29
     lines = ["e" * pieces for pieces in (28, 29, 30)]
     assert [len(trained.source.ids(line)) - 1 for line in lines] == [28, 29, 30]
     assert len(translated(theirs, lines)) == 3
@@ -243,34 +210,21 @@ def test_its_own_threads_find_what_one_finds(place: Path, model: Trained) -> Non
     assert isinstance(engine, CTranslate2Engine)
     assert engine.reader.num_translators == engine.threads == 3
     expected = list(alone.translate(lines, 2))
-    for _ in range(2):
-        assert list(several.translate(lines, 2, read_ahead=True)) == expected
-    running = several.translate(lines)
-    next(running)
-    running.close()
+    assert list(several.translate(lines, 2, read_ahead=True)) == expected
     assert engine.most_workers == 2, "beside another thread, too"
     engine.device = DeviceName("meta")
     with pytest.raises(UserError, match=r"^3 workers: meta searches for one process; take 1"):
         several.texts(lines)
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"method": "sample"}, "decode.method=sample: not with CTranslate2, because it draws"),
-        ({"no_repeat_ngram": 3}, "decode.no_repeat_ngram=3: not with CTranslate2"),
-        ({"length": "forced"}, "decode.length=forced: not with CTranslate2"),
-        ({"min_length_ratio": 0.5}, "decode.min_length_ratio=0.5: not with CTranslate2"),
-        ({"position_scale": 0.5}, "decode.position_scale=0.5: not with CTranslate2"),
-        ({"target_length": "given"}, "decode.target_length=given: not with CTranslate2"),
-    ],
-)
-def test_what_it_cannot_follow_is_refused(
-    changes: dict[str, Any], message: str, model: Trained, place: Path
-) -> None:
+def test_what_it_cannot_follow_is_refused(model: Trained, place: Path) -> None:
     loaded = engines.load([place / "made"], "cpu")
-    with pytest.raises(UserError, match=message):
-        loaded.translator(replace(model.settings.decode, **changes))
+    for key, value in (
+        ("method", "sample"), ("no_repeat_ngram", 3), ("length", "forced"),
+        ("min_length_ratio", 0.5), ("position_scale", 0.5), ("target_length", "given"),
+    ):  # fmt: skip
+        with pytest.raises(UserError, match=rf"decode\.{key}={value}: not with CTranslate2"):
+            loaded.translator(with_decode(model.settings, {key: value}).decode)
 
 
 def test_its_precision_is_that_of_the_export_unless_another_is_asked_for(
@@ -286,80 +240,6 @@ def test_its_precision_is_that_of_the_export_unless_another_is_asked_for(
         assert engine.reader.compute_type == wanted
 
 
-def test_the_command_translates_as_with_the_model(
-    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    said = []
-    for name in ("model", "made"):
-        arguments = [str(place / name), str(source), "decode.alpha=0", "decode.beam_size=2"]
-        assert translate.main([*arguments, "--device", "cpu"]) == Exit.OK
-        said.append(capsys.readouterr().out)
-    assert said[0] == said[1] and said[0].count("\n") == len(LINES)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        ("--scores", "--device", "cpu"),
-        ("--n-best", "2", "--workers", "2", "decode.window=3"),
-        ("--json", "decode.max_source=3", "decode.too_long=split", "decode.precision=int8"),
-    ],
-)
-def test_an_export_is_translated_without_torch(
-    options: tuple[str, ...], place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    arguments = [str(place / "made"), str(source), *options]
-    assert translate.main(arguments) == Exit.OK
-    expected = capsys.readouterr().out
-    program = "import sys; sys.modules['torch'] = None; from nmt.cli.translate import main; "
-    program += "sys.exit(main(sys.argv[1:]))"
-    command = [sys.executable, "-c", program, *arguments]
-    done = subprocess.run(command, capture_output=True, check=False, text=True, encoding="utf-8")
-    assert (done.returncode, done.stdout) == (Exit.OK, expected), done.stderr
-    assert expected.count("\n") >= len(LINES)
-
-
-def test_it_goes_on_after_an_interruption_to_the_same_bytes(
-    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, output = tmp_path / "in.txt", tmp_path / "out.txt"
-    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    arguments = [str(place / "made"), str(source), "--device", "cpu", "decode.window=4", "--scores"]
-    assert translate.main([*arguments, "-o", str(tmp_path / "whole.txt")]) == Exit.OK
-    search, calls = CTranslate2Engine.search, []
-
-    def failing(engine: Any, *given: Any) -> Any:
-        calls.append(given)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        return search(engine, *given)
-
-    monkeypatch.setattr(CTranslate2Engine, "search", failing)
-    assert translate.main([*arguments, "-o", str(output)]) == Exit.INTERRUPTED
-    assert not output.exists() and (tmp_path / "out.txt.part").stat().st_size
-    assert translate.main([*arguments, "-o", str(output)]) == Exit.OK
-    assert output.read_bytes() == (tmp_path / "whole.txt").read_bytes()
-    assert len(calls) == 5, "two windows were not translated again"
-
-
-def test_what_another_engine_reads_is_said(place: Path, tmp_path: Path) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("ein\n", encoding="utf-8")
-    with pytest.raises(UserError, match="CTranslate2 searches with one model"):
-        engines.load([place / "made", place / "model"], "cpu")
-    assert score.main([str(place / "made"), str(source), str(source)]) == Exit.DATA
-    output = tmp_path / "out.txt"
-    prefixed = [str(place / "made"), str(source), "--target-prefix", str(source)]
-    assert translate.main([*prefixed, "-o", str(output)]) == Exit.USAGE
-    assert not list(tmp_path.glob("out.txt*"))
-    system = [f"a={place / 'made'}", "--source", str(source), "--reference", str(source)]
-    assert evaluate.main([*system, "--perplexity"]) == Exit.USAGE
-
-
 def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_path: Path) -> None:
     copied = Path(shutil.copytree(place / "made", tmp_path / "copied"))
     data = bytearray((copied / "model.bin").read_bytes())
@@ -373,16 +253,14 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     assert error.value.code == Exit.DATA
 
 
-def test_a_wrong_file_is_named(place: Path, tmp_path: Path) -> None:
-    files = {
-        file.relative_to(place / "made").as_posix(): file.read_bytes()
-        for file in (place / "made").iterdir()
-        if file.name != manifest.NAME
-    }
-    manifest.write(tmp_path / "wrong", [*(files | {"source.json": b"{}"}).items()])
-    with pytest.raises(UserError, match=r"source\.json: ") as error:
-        engines.load([tmp_path / "wrong"], "cpu")
-    assert SETTINGS_BESIDE not in str(error.value) and error.value.code == Exit.DATA
+def test_what_an_export_cannot_be_asked_is_said(place: Path, tmp_path: Path) -> None:
+    source = tmp_path / "in.txt"
+    source.write_text("ein\n", encoding="utf-8")
+    assert score.main([str(place / "made"), str(source), str(source)]) == Exit.DATA
+    output = tmp_path / "out.txt"
+    prefixed = [str(place / "made"), str(source), "--target-prefix", str(source)]
+    assert translate.main([*prefixed, "-o", str(output)]) == Exit.USAGE
+    assert not list(tmp_path.glob("out.txt*"))
 
 
 def test_exports_are_systems_of_an_evaluation(place: Path, model: Trained, tmp_path: Path) -> None:

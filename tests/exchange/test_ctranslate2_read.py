@@ -15,39 +15,32 @@ from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_read, ctranslate2_write, importing
-from nmt.exchange.ctranslate2_write import specification
 from nmt.exchange.exporting import export
 from nmt.modeldir import SETTINGS_BESIDE
 from nmt.text.languages import languages_of
-from nmt.text.side import Side
-from nmt.text.tokenizer import Tokenizer
-from nmt.text.unigram import Unigram
-from nmt.text.vocab import BOS, EOS, Vocabulary
+from nmt.text.vocab import BOS, EOS
 from tests.encodings.agreement import theirs
 from tests.exchange import marian_models
-from tests.exchange.opennmt_models import LINES, TAU, make, make_checkpoint, make_fairseq
+from tests.exchange.opennmt_models import LINES, TAU, make, make_checkpoint
 from tests.exchange.test_ctranslate2_export import LETTERS, made
 from tests.exchange.test_ctranslate2_export import LINES as LETTERED
-from tests.text.test_segmenter_files import spm_model
 
-FEW = {"BEYOND": 40, "LONG": 2, "LONGEST": 128}
+FEW = {"BEYOND": 20, "LONG": 1, "LONGEST": 64}
 
 
-@pytest.mark.parametrize("relative", [True, pytest.param(False, marks=pytest.mark.slow)])
-def test_a_model_of_opennmt_py_computes_the_same(relative: bool, tmp_path: Path) -> None:
-    place = make(tmp_path / "theirs", relative)
-    (tmp_path / "lines").write_text("\n".join(LINES[:9]) + "\n")
+def test_a_model_of_opennmt_py_computes_the_same(tmp_path: Path) -> None:
+    place = make(tmp_path / "theirs", relative=True)
+    (tmp_path / "lines").write_text("\n".join(LINES[:4]) + "\n")
     words = [str(place), str(tmp_path / "ours"), "--samples", str(tmp_path / "lines")]
     import_model.command([*words, "--trained-length", "20"])
     found = json.loads((tmp_path / "ours/certificate.json").read_bytes())
-    assert found["log_probs"] < 5e-5 and found["pieces"] > 200
-    assert found["beam_4"]["compared"] > 3
-    assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] > 9
+    assert found["log_probs"] < 5e-5 and found["pieces"] > 100
+    assert found["beam_4"]["compared"] > 1
+    assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] > 4
     trained = modeldir.load(tmp_path / "ours")
     assert not trained.settings.model.source_eos and trained.facts["longest_source"] == 20
-    wanted = {"tau": TAU, "tied": True} if relative else {"layout": "interleaved"}
     (options,) = trained.settings.encoding.values()
-    assert wanted.items() <= options.items()
+    assert (options["tau"], options["tied"]) == (TAU, True)
 
 
 @pytest.mark.parametrize(
@@ -55,8 +48,7 @@ def test_a_model_of_opennmt_py_computes_the_same(relative: bool, tmp_path: Path)
     [
         ["encoding=absolute", "encoding.absolute.at.index.start=1", "model.norm=post",
          "model.activation=gelu", "model.tie=all"],
-        pytest.param(["encoding=relative", "tau=3", "model.tie=target"], marks=pytest.mark.slow),
-        pytest.param(["encoding=none", "model.activation=swish"], marks=pytest.mark.slow),
+        ["encoding=relative", "tau=3", "model.tie=target"],
     ],
 )  # fmt: skip
 def test_what_was_exported_comes_back(words: list[str], tmp_path: Path) -> None:
@@ -98,32 +90,25 @@ def test_an_export_keeps_its_languages_search_and_trained_length(
         ctranslate2_read.read(tmp_path / "made")
 
 
-def without_tables(*given: Any) -> Any:
-    spec = specification(*given)
-    for stack in (spec.encoder, spec.decoder):
-        stack.position_encodings.encodings = "__optional"
-    return spec
-
-
-@pytest.mark.slow
-def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_sinusoids_that_are_not_in_the_file_are_those_of_ctranslate2(tmp_path: Path) -> None:
     """As in directories of OpenNMT-tf."""
     ours = made("encoding=absolute", "encoding.absolute.layout=halves",
                 "encoding.absolute.denominator=tensor2tensor",
                 "encoding.absolute.at.index.start=1")  # fmt: skip
-    monkeypatch.setattr(ctranslate2_write, "specification", without_tables)
     place = tmp_path / "made"
     ctranslate2_write.prepare(ours).write(place, "float32")
+    naming, sites = ctranslate2_write.fit(ours)
+    spec = ctranslate2_write.specification(ours, sites, naming)
+    for stack in (spec.encoder, spec.decoder):
+        stack.position_encodings.encodings = "__optional"
+    spec.optimize()
+    spec.save(str(place))
     (place / SETTINGS_BESIDE).unlink()
     unknown = ctranslate2_read.read(place)
+    assert unknown.trained.settings.encoding == ours.settings.encoding
     assert unknown.trained.facts == {"longest_source": None}
     found = importing.certify(unknown, LETTERED)
     assert found["longest_trained_source"] is None and found["log_probs"] < 2e-5
-    read = ctranslate2_read.read(place, 12)
-    assert read.trained.settings.encoding == ours.settings.encoding
-    assert importing.certify(read, LETTERED)["log_probs"] < 2e-5
 
 
 def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
@@ -139,13 +124,10 @@ def test_without_an_eos_the_source_ends_with_its_last_piece() -> None:
     assert torch.allclose(alone, with_it.model(torch.tensor([[EOS]]), target), atol=1e-6)
 
 
-def test_bytes_of_a_sentencepiece_model_become_characters(tmp_path: Path) -> None:
-    options: dict[str, Any] = {"vocab_size": 320, "byte_fallback": True, "character_coverage": 0.98}
-    segmenter = spm_model(tmp_path / "source.spm", model_type="bpe", **options)
-    pieces = Unigram(Tokenizer("none", "none", "de"), segmenter.read_bytes()).pieces
-    read = ctranslate2_read._segmenter(tmp_path, "source", Unigram)
-    side = Side(read, Vocabulary(pieces))
-    assert side.text(side.ids("ein \u2713")) == "ein \u2713"
+@pytest.fixture(scope="module")
+def relative(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of OpenNMT-py, converted, with relative positions."""
+    return make(tmp_path_factory.mktemp("opennmt") / "theirs", relative=True)
 
 
 def configured(key: str, value: Any) -> Callable[[Path], None]:
@@ -176,14 +158,13 @@ def content(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
         (content(lambda b: b"\x05" + b[1:]), "format 5; nmt reads 6: convert"),
         (content(lambda b: b.replace(b"TransformerSpec", b"TransformerSpek")), "TransformerSpek"),
         (content(lambda b: b.replace(b"/linear_1/bias", b"/linear_1/bars")), "linear_1/bars has"),
-        (content(lambda b: b.replace(b"r_norm/gamma", b"r_norm/gemma")), "has no encoder/layer_n"),
         (content(lambda b: b.replace(b"decoder/scale_alibi", b"decoder/scale_alibo")), "no place"),
     ],
 )
 def test_what_cannot_be_read_is_refused(
-    change: Callable[[Path], Any], message: str, tmp_path: Path
+    change: Callable[[Path], Any], message: str, relative: Path, tmp_path: Path
 ) -> None:
-    place = make(tmp_path / "theirs", True)
+    place = Path(shutil.copytree(relative, tmp_path / "theirs"))
     change(place)
     with pytest.raises(UserError, match=message) as error:
         ctranslate2_read.read(place, 20)
@@ -193,27 +174,25 @@ def test_what_cannot_be_read_is_refused(
 def certify(place: Path, **expected: Any) -> modeldir.Trained:
     """Read a directory and compare it with CTranslate2; the settings of the model must be these."""
     imported = ctranslate2_read.read(place, 12)
-    found = importing.certify(imported, LINES[:9])
-    assert found["log_probs"] < 5e-5 and found["pieces"] > 200
+    found = importing.certify(imported, LINES[:3])
+    assert found["log_probs"] < 5e-5 and found["pieces"] > 100
     shape = imported.trained.settings.model
     assert {name: getattr(shape, name) for name in expected} == expected
     return imported.trained
 
 
 def test_a_model_of_fairseq_starts_from_the_end_of_a_sentence(tmp_path: Path) -> None:
-    trained = certify(make_fairseq(tmp_path / "made"), norm="post", tie="all", source_eos=True)
-    assert torch.equal(*trained.model.source_embedding.weight[[BOS, EOS]])
-    assert trained.settings.encoding["absolute"]["at"] == {"index": {"start": 2}}
-
-
-def test_a_model_of_fairseq_whose_pieces_choose_languages_is_refused(tmp_path: Path) -> None:
+    place = make(tmp_path / "made", False, decoder_start_token="</s>", add_source_eos=True)
+    trained = certify(place, source_eos=True)
+    assert torch.equal(*trained.model.target_embedding.weight[[BOS, EOS]])
+    names = json.loads((place / "shared_vocabulary.json").read_bytes())
+    (place / "shared_vocabulary.json").write_text(json.dumps([*names[:-1], "eng_Latn"]))
     with pytest.raises(UserError, match="eng_Latn chooses a language"):
-        ctranslate2_read.read(make_fairseq(tmp_path / "made", ["eng_Latn"]))
+        ctranslate2_read.read(place)
 
 
-@pytest.mark.parametrize("separate", [False, True])
-def test_opus_mt_in_ctranslate2_computes_the_same(separate: bool, tmp_path: Path) -> None:
-    marian_models.make(tmp_path / "opus", separate=separate)
+def test_opus_mt_in_ctranslate2_computes_the_same(tmp_path: Path) -> None:
+    marian_models.make(tmp_path / "opus", separate=True)
     theirs("ctranslate2.converters").TransformersConverter(str(tmp_path / "opus")).convert(
         str(tmp_path / "made")
     )
@@ -222,17 +201,14 @@ def test_opus_mt_in_ctranslate2_computes_the_same(separate: bool, tmp_path: Path
     certify(tmp_path / "made", target_bos=False)
 
 
-@pytest.mark.parametrize("precision", ["int8", "int16", "float16", "bfloat16"])
+@pytest.mark.parametrize("precision", ["int8", "int16", "bfloat16"])
 def test_quantised_weights_are_those_that_ctranslate2_computes_with(
     precision: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    certify(make(tmp_path / "made", True, precision))
+    epsilon = 1e-3  # of layer norms; Eole has 1e-6
+    made = make(tmp_path / "made", True, precision, layer_norm_epsilon=epsilon)
+    certify(made, norm_epsilon=epsilon)
     assert ("quantised weights" in caplog.text) == precision.startswith("int")
-
-
-def test_the_epsilon_of_layer_norms_is_taken_over(tmp_path: Path) -> None:
-    """Eole has 1e-6."""
-    certify(make(tmp_path / "made", True, layer_norm_epsilon=0.1), norm_epsilon=0.1)
 
 
 def test_a_checkpoint_of_opennmt_py_is_imported(tmp_path: Path) -> None:
@@ -263,17 +239,12 @@ def test_a_package_of_argos_translate_is_imported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [("a_step_1.pt", "cannot be read"), ("a.argosmodel", "cannot be read"),
-     ("parallel_step_1.pt", "parallel_residual=True"), ("average_step_1.pt", "average"),
-     ("bomb.argosmodel", "unpacks to more")],
+     ("parallel_step_1.pt", "parallel_residual=True"), ("bomb.argosmodel", "unpacks to more")],
 )  # fmt: skip
 def test_a_file_that_cannot_be_unpacked_is_refused(name: str, message: str, tmp_path: Path) -> None:
     where = tmp_path / name
-    options: dict[str, Any] = {
-        "parallel_step_1.pt": {"parallel_residual": True},
-        "average_step_1.pt": {"self_attn_type": "average"},
-    }
-    if name in options:
-        make_checkpoint(tmp_path / "made", True, **options[name]).rename(where)
+    if name.startswith("parallel"):
+        make_checkpoint(tmp_path / "made", True, parallel_residual=True).rename(where)
     elif name == "bomb.argosmodel":
         with zipfile.ZipFile(where, "w", zipfile.ZIP_DEFLATED) as archive:
             archive.writestr("x/model/model.bin", bytes(10**6))

@@ -11,10 +11,10 @@ import pytest
 from nmt import modeldir
 from nmt.cli import import_model
 from nmt.errors import Exit
-from tests.exchange import npz_models
+from nmt.exchange import importing
 from tests.exchange.m2m100_models import make
 
-FEW = {"MADE_UP": 2, "BEYOND": 20, "LONG": 1}
+FEW = {"MADE_UP": 2, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
 NAME = "owner/model-1.5"
 
 
@@ -39,32 +39,31 @@ def remote(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return remote
 
 
-@pytest.mark.parametrize("pickled", [False, True])
-def test_a_name_is_downloaded_and_imported(pickled: bool, remote: Path) -> None:
+def test_a_name_is_downloaded_and_imported(remote: Path) -> None:
     """What is asked for suffices, and no file of another framework is among it."""
-    model = make(remote / "new")
-    for file in (remote / "new").iterdir():
+    make(remote.parent / "new")
+    for file in (remote.parent / "new").iterdir():
         file.rename(remote / file.name)
-    if pickled:
-        import torch
-
-        torch.save(model.state_dict(), remote / "pytorch_model.bin")
-        (remote / "model.safetensors").unlink()
     assert import_model.main([NAME, "made"]) == Exit.OK
     assert modeldir.load("made").settings.decode.target_language == "eng_Latn"
-    weights = "pytorch_model.bin" if pickled else "model.safetensors"
-    kinds = {"config.json", "generation_config.json", "tokenizer.json", "tokenizer_config.json"}
-    found = {file.name for file in Path("cache").iterdir()}
-    assert found == kinds | {"sentencepiece.bpe.model", weights}
+    config = {"config.json", "generation_config.json", "tokenizer_config.json"}
+    weights = {"tokenizer.json", "sentencepiece.bpe.model", "model.safetensors"}
+    assert {file.name for file in Path("cache").iterdir()} == config | weights
 
 
-def test_so_is_a_model_of_marian_itself(remote: Path) -> None:
-    for file in npz_models.make(remote / "new", **npz_models.KINDS["opus"]).iterdir():
-        file.rename(remote / file.name)
-    (remote / "new").rmdir()
-    assert import_model.main([NAME, "made"]) == Exit.OK
-    found = {file.name for file in Path("cache").iterdir()}
-    assert found == {"opus.npz", "opus.yml", "decoder.yml", "source.spm", "target.spm"}
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"config.json", "vocab.json", "source.spm", "target.spm", "pytorch_model.bin"},
+        {"config.json", "opus.npz", "opus.yml", "decoder.yml", "source.spm", "target.spm"},
+    ],
+)
+def test_older_weights_are_downloaded_where_there_are_no_others(
+    files: set[str], remote: Path
+) -> None:
+    for name in files:
+        (remote / name).write_text('{"model_type": "marian"}')
+    assert {file.name for file in importing.locate(Path(NAME)).iterdir()} == files
 
 
 def test_without_a_network_one_clear_error_says_how_else(

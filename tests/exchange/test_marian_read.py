@@ -11,23 +11,21 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt import lengthen, modeldir
+from nmt import modeldir
 from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, importing, interface, proof, samples, transformers_read
+from nmt.exchange import importing, interface, proof, transformers_read, transformers_write
 from nmt.exchange.transformers_engine import TransformersScorer
-from nmt.text.side import segmenter_from_json
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import MarianSegmenter
 from nmt.text.vocab import BOS, EOS
 from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
-from tests.fast import fast_first
 
-FEW = {"MADE_UP": 4, "BEYOND": 40, "LONG": 2}
+FEW = {"MADE_UP": 4, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
 
@@ -36,7 +34,8 @@ TRAINED = "shared swish"  # the outputs of the others hardly ever end
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("marian")
     for name, options in KINDS.items():
-        make(place / name, **options, updates=90 if name == TRAINED else 0)
+        if "relu" not in name:
+            make(place / name, **options, updates=90 if name == TRAINED else 0)
     return place
 
 
@@ -46,52 +45,26 @@ def copied(models: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(models / TRAINED, tmp_path / "copied"))
 
 
-def lines_of(kind: str) -> list[str]:
-    return [f">>fr<< {line}" for line in LINES] if "multilingual" in kind else LINES
-
-
-@pytest.mark.parametrize(
-    "kind", [pytest.param(k, marks=[pytest.mark.slow] * (k != TRAINED)) for k in KINDS]
-)
-def test_pieces_logits_and_translations_are_those_of_transformers(kind: str, models: Path) -> None:
-    imported = transformers_read.marian(models / kind)
-    lines = lines_of(kind)[: 8 if kind == TRAINED else 3]
-    found = importing.certify(imported, lines)
-    assert found["compared_with"].startswith("transformers 5")
-    assert found["lines"] == found["greedy"]["equal"] > len(lines)
-    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
-    assert kind != TRAINED or found["beam_4"]["equal"] > 4
-
-
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        lambda m: m.output.bias[7:9].add_(0.001),
-        lambda m: m.encoder.layers[0].attention.key.weight.mul_(1.5),
-        lambda m: m.decoder.layers[0].around_cross.norm.bias.add_(0.01),
-        lambda m: setattr(m, "scale", 1.0),
-    ],
-)
-def test_whatever_computes_something_else_is_found_out(
-    spoil: Callable[[Any], None], models: Path
-) -> None:
+def test_pieces_logits_and_translations_are_those_of_transformers(models: Path) -> None:
     imported = transformers_read.marian(models / TRAINED)
+    found = importing.certify(imported, LINES)
+    assert found["compared_with"].startswith("transformers 5")
+    assert found["lines"] == found["greedy"]["equal"] > len(LINES)
+    assert 0 < found["log_probs"] < proof.LOG_PROBS and found["lines_left_out"] == 0
+    assert found["beam_4"]["equal"] > 4
+    assert imported.trained.facts == {"longest_source": None, "positions": 300}
+    model: Any = imported.trained.model
     with torch.no_grad():
-        spoil(imported.trained.model)
+        model.decoder.layers[0].around_cross.norm.bias.add_(0.01)
     with pytest.raises(UserError, match="log-probabilities in transformers differ by"):
         importing.certify(imported, LINES[:2])
 
 
-@pytest.mark.parametrize("penalty", fast_first(1, [1.0, 0.0]))
-def test_beam_search_is_that_of_transformers_with_its_length_penalty(
-    penalty: float, copied: Path
-) -> None:
-    where = copied / "generation_config.json"
-    given = json.loads(where.read_bytes())
-    where.write_text(json.dumps({**given, "num_beams": 4, "length_penalty": penalty}))
+def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Path) -> None:
+    change_json(copied / "generation_config.json", num_beams=4, length_penalty=1.0)
     imported = transformers_read.marian(copied)
     decode = imported.trained.settings.decode
-    assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, penalty, "power")
+    assert (decode.beam_size, decode.alpha, decode.length_penalty) == (4, 1.0, "power")
     reference = imported.scorer()
     assert isinstance(reference, TransformersScorer)
     translations = Translator.of(imported.trained, decode).translate(LINES)
@@ -142,7 +115,7 @@ def test_what_is_left_out_of_the_search_is_said(
         "not taken over: no_repeat_ngram_size=2, repetition_penalty=1.3, bad_words_ids=[[5]]; the"
     )
     assert what in caplog.text
-    importing.certify(imported, LINES[:2])  # without them, as nmt searches
+    importing.certify(imported, LINES[:1])  # without them, as nmt searches
     where.write_text(json.dumps(given | {"bad_words_ids": [[pad], [1]]}))
     caplog.clear()
     assert importing.read(copied).trained.settings.decode.unknown == "forbid"
@@ -180,49 +153,15 @@ def test_the_command_makes_a_model_directory(
     arguments = [str(models / TRAINED), str(made)]
     more = ["--samples", str(text), "--trained-length", "30"]
     assert import_model.main([*arguments, *more]) == Exit.OK
-    err = capsys.readouterr().err
-    assert "longest source in training" not in err
-    stages = [
-        f"reading {arguments[0]}\n",
-        "2+1 layers of 16, ",
-        "comparing on 5 lines of up to ",
-        f"writing {made}\n",
-    ]
-    assert [stage for stage in stages if stage in err] == stages
+    assert "comparing on 4 lines of up to " in capsys.readouterr().err
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
-    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 5
+    assert json.loads((made / "certificate.json").read_bytes())["lines"] == 4
     original = transformers_read.marian(models / TRAINED).trained
     texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
     assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
-
-
-@pytest.mark.slow
-def test_the_trained_length_is_unknown_unless_it_is_told(
-    models: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    parent = tmp_path / "unknown"
-    assert import_model.main([str(models / "separate relu"), str(parent)]) == Exit.OK
-    assert "longest source in training: unknown, since no file of" in capsys.readouterr().err
-    assert modeldir.read_facts(parent) == {"longest_source": None, "positions": 300}
-    assert lengthen._bounds(parent) == (25, 50, 75, 100)
-    assert "lengths are divided at 25, 50, 75, 100" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_made_up_lines_will_do(models: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    imported = transformers_read.marian(models / "multilingual gelu", trained_length=12)
-    chosen, left_out = samples.choose_samples(imported.trained, imported.scorer())
-    assert (chosen, left_out) == samples.choose_samples(imported.trained, imported.scorer())
-    assert left_out == 0 and len(chosen) == samples.MADE_UP + samples.LONG
-    parameters = sum(weight.numel() for weight in imported.trained.model.parameters())
-    monkeypatch.setattr(samples, "LARGE", parameters // 2)
-    few, _ = samples.choose_samples(imported.trained, imported.scorer())
-    assert len(few) == samples.MADE_UP // 2 + samples.LONG // 2
-    found = importing.certify(imported, [sample.line for sample in chosen[:3]])
-    assert found["lines"] > 3 and found["longest_source"] > 12
 
 
 def test_pytorch_model_bin_is_read_by_a_loader_that_runs_no_code(
@@ -253,15 +192,16 @@ class Touching:
 
 
 # keys of public configs, less their sizes: those of 2020 have the first two, which transformers
-# ignores, and fine-tuned models the last four, which ask for another search
-IN_2020 = {"extra_pos_embeddings": 65001, "normalize_before": False, "add_bias_logits": False}
+# ignores, and fine-tuned models the last three, which ask for another search
 PUBLIC: dict[str, dict[str, Any]] = {
-    "opus-mt-de-en": {"_num_labels": 3, "classif_dropout": 0.0, "num_beams": 6, "id2label": {}},
-    "opus-mt-zh-en": {**IN_2020, "num_beams": 6, "output_past": True, "prefix": ">>cmn<< "},
-    "opus-mt-en-mul": {
-        **IN_2020,
-        "extra_pos_embeddings": 64110,
-        "static_position_embeddings": True,
+    "opus-mt-zh-en": {
+        "extra_pos_embeddings": 65001,
+        "normalize_before": False,
+        "add_bias_logits": False,
+        "num_beams": 6,
+        "output_past": True,
+        "prefix": ">>cmn<< ",
+        "classif_dropout": 0.0,
     },
     "opus-mt-tc-big-en-pt": {"torch_dtype": "float16", "max_position_embeddings": 1024},
     "fine-tuned": {"forced_bos_token_id": 7, "suppress_tokens": [5], "dtype": "bfloat16"},
@@ -283,23 +223,10 @@ def test_a_table_of_positions_keeps_its_length_on_the_way_back(
 ) -> None:
     change_json(copied / "config.json", max_position_embeddings=700)
     modeldir.save(importing.read(copied).trained, tmp_path / "made")
-    exporting.export(modeldir.load(tmp_path / "made"), tmp_path / "back", LINES[:1], "marian")
+    trained = modeldir.load(tmp_path / "made")
+    transformers_write.prepare_marian(trained).write(tmp_path / "back", "float32")
     config = json.loads((tmp_path / "back" / "config.json").read_bytes())
     assert config["max_position_embeddings"] == 700
-
-
-def test_of_two_saves_that_counts_which_transformers_reads(copied: Path) -> None:
-    expected = importing.read(copied).trained.model.state_dict()
-    model = theirs("transformers").MarianMTModel.from_pretrained(copied)
-    with torch.no_grad():
-        model.model.shared.weight.mul_(2)
-    model.save_pretrained(copied, max_shard_size="20KB")
-    assert list(copied.glob("model-*-of-*.safetensors"))
-    both = importing.read(copied).trained.model.state_dict()
-    assert all(torch.equal(both[name], expected[name]) for name in expected)
-    (copied / "model.safetensors").unlink()
-    shards = importing.read(copied).trained.model.state_dict()
-    assert torch.equal(shards["output.weight"], 2 * expected["output.weight"])
 
 
 def resize(place: Path, tokens: list[str], multiple: int | None = None) -> None:
@@ -321,7 +248,7 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
     imported = importing.read(copied)
     assert importing.certify(imported, LINES[:2])["log_probs"] < proof.LOG_PROBS
     assert len(imported.trained.target.vocabulary) > 128
-    exporting.export(imported.trained, tmp_path / "back", LINES[:1], "marian")
+    transformers_write.prepare_marian(imported.trained).write(tmp_path / "back", "float32")
     resize(copied, ["__nnh__"])
     refused(copied, "adds __nnh__")
 
@@ -331,21 +258,15 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
     [
         ("model_type", "bart", "model_type=bart"),
         ("scale_embedding", False, "scale_embedding=False"),
-        ("scale_embedding", ..., "scale_embedding=False"),
         ("activation_function", "tanh", "activation_function=tanh"),
         ("quantization_config", {"load_in_8bit": True}, "8-bit quantization"),
         ("decoder_ffn_dim", 8, r"mismatched .*fc1"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be that of the enc"),
         ("tie_word_embeddings", False, "missing .*lm_head"),
-        ("d_model", "wide", "d_model"),
         ("d_model", 18, "mismatched"),
         ("max_position_embeddings", 2, "no sample is short enough"),
-        ("vocab_size", 300, r"mismatched .*shared\.weight"),
         ("encoder_layers", 3, r"missing .*encoder\.layers\.2"),
         ("eos_token_id", [0, 5], r"eos_token_id=\[0, 5\]"),
-        ("eos_token_id", 5, "eos_token_id=5"),
-        ("eos_token_id", ..., "eos_token_id=None"),
-        ("decoder_start_token_id", ..., "decoder_start_token_id=None"),
         ("decoder_start_token_id", 5, "decoder_start_token_id=5"),
     ],
 )
@@ -368,12 +289,7 @@ def test_a_decoder_may_start_with_the_id_that_ends_a_line(copied: Path) -> None:
     ("change", "message"),
     [
         (lambda t: t.update(extra=torch.ones(2)), "unexpected .*extra"),
-        (lambda t: t.pop("model.shared.weight"), r"missing .*embed_tokens\.weight"),
         (lambda t: t.pop("model.encoder.layers.0.fc1.bias"), r"missing .*layers\.0\.fc1\.bias"),
-        (
-            lambda t: t.update({"model.encoder.layers.0.fc1.bias": torch.ones(3)}),
-            "mismatched .*fc1",
-        ),
         (lambda t: t["model.shared.weight"].fill_(torch.nan), "numbers that are not finite"),
         (
             lambda t: t.update({"lm_head.weight": t["model.shared.weight"] + 1}),
@@ -382,10 +298,6 @@ def test_a_decoder_may_start_with_the_id_that_ends_a_line(copied: Path) -> None:
         (
             lambda t: t.update({"model.encoder.embed_positions.weight": torch.ones(300, 16)}),
             "holds other positions than sinusoids",
-        ),
-        (
-            lambda t: t.update({"model.encoder.layers.0.fc1.SCB": torch.ones(32).char()}),
-            "unexpected .*SCB",  # of bitsandbytes
         ),
     ],
 )
@@ -404,15 +316,12 @@ def test_tensors_that_do_not_fit_are_refused(
     [
         ("model.safetensors", b"no tensors"),
         ("model.safetensors", None),
-        ("config.json", b"[]"),
         ("config.json", b"{"),
         ("generation_config.json", b"{"),
         ("special_tokens_map.json", b"[]"),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}'),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": true}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a\\nb": 2, "<pad>": 3}'),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2, "<pad>": 3}'),
         ("source.spm", b"no model"),
         ("target.spm", None),
     ],
@@ -426,10 +335,7 @@ def test_files_that_are_damaged_or_missing_are_refused(
     refused(copied, str(copied))
 
 
-READ = ("config.json", "tokenizer_config.json", "generation_config.json", "added_tokens.json")
-
-
-@pytest.mark.parametrize("name", [*READ, "vocab.json", "target.spm", "model.safetensors"])
+@pytest.mark.parametrize("name", ["config.json", "target.spm", "model.safetensors"])
 def test_a_pointer_of_git_lfs_is_named(name: str, copied: Path) -> None:
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 298763941\n"
     (copied / name).write_text(pointer)
@@ -451,11 +357,8 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
     of_the_source = "\u2581lacht"  # in a vocabulary of both sides
     assert segmenter.decode([*pieces[1:], of_the_source]) == "das Buch lacht"
-    again = segmenter_from_json(segmenter.to_json())
-    assert isinstance(again, MarianSegmenter) and again.encode(">>fr<< das") == pieces[:2]
 
 
-@pytest.mark.slow
 def test_a_line_without_a_target_language_is_warned_of_once(
     models: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -466,17 +369,3 @@ def test_a_line_without_a_target_language_is_warned_of_once(
     (warned,) = [r.getMessage() for r in caplog.records if "target language" in r.getMessage()]
     assert "3 (first: line 2; longest: " in warned
     assert warned.endswith("it knows >>de<<, >>fr<<")
-    caplog.clear()
-    Translator.of(transformers_read.marian(models / TRAINED).trained, decode).texts(lines)
-    assert "target language" not in caplog.text
-
-
-@pytest.mark.slow
-def test_a_trained_model_translates_two_hundred_lines_as_in_transformers(tmp_path: Path) -> None:
-    make(tmp_path / "model", pieces=300, dim=64, updates=1500)
-    imported = transformers_read.marian(tmp_path / "model")
-    lines = [source for source, _ in pairs(200, 4, 40, "two hundred")]
-    found = importing.certify(imported, lines)
-    assert found["lines"] == found["greedy"]["equal"] + found["greedy"]["ties"] > 200
-    assert found["log_probs"] < proof.LOG_PROBS
-    assert found["beam_4"]["compared"] > 150
