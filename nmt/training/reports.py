@@ -54,7 +54,6 @@ def write_hint(path: Path, data: bytes) -> None:
 
 
 def append(path: Path, line: Line) -> None:
-    """Add a line to metrics.jsonl."""
     with optional(path), path.open("ab") as file:
         file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
 
@@ -132,7 +131,6 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew after a report."""
         self.loss = self.nll = self.seconds = self.norm = 0.0
         self.tokens = 0
 
@@ -187,7 +185,6 @@ class MetricsLog(ExitStack):
             self.writers.append(calling(options.callback, run))
 
     def advance(self, step: int) -> None:
-        """Count an update."""
         self.bar.update()
         if self.bar.disable and step - self.first == FEW:
             log.info("about %s for the other %d updates", self.left(step), self.bar.total - step)

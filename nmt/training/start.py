@@ -41,7 +41,6 @@ class Graft:
     """Of the parent, for state.json: SHA-256 of its weights, and config and corpus of its run."""
 
     def __str__(self) -> str:
-        """Say in a few lines what was done."""
         parts = [f"{len(self.loaded)} tensors loaded"]
         for what in ("zero_initialised", "new", "dropped"):
             if names := getattr(self, what):

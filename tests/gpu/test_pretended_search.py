@@ -15,7 +15,6 @@ from torch import Tensor
 from nmt.checks import example
 from nmt.decode.beam import NEVER, Beam
 from nmt.decode.engine import Hypothesis, length_penalty
-from nmt.decode.sampling import Sampling, probabilities
 from nmt.decode.search import CHECK_EVERY, search
 from nmt.decode.sources import Source
 from nmt.decode.torch_engine import TorchEngine
@@ -143,23 +142,6 @@ def test_an_ensemble_and_bfloat16_wait_no_more(tiny: Make) -> None:
         assert gpu.waits == {LOOK: looks(there)}
 
 
-def test_greedy_search_and_its_length_limit(tiny: Make) -> None:
-    there = on_both(tiny, ("encoding=learned",), beam=1)
-    assert there.waits == {LOOK: looks(there)}
-
-
-def test_a_number_that_a_step_reads_is_caught(tiny: Make, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = Transformer.step
-
-    def reading(self: Transformer, tokens: Tensor, state: Any) -> Tensor:
-        assert tokens.max().item() >= 0
-        return plain(self, tokens, state)
-
-    monkeypatch.setattr(Transformer, "step", reading)
-    there = on_both(tiny, ("encoding=none",))
-    assert there.waits.total() == looks(there) + there.steps
-
-
 def short_of_memory(model: Transformer, most: int) -> None:
     """Raise what torch does where memory is short, for a batch of more than `most` sentences."""
     start, held = model.start, list[weakref.ref[Tensor]]()
@@ -175,8 +157,7 @@ def short_of_memory(model: Transformer, most: int) -> None:
     setattr(model, "start", full)  # noqa: B010 (mypy: a method)
 
 
-@pytest.mark.parametrize("most", [1, pytest.param(2, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
+@pytest.mark.parametrize(("most", "changes"), [(1, {}), (2, {"method": "sample"})])
 def test_a_batch_too_large_for_the_memory_is_searched_in_halves(
     most: int, changes: dict[str, Any], tiny: Make, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -224,8 +205,7 @@ class Unread(Table):
         return made
 
 
-@pytest.mark.parametrize("every", [1, 2, 3, 8])
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize(("seed", "every"), [*zip(range(6), (1, 2, 3, 8, 2, 1), strict=True)])
 def test_what_is_found_does_not_depend_on_when_it_looks(seed: int, every: int) -> None:
     """Ties, NaN, what is impossible, limits of 0, and beams from 1 to more than the words."""
     draw = random.Random(seed)
@@ -268,24 +248,3 @@ def test_sampling_waits_once_in_eight_steps(changes: dict[str, Any], tiny: Make)
     there = on_both(tiny, ("encoding=relative",), method="sample", **changes)
     assert there.steps > CHECK_EVERY
     assert there.waits == {LOOK: looks(there)}
-
-
-@pytest.mark.parametrize("every", [1, 2, 3, 8])
-@pytest.mark.parametrize("seed", range(6))
-def test_what_is_drawn_does_not_depend_on_when_it_looks(seed: int, every: int) -> None:
-    draw = random.Random(seed)
-    limits = torch.tensor([draw.randint(0, 4) for _ in range(draw.randint(1, 4))])
-    table = Table.random(seed, len(limits), 5, 4)
-    numbers = torch.Generator().manual_seed(seed)
-    for t in table.tables if seed % 2 else ():
-        t[torch.rand(t.shape, generator=numbers) < 0.5] = NEVER
-        t[torch.rand(t.shape, generator=numbers) < 0.1] = math.nan
-    given = limits, torch.rand(len(limits), 1 + seed % 3, 5, generator=numbers).double()
-    rules: dict[str, Any] = {"distribution": probabilities, "eos": EOS}
-    plain = search(table.again(), Sampling(*given, **rules), BOS)
-    assert search(table.again(), Sampling(*given, **rules), BOS, check_every=every) == plain
-    with pretended() as gpu:
-        there = Unread.there(table)
-        gpu.waits.clear()
-        assert search(there, Sampling(*given, **rules, device=GPU), BOS, every) == plain
-        assert gpu.waits == {LOOK: -(-there.calls // every)}

@@ -24,8 +24,6 @@ UNIGRAM = ["segmenter=unigram", "segmenter.vocabulary_size=60"]
     [
         ("ctranslate2", ["encoding=lstm"], "encoding.lstm"),
         ("marian", ["encoding=absolute", "model.norm=pre", *UNIGRAM], "model.norm=pre"),
-        ("marian", ["encoding=relative", "model.norm=post", *UNIGRAM], "encoding.relative"),
-        ("argos", ["encoding=relative"], "segmenter.kind=bpe"),
     ],
 )
 def test_what_an_engine_cannot_hold_is_refused_before_the_first_update(
