@@ -259,17 +259,3 @@ def test_a_checkpoint_of_a_later_format_is_refused_and_left_alone(
         tiny.reopen(tmp_path / "run")
     assert error.value.code == Exit.DATA
     assert names(tmp_path / "run") == ["step-00000010", "step-00000012"]
-
-
-def test_strays_of_a_kill_are_swept_away(tmp_path: Path) -> None:
-    checkpoints = fresh(tmp_path / "run")
-    checkpoints.save(1, [9.0], files(1))
-    for step in (0, 2):
-        stray = atomic.temporary_of(tmp_path / f"run/checkpoints/step-{step:08d}")
-        stray.mkdir()
-        (stray / "model.safetensors").write_bytes(b"half")
-    atomic.temporary_of(tmp_path / "run/best").write_bytes(b"half")
-    saved = Checkpoints(tmp_path / "run", 2).recover()
-    assert saved is not None and saved.step == 1
-    assert names(tmp_path / "run") == ["step-00000001"]
-    assert sorted(p.name for p in (tmp_path / "run").iterdir()) == ["best", "checkpoints"]

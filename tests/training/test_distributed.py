@@ -316,10 +316,6 @@ def test_ranks_end_and_save_when_torchrun_is_killed(tmp_path: Path) -> None:
 def test_the_command(tmp_path: Path) -> None:
     words = [f"runs={tmp_path}/runs", "name=run", f"data.cache={tmp_path}/cache", "trainer=cpu"]
     words += ["data.train_pairs=300", "data.dev_pairs=20", "trainer.max_steps=2"]
-    done = torchrun("-m", "nmt.cli.train", *words)  # one batch an update
-    said = [line for line in done.stderr.decode().split("\n") if line.startswith("nmt: ")]
-    assert len(said) == 1 and said[0].startswith("nmt: trainer.accumulate=1: an update needs a")
-    assert not (tmp_path / "runs").exists() and b"[rank" not in done.stderr
     words += ["trainer.accumulate=2", "trainer.batch_tokens=300"]
     done = torchrun("-m", "nmt.cli.train", *words)
     assert done.returncode == 0, done.stderr.decode()
