@@ -129,8 +129,8 @@ def freeze(model: Transformer, names: Sequence[str]) -> None:
         starts = tuple(f"{start}." for start in PARTS.get(name, (name,)))
         frozen = [p for key, p in parameters if f"{key}.".startswith(starts)]
         if not frozen:
-            known = [*PARTS, *sorted({key.split(".")[0] for key, _ in parameters} - {*PARTS})]
-            raise ValueError(f"no parameter is named {name}; known are {', '.join(known)}")
+            choices = [*PARTS, *sorted({key.split(".")[0] for key, _ in parameters} - {*PARTS})]
+            raise ValueError(f"no parameter is named {name}; known are {', '.join(choices)}")
         for parameter in frozen:
             parameter.requires_grad_(False)
     if names and not any(p.requires_grad for _, p in parameters):

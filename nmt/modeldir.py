@@ -147,13 +147,11 @@ def weights_sha256(path: str | Path) -> str:
     return reading(path, lambda checkpoint: open_model(checkpoint).sha256(WEIGHTS))
 
 
-def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> Settings:
-    """The settings of an opened model directory, in the file of this name."""
-    return _parsed(sealed, name, thaw)
+def settings_of(sealed: VerifiedDirectory) -> Settings:
+    return _parsed(sealed, CONFIG, thaw)
 
 
 def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:
-    """The source and target side of an opened model directory."""
     source, target = (_parsed(sealed, n, Side.from_json, 1 << 28) for n in (SOURCE, TARGET))
     return source, target
 
@@ -236,8 +234,8 @@ def is_saved(trained: Trained) -> bool:
     import torch
 
     assert trained.directory is not None
-    saved, ours = read_tensors(open_model(trained.directory), WEIGHTS), weights(trained.model)
-    return saved.keys() == ours.keys() and all(torch.equal(saved[n], ours[n]) for n in ours)
+    saved, now = read_tensors(open_model(trained.directory), WEIGHTS), weights(trained.model)
+    return saved.keys() == now.keys() and all(torch.equal(saved[n], now[n]) for n in now)
 
 
 def check_model(trained: Trained) -> None:
@@ -275,13 +273,13 @@ def parts(
 
 def portable(settings: Settings) -> Settings:
     """Return settings whose paths are reduced to file names, for another machine."""
-    return thaw(_without_directories(freeze(settings)))
 
+    def reduced(value: Any, key: str = "") -> Any:
+        if isinstance(value, dict):
+            return {name: reduced(inner, check.below(key, name)) for name, inner in value.items()}
+        return Path(value).name if value and is_path(key) else value
 
-def _without_directories(value: Any, key: str = "") -> Any:
-    if isinstance(value, dict):
-        return {n: _without_directories(v, check.below(key, n)) for n, v in value.items()}
-    return Path(value).name if value and is_path(key) else value
+    return thaw(reduced(freeze(settings)))
 
 
 def weights(model: "torch.nn.Module") -> "dict[str, Tensor]":

@@ -94,9 +94,9 @@ def run_all(
 
 def _gpu_of(command: LoggedCommand, slot: int) -> str | None:
     """The GPU of a slot; None without a choice, or if the command has chosen."""
-    chosen = any("cuda:" in argument for argument in command.arguments)
-    available = [] if chosen else gpus()
-    return available[slot % len(available)] if len(available) > 1 else None
+    if any("cuda:" in argument for argument in command.arguments) or len(gpus()) < 2:
+        return None
+    return gpus()[slot % len(gpus())]
 
 
 def _progress(seconds: float, ended: int, count: int, states: Sequence[str]) -> str:
@@ -114,6 +114,8 @@ def last_line(log: Path) -> str:
 
 
 def exit_reason(code: int) -> str:
-    """An exit code in words."""
-    names = {number.value: number.name for number in signal.Signals}
-    return f"exit {code}" if code >= 0 else f"killed by {names.get(-code, f'signal {-code}')}"
+    """An exit code in words; it is negative where a signal ended the process."""
+    if code >= 0:
+        return f"exit {code}"
+    known = -code in set(signal.Signals)
+    return f"killed by {signal.Signals(-code).name if known else f'signal {-code}'}"

@@ -36,12 +36,10 @@ class PlannedRun(NamedTuple):
 
     @property
     def settings(self) -> Settings:
-        """The settings of the run."""
         return self.experiment.settings
 
     @property
     def directory(self) -> Path:
-        """Where the model lies, or will."""
         return self.experiment.run
 
     @property

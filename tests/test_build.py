@@ -1,6 +1,5 @@
 """Sizes that cannot be meant are refused before anything is made."""
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -37,39 +36,6 @@ def test_tables_that_cannot_even_be_described(
     error = refusal(*words)
     assert str(error) == f"{words[1]}: no memory holds what it asks for; lower it"
     assert error.code == Exit.NO_MEMORY
-
-
-@pytest.mark.parametrize(
-    ("words", "bounds"),
-    [
-        ("model.encoder_layers=1000000", "from 1 to 256"),
-        ("model.decoder_layers=1000000", "from 1 to 256"),
-        ("model.dim=99999999999999999999", "at most 2147483647"),
-        ("trainer.threads=1000000", "from 1 to 1024"),
-        ("data.workers=1000000", "from 1 to 1024"),
-        ("data.join_length=1", "at least 2"),
-        ("data.bpe_dropout=1", "from 0 to 0.9"),
-        ("data.subword_nbest=513", "from 2 to 512"),
-        ("data.train_longest=1001", "from 3 to 1000"),
-        ("optim.patience=99999999999999999999", "at most 2147483647"),
-        ("optim.lr=11", "from 0 to 10"),
-        ("optim.beta1=1", "from 0 to 0.99999"),
-        ("optim.eps=0", "from 1e-20 to 1"),
-        ("optim.decay=0", "from 0.01 to 1"),
-        ("decode.alpha=1000", "from 0 to 10"),
-        ("decode.beam_size=100000", "from 1 to 1000"),
-        ("decode.mbr=100000", "from 0 to 1000"),
-        ("encoding=relative encoding.relative.tau=99999999999999999999", "at most 2147483647"),
-    ],
-)
-def test_numbers_that_cannot_be_meant_are_refused_at_once(
-    settings_of: Callable[..., Settings], words: str, bounds: str
-) -> None:
-    begun = time.monotonic()
-    with pytest.raises(UserError) as error:
-        preflight.check(settings_of(*words.split()))
-    assert str(error.value) == f"{words.split()[-1]}: must be {bounds}"
-    assert time.monotonic() - begun < 5
 
 
 @pytest.mark.parametrize(
@@ -124,8 +90,8 @@ def test_a_language_takes_a_position(settings_of: Callable[..., Settings]) -> No
 @pytest.mark.parametrize(
     "name",
     [
-        *("absolute", "relative", "lstm", "learned", "t5", "tupe_relative", "complex_order"),
-        *("fope", "conv_spe", "sine_spe_stochastic", "floater", "fire", "kerple_log"),
+        *("absolute", "relative", "lstm", "learned", "complex_order"),
+        *("fope", "conv_spe", "sine_spe_stochastic", "kerple_log"),
     ],
 )
 def test_a_model_whose_weights_are_read_draws_none(

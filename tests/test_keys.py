@@ -261,7 +261,7 @@ DECODING_REFUSED = {  # key -> what is said of its other value
     "target_length": "no encoding of this model asks for a length",
 }
 ELSEWHERE = {  # key -> the test that flips it
-    "data.bpe_dropout": "tests/training/test_resume.py",
+    "data.bpe_dropout": "tests/training/test_corpora_resumed.py",
     "decode.unknown": "tests/decode/test_translator.py",
     "decode.source_language": "tests/exchange/test_m2m100.py",
     "decode.target_language": "tests/exchange/test_m2m100.py",

@@ -2,24 +2,19 @@
 
 import json
 import math
-import shutil
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from nmt import api, lengthen, modeldir
 from nmt.cli.train import main as train
 from nmt.config import compose
-from nmt.config.compose import Experiment
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
-from nmt.evaluation.testsets import corpus_test_files, single_test
+from nmt.evaluation.testsets import corpus_test_files
 from nmt.parent import experiment_of
 from nmt.system import manifest
 from nmt.text.lines import read_text
-from nmt.text.vocab import Vocabulary
 
 TINY = [
     *("model.dim=16", "model.feedforward_dim=16", "model.heads=2", "model.encoder_layers=1"),
@@ -29,7 +24,6 @@ TRAINER = [
     *("trainer.device=cpu", "trainer.threads=1", "trainer.batch_tokens=300"),
     *("trainer.tensorboard=false", "decode.max_length_ratio=1", "decode.beam_size=1"),
 ]
-LANGUAGES = {"source": "de", "target": "en"}
 TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=8", "data.test_pairs=10"]
 
 
@@ -138,51 +132,6 @@ def test_a_test_set_that_cannot_be_used_is_refused_before_the_training(
     assert not Path("runs").exists()
 
 
-def test_a_finished_run_needs_no_parent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    places = [f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
-    toy = [*TRAINER, *TOY, *places, "trainer.max_steps=1"]
-    assert train([*TINY, *toy, "name=parent"]) == 0
-    child = [*toy, f"trainer.init_from={tmp_path / 'parent'}", "name=child"]
-    assert train(child) == 0
-    shutil.rmtree(tmp_path / "parent")
-    capsys.readouterr()
-    assert train(child) == 0
-    out, err = capsys.readouterr()
-    assert out == f"{tmp_path / 'child'}\n" and "next:  nmt-translate" in err
-
-
-def test_a_joined_line_of_the_test_text_names_its_language_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources = [">>fr<< das", ">>fr<<ein", ">>fr<< haus", ">>it<< ja", ">>it<< nein", " so", "da"]
-    for name in ("de", "en"):
-        (tmp_path / f"test.{name}").write_text("".join(f"{line}\n" for line in sources))
-    test = single_test([tmp_path / "test.de"], [tmp_path / "test.en"], join=2)
-    lines, references, parts = test._replace(tags={">>fr<<", ">>it<<"}).read()
-    assert lines == [">>fr<< das ein", ">>fr<< haus", ">>it<< ja nein", " so da"]
-    assert references[0] == ">>fr<< das >>fr<<ein", "a reference is a text"
-    assert parts and parts[1:3] == [[">>fr<< haus"], [">>it<< ja", ">>it<< nein"]]
-    plain, _, _ = test.read()
-    assert plain == [" ".join(sources[i : i + 2]) for i in range(0, 7, 2)]
-    side = SimpleNamespace(vocabulary=Vocabulary(["a", ">>fr<<", ">>it<<"]))
-    monkeypatch.setattr(modeldir, "read_sides", lambda run: (side, side))
-    monkeypatch.setattr(lengthen, "evaluate", lambda systems, tests, options: tests[1].read())
-    monkeypatch.setattr(lengthen, "systems_at", lambda places: [])
-    monkeypatch.setattr(lengthen, "_bounds", lambda parent: [])
-    words = [f"data.test_{side}={tmp_path}/test.{name}" for side, name in LANGUAGES.items()]
-    settings = experiment_of(["data=files", "data.root=x", *words]).settings
-    experiment: Any = Experiment(settings, tmp_path / "run", others={"parent": tmp_path})
-    found: Any = lengthen.report(experiment)
-    assert found[0] == lines
-
-
-def test_with_a_parent_that_is_gone_nothing_is_compared(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level("INFO")
-    gone: Any = SimpleNamespace(others={"parent": "gone"}, settings=None, run=None)
-    assert lengthen.report(gone) is None
-    assert "gone: is gone, so that nothing is compared with it" in caplog.text
-
-
 @pytest.mark.parametrize("words", [["trainer.init_from=other"], ["trainer.init_from=null"]])
 def test_the_parent_is_what_the_run_starts_from(words: list[str]) -> None:
     experiment = compose.experiment_of(["experiment=lengthen", "parent=runs/p", *words])
@@ -190,8 +139,3 @@ def test_the_parent_is_what_the_run_starts_from(words: list[str]) -> None:
         lengthen.check(experiment)
     with pytest.raises(UserError, match=r"^parent=None"):
         lengthen.check(compose.experiment_of(["experiment=lengthen", "parent=null"]))
-
-
-def test_a_parent_has_to_be_named() -> None:
-    with pytest.raises(UserError, match=r"^parent: has no value; give parent="):
-        experiment_of(["experiment=lengthen"])

@@ -35,7 +35,6 @@ def test_each_run_says_that_it_is_one() -> None:
     assert all("hydra.mode=RUN" in lines_of(job) for job in sweep("seed=1,2").jobs)
 
 
-@pytest.mark.slow
 def test_a_glob_means_the_options_that_there_are() -> None:
     found = [words[0].partition("=")[2] for words in jobs("encoding=glob(*)")]
     assert found == options_of("encoding")

@@ -66,13 +66,3 @@ def test_a_launcher_gets_what_is_to_be_trained_and_its_logs_are_read(
         ],
     )
     assert launched == list(CORPORA)
-
-
-def test_the_state_of_a_run_is_its_last_whole_line(tmp_path: Path) -> None:
-    assert run.progress(tmp_path) == "starting"
-    (tmp_path / "metrics.jsonl").write_text(
-        '{"kind": "train", "step": 50, "lr": 1, "tokens_per_second": 9, "perplexity": 9.5e145}\n'
-        "\0\0\0\n"
-        '{"kind": "skipped", "step": 51}\n{"kind": "dev", "st'
-    )
-    assert run.progress(tmp_path) == "step 50, train perplexity 9.5e+145"

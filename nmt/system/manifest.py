@@ -146,7 +146,6 @@ class VerifiedDirectory:
 
 
 def sha256_of(path: Path) -> str:
-    """The SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

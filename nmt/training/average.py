@@ -52,13 +52,13 @@ def of_run(run: Path, count: int, which: str) -> Trained:
         paths = modeldir.checkpoints(directory)
         try:
             saved = [Saved(path, VerifiedDirectory(path).json(STATE)) for path in paths]
-            return _mean([s.path for s in _chosen(run, saved, count, which)])
+            return _mean([s.path for s in _choose(run, saved, count, which)])
         except (UserError, OSError):
             if modeldir.checkpoints(directory) == paths:
                 raise  # else training has removed one meanwhile, and has written another
 
 
-def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
+def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
     """The newest, or the best by trainer.dev_metric (of equals the oldest), in their order.
 
     The newest are those between which the run wrote no other.
@@ -85,9 +85,9 @@ def _chosen(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
 
 def of_models(paths: Sequence[Path]) -> Trained:
     """Return the mean of models of one config, text and vocabulary; a run means its best."""
-    seen: dict[str, Path] = {}
+    by_weights: dict[str, Path] = {}
     for path in paths:
-        same = seen.setdefault(modeldir.weights_sha256(path), path)
+        same = by_weights.setdefault(modeldir.weights_sha256(path), path)
         if same is not path:
             raise UserError(f"{path}: has the weights of {same}; give each model once", Exit.DATA)
     return _mean([modeldir.locate(path) for path in paths])
@@ -103,9 +103,9 @@ def _mean(paths: Sequence[Path]) -> Trained:
         _refuse_other(paths[0], first, path, newest)
         for name, tensor in modeldir.weights(newest.model).items():
             sums[name] = sums.get(name, 0) + tensor.double()
-        known = {k: v for k, v in newest.facts.items() if k in ("step", PERPLEXITY, AVERAGED)}
+        about = {k: v for k, v in newest.facts.items() if k in ("step", PERPLEXITY, AVERAGED)}
         sha256 = modeldir.weights_sha256(path)
-        averaged.append({"name": path.name, "weights_sha256": sha256, **known})
+        averaged.append({"name": path.name, "weights_sha256": sha256, **about})
     means = {
         name: (sums[name] / len(paths)).to(tensor.dtype)
         for name, tensor in modeldir.weights(newest.model).items()

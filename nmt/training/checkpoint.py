@@ -6,7 +6,7 @@ Truth is the highest step that passes verification; `best` is a hint that is put
 import errno
 import logging
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -38,7 +38,6 @@ class Saved(NamedTuple):
 
     @property
     def step(self) -> int:
-        """The last update that it contains."""
         return int(self.state["step"])
 
     @property
@@ -120,8 +119,7 @@ class Checkpoints:
 
     def rotate(self) -> None:
         """Remove those that are neither among the best nor among the newest; see `__init__`."""
-        ranked = sorted((cost, name) for name, cost in self.costs.items())
-        best = [name for _, name in ranked[: self.keep_best]]
+        best = sorted(self.costs, key=lambda name: (self.costs[name], name))[: self.keep_best]
         paths = modeldir.checkpoints(self.directory)
         measured = [path.name for path in paths if path.name in self.costs]
         kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
@@ -155,10 +153,10 @@ def newest(run: Path) -> Saved | None:
     return None
 
 
-def optimizer_files(
+def dump_optimizer(
     model: nn.Module, optimizer: torch.optim.Optimizer, device: torch.device
-) -> Iterator[tuple[str, bytes]]:
-    """Yield optim.safetensors: Adam's moments by parameter name, and torch's random states."""
+) -> bytes:
+    """The content of OPTIMIZER: Adam's moments by parameter name, and torch's random states."""
     trained = [name for name, p in model.named_parameters() if p.requires_grad]
     tensors = {
         f"{trained[index]}/{key}": value.cpu().contiguous()
@@ -168,7 +166,7 @@ def optimizer_files(
     tensors["random/cpu"] = torch.get_rng_state()
     if device.type == "cuda":
         tensors["random/cuda"] = torch.cuda.get_rng_state(device)
-    yield OPTIMIZER, manifest.dump_tensors(tensors)
+    return manifest.dump_tensors(tensors)
 
 
 def restore_optimizer(
@@ -177,7 +175,7 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> None:
-    """Give optimizer and generators what `optimizer_files` wrote, none of it in the file any more.
+    """Give optimizer and generators what `dump_optimizer` wrote, none of it in the file any more.
 
     Else a run that is resumed would hold a checkpoint open that is soon removed, and NFS cannot.
     """

@@ -64,7 +64,7 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        """Whether all updates were made, on this corpus or another."""
+        """Whether it needs no further update, be it on this corpus or another."""
         return self.saved is not None and _is_finished(self.saved, self.settings)
 
     def seconds_left(self) -> float:
@@ -109,7 +109,7 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
 
 @contextmanager
 def held(path: Path) -> Iterator[None]:
-    """Make a run directory or take over one, and keep other processes out of it in this context.
+    """Make a run directory or take over one, and keep other processes out of it meanwhile.
 
     One that was made for a run which does not begin is removed again, with those above it.
     Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
@@ -216,6 +216,5 @@ def progress(path: Path) -> tuple[int, int]:
 
 
 def _is_finished(saved: Saved, settings: Settings) -> bool:
-    """Whether a run made all its updates, or was ended early."""
     early = stops_early(saved.state["stalls"]["stalled"], settings.trainer)
     return early or is_over(saved.step, saved.place, settings.trainer)

@@ -82,16 +82,14 @@ class Feed:
         self.batches, self.options, self.world, self.device = batches, options, world, device
 
     def updates(self, epoch: int) -> int:
-        """Return how many updates an epoch has."""
         return math.ceil(self.batches.size(epoch) / self.options.accumulate)
 
     def share(self, place: DataPlace) -> range:
-        """Return the numbers of an update's batches."""
+        """Return the numbers that an update's batches have in their epoch."""
         end = min(place.batch + self.options.accumulate, self.batches.size(place.epoch))
         return range(place.batch, end)
 
     def after(self, place: DataPlace) -> DataPlace:
-        """Return where the next update begins."""
         end = self.share(place).stop
         is_last = end == self.batches.size(place.epoch)
         return DataPlace(place.epoch + 1) if is_last else DataPlace(place.epoch, end)

@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from functools import partial
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import Any
@@ -51,12 +50,6 @@ def write_hint(path: Path, data: bytes) -> None:
     with optional(path):
         if not (path.exists() and path.read_bytes() == data):
             atomic.replace(path, data)
-
-
-def append(path: Path, line: Line) -> None:
-    """Add a line to metrics.jsonl."""
-    with optional(path), path.open("ab") as file:
-        file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
 
 
 def read_metrics(path: Path) -> list[Line]:
@@ -132,7 +125,6 @@ class Meter:
         self.reset()
 
     def reset(self) -> None:
-        """Start anew after a report."""
         self.loss = self.nll = self.seconds = self.norm = 0.0
         self.tokens = 0
 
@@ -166,9 +158,11 @@ class MetricsLog(ExitStack):
         self, run: Path, step: int, last: int, options: Training, silent: bool = False
     ) -> None:
         super().__init__()
+        self.run, self.options, self.silent = run, options, silent
         self.first, self.began = step, time.monotonic()
         self.shown: dict[str, str] = {}  # behind the bar, by kind of line
-        self.writers: list[Callable[[Line], None]] = []
+        self.board: Any = None
+        self.tell: Callable[[Line, Path], None] | None = None  # trainer.callback
         self.bar = self.enter_context(
             tqdm(
                 total=last, initial=step, unit="update", leave=False,
@@ -180,14 +174,12 @@ class MetricsLog(ExitStack):
         if silent:
             return
         cut_back(run / METRICS, step)
-        self.writers.append(partial(append, run / METRICS))
         if options.tensorboard:
-            self.writers.append(self.enter_context(tensorboard_files(run / BOARD, step)))
+            self.board = self.enter_context(open_tensorboard(run / BOARD, step))
         if options.callback is not None:
-            self.writers.append(calling(options.callback, run))
+            self.tell = function_of(options.callback)
 
     def advance(self, step: int) -> None:
-        """Count an update."""
         self.bar.update()
         if self.bar.disable and step - self.first == FEW:
             log.info("about %s for the other %d updates", self.left(step), self.bar.total - step)
@@ -200,8 +192,8 @@ class MetricsLog(ExitStack):
     def report(self, kind: str, line: Line) -> None:
         """Report a line of metrics.jsonl; `describe` says what kinds there are."""
         line = {"kind": kind, **line}
-        for write in self.writers:
-            write(line)
+        if not self.silent:
+            self.write(line)
         text, level = describe(line), logging.WARNING
         if kind in ("train", "dev"):
             level, self.shown[kind] = logging.INFO, text
@@ -211,6 +203,26 @@ class MetricsLog(ExitStack):
                 return
             text = f"{text}, {self.left(line['step'])} left"
         log.log(level, f"step {line['step']}/{self.bar.total}, epoch {line['epoch']}: {text}")
+
+    def write(self, line: Line) -> None:
+        """Append a line to metrics.jsonl, show its numbers in TensorBoard, and call the callback.
+
+        A callback that raises is not called again, and training goes on without it.
+        """
+        with optional(self.run / METRICS), (self.run / METRICS).open("ab") as file:
+            file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
+        with optional(self.run / BOARD):
+            for key, value in line.items() if self.board else ():
+                if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
+                    self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
+        if self.tell is None:
+            return
+        try:
+            self.tell(dict(line), self.run)
+        except PLUGIN_ERRORS as error:
+            self.tell = None
+            why = f"{where_raised(error)}; it is not called again"
+            log.warning("trainer.callback=%s: %s", self.options.callback, why)
 
 
 def describe(line: Line) -> str:
@@ -253,27 +265,9 @@ def function_of(callback: str) -> Callable[[Line, Path], None]:
     return function
 
 
-def calling(callback: str, run: Path) -> Callable[[Line], None]:
-    """A writer of lines that calls trainer.callback; if that raises, training goes on without."""
-    function, failed = function_of(callback), False
-
-    def tell(line: Line) -> None:
-        nonlocal failed
-        if failed:
-            return
-        try:
-            function(dict(line), run)
-        except PLUGIN_ERRORS as error:
-            failed = True
-            where = where_raised(error)
-            log.warning("trainer.callback=%s: %s; it is not called again", callback, where)
-
-    return tell
-
-
 @contextmanager
-def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]:
-    """Yield a function that shows the numbers of a line in TensorBoard, where it is installed."""
+def open_tensorboard(path: Path, step: int) -> Iterator[Any]:
+    """Yield a SummaryWriter, or None where TensorBoard is not installed or the disk fails."""
     board: Any = None
     try:
         from torch.utils.tensorboard import SummaryWriter
@@ -282,15 +276,8 @@ def tensorboard_files(path: Path, step: int) -> Iterator[Callable[[Line], None]]
             board = SummaryWriter(str(path), purge_step=step + 1)
     except ImportError:
         log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
-
-    def write(line: Line) -> None:
-        with optional(path):
-            for key, value in line.items() if board else ():
-                if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
-                    board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
-
     try:
-        yield write
+        yield board
     finally:
         with optional(path):
             if board:

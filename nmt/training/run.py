@@ -43,7 +43,6 @@ class Outcome(NamedTuple):
     early: bool = False  # it was finished by trainer.early_stopping
 
     def __str__(self) -> str:
-        """Say in one line what to tell the user."""
         if self.code != Exit.OK:
             in_time = self.code != Exit.OUT_OF_TIME
             by = Signals(self.code - 128).name if in_time else "trainer.max_hours"

@@ -15,7 +15,7 @@ class Stalls:
     stalled: int = 0
 
     def observe(self, cost: list[float]) -> None:
-        """Take a checkpoint into account; the lower its cost, the better it is: `Saved.cost`."""
+        """Take a checkpoint into account, of which `Saved.cost` is the less the better."""
         if self.best is None or cost < self.best:
             self.best, self.stalled = cost, 0
         else:
@@ -37,11 +37,9 @@ class PlateauDecay(Stalls):
     min_lr: float
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step, which it does not depend on."""
         return self.lr
 
     def observe(self, cost: list[float]) -> None:
-        """Take a checkpoint into account, and cut the rate where it is one stall too many."""
         super().observe(cost)
         if self.stalled == self.patience:
             self.lr = max(self.lr * self.decay, self.min_lr)
@@ -64,7 +62,6 @@ class InverseSqrtDecay:
 
 
 def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
-    """Make the schedule that the config names."""
     if optim.kind == "inverse_sqrt":
         return InverseSqrtDecay(optim.lr, optim.warmup)
     return PlateauDecay(
@@ -92,6 +89,5 @@ def stops_early(stalled: int, trainer: Training) -> bool:
 
 def last_step(updates: int, trainer: Training) -> int:
     """Return the final step, where all epochs have so many updates."""
-    epochs = trainer.max_epochs
-    limits = (trainer.max_steps, None if epochs is None else epochs * updates)
-    return min(limit for limit in limits if limit is not None)
+    by_epochs = math.inf if trainer.max_epochs is None else trainer.max_epochs * updates
+    return int(min(trainer.max_steps or by_epochs, by_epochs))

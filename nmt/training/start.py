@@ -41,7 +41,6 @@ class Graft:
     """Of the parent, for state.json: SHA-256 of its weights, and config and corpus of its run."""
 
     def __str__(self) -> str:
-        """Say in a few lines what was done."""
         parts = [f"{len(self.loaded)} tensors loaded"]
         for what in ("zero_initialised", "new", "dropped"):
             if names := getattr(self, what):
@@ -60,10 +59,10 @@ def check(settings: Settings, path: str | Path) -> None:
     """
     parent = modeldir.load(path)
     for key in SIZE:  # else tensors of the layers would not fit, or would mean something else
-        size, theirs = getattr(settings.model, key), getattr(parent.settings.model, key)
-        if size != theirs:
+        size, needed = getattr(settings.model, key), getattr(parent.settings.model, key)
+        if size != needed:
             raise UserError(
-                f"model.{key}={size}: trainer.init_from={path} has {theirs}, and its weights fit "
+                f"model.{key}={size}: trainer.init_from={path} has {needed}, and its weights fit "
                 "no other size; leave out model= and its keys, or train without it"
             )
     for key, side in (("source_language", parent.source), ("target_language", parent.target)):
@@ -78,9 +77,9 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
     parent, sha256 = modeldir.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modeldir.weights_sha256(model))
     )
-    ours, theirs = _entries(model, settings), _entries(parent.model, parent.settings)
-    added = [e for key, e in ours.items() if key not in theirs]
-    removed = [e for key, e in theirs.items() if key not in ours]
+    after, before = _entries(model, settings), _entries(parent.model, parent.settings)
+    added = [e for key, e in after.items() if key not in before]
+    removed = [e for key, e in before.items() if key not in after]
     report = _copy(model, parent.model, added)
     report.difference = difference(model, parent.model)
     for what, entries, whole in (("taken away", removed, parent.model), ("added", added, model)):
@@ -107,17 +106,17 @@ def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str
 @torch.no_grad()
 def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
     """Copy tensors of equal name and shape, but those of added entries."""
-    report, theirs = Graft(), _named(parent)
+    report, named = Graft(), _named(parent)
     tied = parent.state_dict(keep_vars=True)  # has each under all its names
     unchanging = {e for e in added if e.zero_initialise()}
     for name, (tensor, entry) in _named(model).items():
-        old = theirs[name][0] if name in theirs else tied.get(name)
+        old = named[name][0] if name in named else tied.get(name)
         if old is not None and old.shape == tensor.shape and entry not in added:
             tensor.copy_(old)
             report.loaded.append(name)
         else:
             (report.zero_initialised if entry in unchanging else report.new).append(name)
-    report.dropped = sorted(set(theirs) - set(report.loaded))
+    report.dropped = sorted(set(named) - set(report.loaded))
     return report
 
 

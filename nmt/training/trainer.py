@@ -4,7 +4,6 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
 from copy import deepcopy
 from functools import partial
 from pathlib import Path
@@ -24,7 +23,7 @@ from nmt.system.manifest import VerifiedDirectory
 from nmt.system.resources import keep_memory, peak_memory, release_memory
 from nmt.training import environment, loss, validation
 from nmt.training.average import move_average
-from nmt.training.checkpoint import FULL, RAW, STATE, optimizer_files, restore_optimizer
+from nmt.training.checkpoint import FULL, OPTIMIZER, RAW, STATE, dump_optimizer, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
 from nmt.training.feed import DeviceBatch, Feed, halves, to_device
@@ -76,6 +75,9 @@ class Trainer:
             keep_memory()
         self.precision = environment.number_format(self.options, self.device, self.world)
         set_up(self.device, tf32=self.precision == "tf32", threads=self.options.threads)
+        self.autocast = partial(  # the context of a forward pass
+            torch.autocast, self.device.type, torch.bfloat16, self.precision == "bfloat16"
+        )
         self.environment = environment.describe(
             self.device, self.precision, self.options.deterministic, compiled, self.world.size
         )
@@ -108,10 +110,7 @@ class Trainer:
         self.stalls = Stalls()
 
     def start(self) -> None:
-        """Resume exactly where the newest checkpoint was written, or start a new run.
-
-        That one starts from trainer.init_from, if there is one.
-        """
+        """Resume exactly where the newest checkpoint was written, or start a new run."""
         saved, parent = self.run.saved, self.options.init_from
         if saved is None and parent is not None:
             path = Path(parent)
@@ -156,7 +155,6 @@ class Trainer:
 
     @property
     def is_over(self) -> bool:
-        """Whether all updates were made."""
         return is_over(self.step, self.place, self.options)
 
     @property
@@ -231,7 +229,6 @@ class Trainer:
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Make one try at `backward`."""
         total = torch.zeros(2, device=self.device)
         for batch in batches:
             self.world.seed(self.settings.seed, self.step, batch.position)
@@ -314,7 +311,6 @@ class Trainer:
             release_memory()
 
     def diverged(self, step: int, reason: str) -> UserError:
-        """Return the error (exit 70) that ends training, with advice."""
         kept = "there is no checkpoint yet; try a lower optim.lr"
         if self.run.has_checkpoint:
             kept = "the last checkpoint is intact; try a lower optim.lr with another name="
@@ -334,7 +330,7 @@ class Trainer:
         yield from modeldir.parts(self.settings, self.evaluated, source, target, facts)
         if self.options.ema:
             yield RAW, manifest.dump_tensors(modeldir.weights(self.model))
-        yield from optimizer_files(self.model, self.optimizer, self.device)
+        yield OPTIMIZER, dump_optimizer(self.model, self.optimizer, self.device)
         state = {
             "cost": cost,
             "place": self.place,
@@ -345,11 +341,6 @@ class Trainer:
             "environment": self.environment,
         }
         yield STATE, manifest.dump(state)
-
-    def autocast(self) -> AbstractContextManager[None]:
-        """Return the context of a forward pass, in the number format of trainer.precision."""
-        enabled = self.precision == "bfloat16"
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=enabled)
 
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
         """Return the fields that all lines of metrics.jsonl have."""

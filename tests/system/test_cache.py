@@ -1,9 +1,11 @@
 """Whatever becomes of a prepared corpus on its disk: it is made anew or refused, never used."""
 
+import hashlib
 import logging
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,7 +14,7 @@ from nmt.corpus.prepare import Prepared, load, prepare
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
 from tests.corpus.test_prepare import BPE, contents, corpus
-from tests.training.damage import DAMAGES, Damage, flipped_bit, missing
+from tests.training.damage import Damage, flipped_bit, half, hole, missing
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +30,15 @@ def copied(sound: tuple[Data, Prepared], tmp_path: Path) -> tuple[Data, Prepared
     return replace(data, cache=str(tmp_path / "cache")), good, tmp_path / "cache" / good.path.name
 
 
-@pytest.mark.parametrize("name", ["train/source.ids", manifest.NAME])
-@pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.__name__)
+@pytest.mark.parametrize(
+    ("damage", "name"),
+    [
+        (flipped_bit, "train/source.ids"),
+        (hole, "train/target.ids"),
+        (missing, "train/lines"),
+        (half, manifest.NAME),
+    ],
+)
 def test_each_kind_of_damage_is_mended(
     damage: Damage,
     name: str,
@@ -74,20 +83,18 @@ def test_a_process_hashes_a_corpus_once(
 ) -> None:
     data, _, path = copied(sound, tmp_path)
     hashed: list[Path] = []
+    file_digest: Any = hashlib.file_digest
 
-    sha256_of = manifest.sha256_of
+    def watched(file: Any, kind: str) -> Any:
+        hashed.append(Path(file.name))
+        return file_digest(file, kind)
 
-    def watched(one: Path) -> str:
-        hashed.append(one)
-        return sha256_of(one)
-
-    monkeypatch.setattr(manifest, "sha256_of", watched)
+    monkeypatch.setattr(hashlib, "file_digest", watched)
     for _ in range(2):
         prepare(data, BPE)
         load(path)
-    assert sorted(hashed) == [
-        file for file in sorted(path.rglob("*")) if file.is_file() and file.name != manifest.NAME
-    ]
+    files = [f for f in path.rglob("*") if f.is_file() and f.name != manifest.NAME]
+    assert sorted(f for f in hashed if f.is_relative_to(path)) == sorted(files)
     missing(path / "train/lines")
     built = prepare(data, BPE)
     hashed.clear()

@@ -1,11 +1,12 @@
 """Directories are complete with their manifest, and every later change of a file is noticed."""
 
 import os
-import subprocess
+import resource
 import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
@@ -81,7 +82,7 @@ def test_what_another_version_wrote_is_refused_and_not_called_damaged(path: Path
     assert caught.value.code == Exit.DATA
 
 
-@pytest.mark.parametrize("name", ["/secret", "a/../../secret", "..", "a//b", "a/", ".", ""])
+@pytest.mark.parametrize("name", ["/secret", "a/../../secret", "..", "a//b", ""])
 def test_no_file_outside_is_read(name: str, path: Path) -> None:
     where = path / manifest.NAME
     record = manifest.read(where)
@@ -91,39 +92,31 @@ def test_no_file_outside_is_read(name: str, path: Path) -> None:
         VerifiedDirectory(path)
 
 
-@pytest.mark.parametrize("files", [[], {"train/ids": 3}, {"train/ids": {"bytes": 2}}, None])
-def test_a_manifest_of_another_shape_is_refused(files: object, path: Path) -> None:
-    (path / manifest.NAME).write_bytes(manifest.dump({"format_version": 1, "files": files}))
-    with pytest.raises(UserError, match=r"lists no files|no entry") as caught:
-        VerifiedDirectory(path).verify()
-    assert type(caught.value) is UserError and caught.value.code == Exit.DATA
-
-
-@pytest.mark.parametrize("content", [[], {"files": {}}])
-def test_a_manifest_without_a_format_is_damaged(content: object, path: Path) -> None:
+@pytest.mark.parametrize(
+    "content",
+    [
+        *({"format_version": 1, "files": files} for files in (3, {"train/ids": 3}, None)),
+        *([], {"files": {}}),
+    ],
+)
+def test_a_manifest_of_another_shape_is_refused(content: object, path: Path) -> None:
     (path / manifest.NAME).write_bytes(manifest.dump(content))
     with pytest.raises(UserError) as caught:
-        VerifiedDirectory(path).verify()
+        VerifiedDirectory(path)
     assert type(caught.value) is UserError and caught.value.code == Exit.DATA
-
-
-SHORT_OF_MEMORY = """
-import resource
-import torch
-from nmt.system import manifest
-
-tensors = {"a": torch.zeros(40_000_000), "b": torch.zeros(40_000_000)}
-manifest.dump_tensors({"c": torch.zeros(1)})  # all is imported
-used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
-resource.setrlimit(resource.RLIMIT_AS, (used + 480_000_000, -1))  # for copies, not for the file
-try:
-    manifest.dump_tensors(tensors)
-except MemoryError:
-    print("MemoryError")
-"""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for the memory in use")
 def test_tensors_that_do_not_fit_the_memory_are_a_memory_error() -> None:
-    ran = subprocess.run([sys.executable, "-c", SHORT_OF_MEMORY], capture_output=True, text=True)
-    assert (ran.stdout, ran.stderr) == ("MemoryError\n", "")
+    tensors = {"a": torch.zeros(40_000_000), "b": torch.zeros(40_000_000)}
+    manifest.dump_tensors({"c": torch.zeros(1)})  # all is imported
+    if not (child := os.fork()):  # where the limit ends with the process
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + 480_000_000, -1))  # for copies, not the file
+        try:
+            manifest.dump_tensors(tensors)
+        except MemoryError:
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0

@@ -39,7 +39,7 @@ class Counted(TorchDispatchMode):
         return func(*args, **(kwargs or {}))
 
 
-SHAPES = [(7, 5), (3, 4, 5), (2, 3, 5, 9), (5,), (1, 5), (0, 5), (2, 0, 5)]
+SHAPES = [(7, 5), (2, 3, 5, 9), (5,), (2, 0, 5)]
 
 
 @pytest.mark.usefixtures("onednn")
@@ -66,18 +66,6 @@ def test_a_weight_laid_out_beforehand_gives_the_same(shape: tuple[int, ...]) -> 
     torch.nn.init.normal_(layer.bias)
     with torch.no_grad():
         torch.testing.assert_close(Packed(layer)(x), F.linear(x, layer.weight, layer.bias))
-
-
-@pytest.mark.parametrize("rows", [2, 3])
-@pytest.mark.usefixtures("onednn")
-def test_small_products_are_torchs(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Three rows of 4 by 5 numbers are the fewest that oneDNN gets here."""
-    monkeypatch.setattr(products, "ONEDNN_FROM", 3 * 4 * 5)
-    layer, total = Linear(4, 5), torch.zeros(5, 4)
-    with torch.no_grad(), Counted() as counted:
-        layer(torch.randn(rows, 4))
-        add_gradient(total, torch.randn(rows, 5), torch.randn(rows, 4))
-    assert counted.of["mkldnn::_linear_pointwise"] == (2 if rows == 3 else 0)
 
 
 class Weights(TorchDispatchMode):
@@ -115,24 +103,6 @@ def test_no_weight_with_gaps_reaches_onednn(weight: Tensor) -> None:
 
 
 @pytest.mark.usefixtures("onednn")
-def test_rows_may_lie_in_memory_as_they_like() -> None:
-    x, layer = torch.randn(4, 6, 5).transpose(0, 1), Linear(5, 3)
-    g = torch.randn(1, 1, 3).expand(6, 4, 3)
-    torch.testing.assert_close(layer(x), F.linear(x, layer.weight, layer.bias))
-    (mine,) = torch.autograd.grad(layer(x), [layer.weight], g)
-    torch.testing.assert_close(mine, torch.einsum("abo,abi->oi", g, x))
-
-
-@pytest.mark.usefixtures("onednn")
-def test_outputs_may_be_changed_in_place() -> None:
-    x = torch.randn(2, 3, 5, requires_grad=True)
-    changed = Linear(5, 4)(x)
-    changed[0, 1] = 0
-    changed.sum().backward()
-    assert x.grad is not None and not x.grad[0, 1].any() and x.grad[0, 0].all()
-
-
-@pytest.mark.usefixtures("onednn")
 @pytest.mark.parametrize("outputs", [3, 9])
 @pytest.mark.parametrize("low", [torch.float32, torch.bfloat16])
 def test_gradients_are_added_up_in_the_format_of_their_sum(outputs: int, low: torch.dtype) -> None:
@@ -143,15 +113,6 @@ def test_gradients_are_added_up_in_the_format_of_their_sum(outputs: int, low: to
     bound = 1e-5 if low == torch.float32 else 0.05
     expected = 1 + of_outputs.float().T @ inputs.float()
     torch.testing.assert_close(total, expected, rtol=bound, atol=bound)
-
-
-@pytest.mark.usefixtures("onednn")
-def test_other_formats_are_torchs_own() -> None:
-    layer, x = Linear(5, 3), torch.randn(2, 5)
-    with Counted() as counted, torch.autocast("cpu", torch.bfloat16):
-        assert layer(x).dtype == torch.bfloat16
-    assert not counted.of["mkldnn::_linear_pointwise"]
-    assert product(x.double(), layer.weight.double()).dtype == torch.float64
 
 
 def learned(model: Any) -> tuple[Counter[str], list[Tensor]]:
@@ -204,16 +165,3 @@ def test_a_layer_in_8_bits_is_as_near_as_rounding_allows() -> None:
     assert (y - exact).abs().max() > 0
     assert torch.equal(rounded(x[3:4, :1]), y[3:4, :1])  # rows keep apart
     assert rounded(x[:0]).shape == (0, 3, 48)
-
-
-@by_vnni
-def test_sums_of_the_largest_numbers_are_exact() -> None:
-    """Of two products of 127 x 127, which exceed 16 bits."""
-    x = torch.full((4, 64), 127.0)
-    x[1::2] *= -1
-    linear = nn.Linear(64, 16)
-    with torch.no_grad():
-        linear.weight.fill_(127.0)
-        linear.weight[1::2] *= -1
-        linear.bias.zero_()
-    assert torch.equal(Int8(linear)(x), linear(x))

@@ -17,9 +17,6 @@ CPU = torch.device("cpu")
 
 V2, V1 = "0::/a/b\n", "5:memory:/a\n4:cpu,cpuacct:/a/b\n"
 CASES = {
-    "no quota": (V2, {"a/b/cpu.max": "max 100000\n"}, 64),
-    "v2": (V2, {"a/b/cpu.max": "200000 100000\n"}, 2),
-    "half a CPU": (V2, {"a/b/cpu.max": "50000 100000\n"}, 1),
     "two and a half": (V2, {"a/b/cpu.max": "250000 100000\n"}, 2),
     "above": (V2, {"a/b/cpu.max": "max 100000", "a/cpu.max": "300000 100000"}, 3),
     "container": ("0::/docker/of/host\n", {"cpu.max": "400000 100000"}, 4),
@@ -27,7 +24,6 @@ CASES = {
     "v1": (V1, {"cpu/a/b/cpu.cfs_quota_us": "600000", "cpu/a/b/cpu.cfs_period_us": "100000"}, 6),
     "v1, none": (V1, {"cpu/a/b/cpu.cfs_quota_us": "-1", "cpu/a/b/cpu.cfs_period_us": "100000"}, 64),
     "v1, container": (V1, {"cpu/cpu.cfs_quota_us": "70000", "cpu/cpu.cfs_period_us": "10000"}, 7),
-    "more than there are": (V2, {"a/cpu.max": "9900000 100000"}, 64),
     "damaged": ("nothing\n\n0::/a\n", {"a/cpu.max": "many of them"}, 64),
 }
 
@@ -54,8 +50,7 @@ def test_quotas(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [("3", 3), ("3,2", 3), (" 3 ", 3), ("16", 8), ("0", 8), ("", 8), ("many", 8), ("-1", 8)],
+    ("wanted", "expected"), [("3", 3), (" 3,2", 3), ("16", 8), ("0", 8), ("many", 8)]
 )
 def test_the_variable_of_openmp(
     wanted: str, expected: int, monkeypatch: pytest.MonkeyPatch
@@ -92,28 +87,6 @@ def test_the_ranks_of_torchrun_have_processes_for_text(monkeypatch: pytest.Monke
     assert resources.cores() == 7
 
 
-PEAK = """
-from types import SimpleNamespace
-from nmt.system.resources import peak_memory
-
-cpu = SimpleNamespace(type="cpu")
-before = peak_memory(cpu)
-held = b"x" * 2**26  # written, so resident
-after = peak_memory(cpu)
-del held
-print(before, after, peak_memory(cpu))
-"""
-
-
-def test_the_peak_of_a_process_is_the_most_it_ever_had() -> None:
-    """Of a small process: this one may have had gigabytes."""
-    done = subprocess.run([sys.executable, "-c", PEAK], capture_output=True, check=True)
-    before, after, later = map(int, done.stdout.split())
-    assert before < 2**26
-    assert abs(after - before - 2**26) < 2**22  # Linux counts in batches of pages
-    assert abs(later - after) < 2**22
-
-
 PAGES = """
 import ctypes, resource, sys
 from nmt.system.resources import keep_memory
@@ -145,35 +118,6 @@ def test_kept_memory_is_not_asked_for_again() -> None:
         return int(done.stdout)
 
     assert faults("keep") < 1000 < faults("no")  # each block has 16,384 pages of 4 kB
-
-
-PIECES = """
-import ctypes
-from pathlib import Path
-from nmt.system.resources import keep_memory, release_memory
-
-libc = ctypes.CDLL(None)
-libc.malloc.restype = ctypes.c_void_p
-
-def resident():
-    return int(Path("/proc/self/statm").read_text().split()[1]) * 4096
-
-keep_memory()
-blocks = [ctypes.c_void_p(libc.malloc(2**20)) for _ in range(128)]
-for block in blocks:
-    libc.memset(block, 1, 2**20)
-for block in blocks[::2]:  # what is kept lies between what is not
-    libc.free(block)
-before = resident()
-release_memory()
-print(before - resident())
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc can be told")
-def test_unused_memory_between_pieces_is_given_back() -> None:
-    done = subprocess.run([sys.executable, "-c", PIECES], capture_output=True, check=True)
-    assert 60 * 2**20 < int(done.stdout) < 66 * 2**20  # of 64
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.reports import WARNED, read_metrics
 from tests.training import tiny
-from tests.training.damage import Damage, emptied, hole, missing
+from tests.training.damage import Damage, hole, missing
 
 Lines = list[bytes]
 WEIGHTS = "checkpoints/step-00000006/model.safetensors"
@@ -54,38 +54,32 @@ def of_lines(change: Callable[[Lines], Lines]) -> Damage:
     return damage
 
 
+def unreadable(lines: Lines) -> Lines:
+    """One of a thousand digits, one whose step is text, a huge one, later ones, and a torn one."""
+    first, *rest, last = lines
+    digits = first.replace(b'"step": 1', b'"step": 1' + b"0" * 1000)
+    text = first.replace(b'"step": 1', b'"step": "1"')
+    later = last.replace(b'"step": 4', b'"step": 5')
+    return [
+        digits,
+        text,
+        b"[" * 10_000_000 + b"\n",
+        *rest,
+        last,
+        later,
+        b'{"kind": "train", "step": 5',
+    ]
+
+
 METRICS: dict[str, Damage] = {
     "missing": missing,
-    "empty": emptied,
     "not UTF-8": garbage,
     "NULs in the middle": hole,
-    "the last line torn": of_lines(lambda lines: [*lines[:-1], lines[-1][:20]]),
-    "a torn line of a later step": of_lines(lambda lines: [*lines, b'{"kind": "train", "step": 5']),
-    "lines of later steps": of_lines(
-        lambda lines: [*lines, lines[-1].replace(b'"step": 4', b'"step": 5')]
-    ),
-    "a step of a thousand digits": of_lines(
-        lambda lines: [lines[0].replace(b'"step": 1', b'"step": 1' + b"0" * 1000), *lines[1:]]
-    ),
-    "a step as text": of_lines(
-        lambda lines: [lines[0].replace(b'"step": 1', b'"step": "1"'), *lines[1:]]
-    ),
-    "a huge line that is torn": of_lines(lambda lines: [*lines, b"[" * 10_000_000]),
-    "steps out of order": of_lines(lambda lines: lines[::-1]),
+    "lines": of_lines(unreadable),
+    "steps out of order": of_lines(lambda lines: [*lines[::-1], lines[-1][:20]]),
     "a link": linked,
 }
-OTHERS: list[tuple[str, Damage]] = [
-    *(("best", damage) for damage in (missing, garbage, linked)),
-    *(("train.log", damage) for damage in (missing, garbage, linked)),
-    *((".nmt-lock", damage) for damage in (missing, garbage)),
-    (".nmt-holder", garbage),
-]
-REPLACED = [  # by what stays there, at the cost of a line on stderr
-    (name, damage)
-    for name in ("metrics.jsonl", "best", "train.log", ".nmt-holder")
-    for damage in (directory, dangling, read_only)
-    if damage is directory or name in ("metrics.jsonl", "train.log")  # else it is replaced
-]
+RECORDS = ("metrics.jsonl", "train.log", "best", ".nmt-holder")
 
 
 class Stopped(NamedTuple):
@@ -101,13 +95,8 @@ def stopped(data: Prepared, tmp_path_factory: pytest.TempPathFactory) -> Stopped
     root = tmp_path_factory.mktemp("stopped")
     for name, last in (("run", 4), ("whole", 6)):
         tiny.train(root / name, data, trainer__max_steps=last, trainer__log_every=1)
-    lines = [line for line in read_metrics(root / "whole/metrics.jsonl") if line["step"] > 4]
-    return Stopped(root / "run", tiny.digest(root / "whole" / WEIGHTS), without_clock(lines))
-
-
-def without_clock(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    clock = {"seconds", "tokens_per_second", "memory_bytes"}
-    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
+    lines = [line for line in tiny.reports(root / "whole") if line["step"] > 4]
+    return Stopped(root / "run", tiny.digest(root / "whole" / WEIGHTS), lines)
 
 
 def resume(run: Path, data: Prepared) -> None:
@@ -129,19 +118,16 @@ def test_lines_that_can_be_read_stay_and_none_comes_twice(
     kept = [line for line in read_metrics(path) if line["step"] <= 4]
     resume(run, data)
     assert tiny.digest(run / WEIGHTS) == stopped.weights and f"{run}/" not in caplog.text
-    assert without_clock(read_metrics(path)) == without_clock(kept) + stopped.lines
+    assert tiny.without_clocks(read_metrics(path)) == tiny.without_clocks(kept) + stopped.lines
 
 
-@pytest.mark.parametrize(("name", "damage"), OTHERS)
+@pytest.mark.parametrize("damage", [missing, garbage, linked])
 def test_damaged_records_are_written_anew(
-    name: str,
-    damage: Damage,
-    run: Path,
-    stopped: Stopped,
-    data: Prepared,
-    caplog: pytest.LogCaptureFixture,
+    damage: Damage, run: Path, stopped: Stopped, data: Prepared, caplog: pytest.LogCaptureFixture
 ) -> None:
-    damage(run / name)
+    for name in ("best", "train.log", *([".nmt-lock"] if damage is not linked else [])):
+        damage(run / name)
+    garbage(run / ".nmt-holder")
     with caplog.at_level(logging.INFO, "nmt"):
         resume(run, data)
     assert tiny.digest(run / WEIGHTS) == stopped.weights and f"{run}/" not in caplog.text
@@ -149,22 +135,19 @@ def test_damaged_records_are_written_anew(
     assert b"step 6/6" in (run / "train.log").read_bytes()
 
 
-@pytest.mark.parametrize(("name", "damage"), REPLACED)
+@pytest.mark.parametrize("damage", [directory, dangling, read_only])
 def test_what_is_in_the_place_of_a_record_costs_a_line(
-    name: str,
-    damage: Damage,
-    run: Path,
-    stopped: Stopped,
-    data: Prepared,
-    caplog: pytest.LogCaptureFixture,
+    damage: Damage, run: Path, stopped: Stopped, data: Prepared, caplog: pytest.LogCaptureFixture
 ) -> None:
     if damage is read_only and os.getuid() == 0:
         pytest.skip("root may write everywhere")
-    damage(run / name)
+    names = RECORDS if damage is directory else RECORDS[:2]  # the others are replaced
+    for name in names:
+        damage(run / name)
     resume(run, data)
     assert tiny.digest(run / WEIGHTS) == stopped.weights
-    about = [line for line in caplog.messages if f"{run}/" in line]
-    assert len(about) == 1 and about[0].startswith(f"{run / name}: ")
+    about = [line.partition(": ")[0] for line in caplog.messages if f"{run}/" in line]
+    assert sorted(about) == sorted(str(run / name) for name in names)
 
 
 @pytest.mark.parametrize("damage", [directory, dangling])

@@ -1,7 +1,6 @@
 """Which batches an update takes on each rank, what is drawn for them, where checkpoints lie."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +11,6 @@ from hypothesis import strategies as st
 
 from nmt.corpus.batches import Batches
 from nmt.corpus.prepare import Prepared
-from nmt.training.corpus import leave_out_long
 from nmt.training.distributed import World
 from nmt.training.feed import AHEAD, Feed
 from nmt.training.schedule import DataPlace, is_over, last_step
@@ -68,19 +66,6 @@ def test_workers_begin_no_update_that_is_never_made(data: Prepared) -> None:
         assert begun == expected and AHEAD > 2
 
 
-def test_development_pairs_as_long_as_training_pairs_may_be_stay(
-    data: Prepared, tmp_path: Path
-) -> None:
-    options = tiny.settings().data
-    lengths = [max(*of_pair) for of_pair in zip(*data.dev.lengths.values(), strict=True)]
-    options.max_length = most = sorted(lengths)[len(lengths) // 2]
-    kept = leave_out_long(data.dev, options)
-    assert kept.lines.tolist() == [
-        line for line, n in zip(data.dev.lines.tolist(), lengths, strict=True) if n <= most
-    ]
-    assert most in [max(*p) for p in zip(*kept.lengths.values(), strict=True)]
-
-
 counts = st.integers(1, 40)
 TRAINER = tiny.settings().trainer
 
@@ -116,11 +101,6 @@ def test_checkpoints_are_evenly_spaced_and_end_the_epoch(
     assert len(due) == min(feed.updates(0), checkpoints) and due[-1] == feed.updates(0)
     gaps = [b - a for a, b in zip([0, *due], due, strict=False)]
     assert max(gaps) - min(gaps) <= 1
-
-
-def test_checkpoints_may_be_so_many_updates_apart(data: Prepared, tmp_path: Path) -> None:
-    tiny.train(tmp_path / "run", data, trainer__checkpoint_every=5)  # an epoch has 4
-    assert [line["step"] for line in tiny.lines(tmp_path / "run", "dev")] == [5, 10, 12]
 
 
 def test_the_first_limit_ends_the_run() -> None:

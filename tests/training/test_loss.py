@@ -3,19 +3,17 @@
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt import build
 from nmt.corpus.batches import in_order
 from nmt.corpus.prepare import Prepared
 from nmt.model.transformer import Transformer
-from nmt.text.vocab import EOS, PAD
+from nmt.text.vocab import PAD
 from nmt.training import feed, loss, validation
 from tests.training import tiny
 
@@ -29,7 +27,7 @@ def model(data: Prepared) -> Transformer:
     return build.transformer(tiny.settings(), size, size)
 
 
-@pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.5])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
 def test_smoothed_is_the_double_loop(smoothing: float) -> None:
     torch.manual_seed(0)
     hidden, output = torch.randn(5, 4, requires_grad=True), nn.Linear(4, 7)
@@ -48,7 +46,7 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
     assert found.requires_grad and not nll.requires_grad
 
 
-@pytest.mark.parametrize("tokens", [1, 5, 6, 7, 24])  # at once: 6, an even number
+@pytest.mark.parametrize("tokens", [1, 6, 23])  # at once: 6, an even number
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_gradients_of_the_loss_are_those_of_autograd(
     tokens: int, precision: str, monkeypatch: pytest.MonkeyPatch
@@ -60,10 +58,10 @@ def test_gradients_of_the_loss_are_those_of_autograd(
     output, start = nn.Linear(8, 11), torch.randn(tokens, 8)
     target = torch.randint(11, (tokens,))
     found = []
-    for ours in (True, False):
+    for chunked in (True, False):
         hidden = start.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            if ours:
+            if chunked:
                 value, _ = loss.smoothed(hidden, output, target, 0.1)
             else:
                 value = F.cross_entropy(
@@ -75,59 +73,6 @@ def test_gradients_of_the_loss_are_those_of_autograd(
     rtol, atol = (1e-5, 1e-6) if precision == "float32" else (0.02, 0.01)
     for mine, plain in zip(*found, strict=True):
         torch.testing.assert_close(mine, plain, rtol=rtol, atol=atol)
-
-
-def test_products_in_bfloat16_have_few_shapes() -> None:
-    output = nn.Linear(8, 11)
-    shapes: set[tuple[torch.Size, ...]] = set()
-
-    class Shapes(TorchDispatchMode):
-        def __torch_dispatch__(self, f: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-            if f.overloadpacket is torch.ops.aten.mm and args[0].dtype == torch.bfloat16:
-                shapes.add(tuple(a.shape for a in args))
-            return f(*args, **(kwargs or {}))
-
-    for tokens in range(1, 200):
-        with Shapes(), torch.autocast("cpu", torch.bfloat16):
-            loss.smoothed(torch.randn(tokens, 8), output, torch.zeros(tokens, dtype=torch.long), 0)
-    assert len(shapes) == 3 * 4  # of 64, 128, 192 and 256 tokens
-
-
-def test_gradients_are_taken_only_where_one_may_ask(monkeypatch: pytest.MonkeyPatch) -> None:
-    taken: list[int] = []
-    monkeypatch.setattr(loss, "add_gradient", lambda *_: taken.append(1))
-    hidden, output, target = torch.randn(5, 4), nn.Linear(4, 7), torch.tensor([0, 6, 3, 3, 1])
-    with torch.no_grad():  # as on the dev set
-        loss.smoothed(hidden, output, target, 0.0)
-    assert not taken
-    loss.smoothed(hidden, output, target, 0.0)
-    assert taken
-
-
-def test_frozen_parameters_get_no_gradient() -> None:
-    hidden, output = torch.randn(5, 4, requires_grad=True), nn.Linear(4, 7)
-    output.bias.requires_grad_(False)
-    loss.smoothed(hidden, output, torch.tensor([0, 6, 3, 3, 1]), 0.1)[0].backward()
-    assert output.bias.grad is None and output.weight.grad is not None
-
-
-def test_predict_hands_the_columns_over(data: Prepared, model: Transformer) -> None:
-    seen, read = [], []
-    hidden = model.hidden
-
-    def spy(source: torch.Tensor, target: torch.Tensor, columns: Any) -> torch.Tensor:
-        seen.append(columns)
-        read.append(target)
-        return hidden(source, target, columns)
-
-    model.hidden = spy  # type: ignore[method-assign, assignment]
-    batch = next(in_order(data.train, 300, "max"))
-    for columns in ({}, {"order": batch.source}):
-        loss.predict(model.hidden, feed.to_device(batch._replace(columns=columns), CPU))
-    assert seen[0] == {} and list(seen[1]) == ["order"]
-    assert torch.equal(seen[1]["order"], batch.source)
-    tokens = (batch.target != PAD).sum(1) - 1  # bos is read, and eos is not
-    assert torch.equal((read[0] != PAD).sum(1), tokens) and not (read[0] == EOS).any()
 
 
 def test_predict_gives_the_real_tokens_row_by_row(data: Prepared, model: Transformer) -> None:
@@ -157,7 +102,7 @@ def test_perplexity_is_a_mean_over_tokens_whatever_the_batches(
         log_probs = model(source, prefix).double().log_softmax(-1)
         likelihood -= float(log_probs[0].gather(1, target[0][:, None]).sum().detach())
         tokens += target.shape[1]
-    for budget in (1, 50, 10_000):
+    for budget in (1, 10_000):
         found = validation.perplexity(
             model, in_order(data.dev, budget, "max"), CPU, contextlib.nullcontext()
         )

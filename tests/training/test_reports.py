@@ -1,6 +1,5 @@
 """What a run writes down while it goes."""
 
-import json
 import logging
 import math
 import re
@@ -10,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nmt.corpus.prepare import Prepared
-from nmt.training.reports import Meter, cut_back
+from nmt.training.reports import Meter
 from tests.training import tiny
 
 
@@ -42,22 +41,6 @@ def test_a_meter_weighs_by_tokens() -> None:
     assert (meter.tokens, meter.loss, meter.seconds) == (0, 0.0, 0.0)
 
 
-@pytest.mark.parametrize("tail", [b"", b'{"kind": "tr', b'{"kind": "train", "step": 2}'])
-def test_later_and_torn_lines_are_cut_off(tail: bytes, tmp_path: Path) -> None:
-    path = tmp_path / "metrics.jsonl"
-    whole = [json.dumps({"kind": "dev", "step": step}).encode() + b"\n" for step in (1, 2, 2, 3)]
-    path.write_bytes(b"".join(whole[:3]) + tail)
-    cut_back(path, 2)
-    assert path.read_bytes() == b"".join(whole[:3])
-    path.write_bytes(b"".join(whole) + tail)
-    cut_back(path, 2)
-    assert path.read_bytes() == b"".join(whole[:3])
-    cut_back(path, 0)
-    assert path.read_bytes() == b""
-    cut_back(tmp_path / "absent", 2)
-    assert not (tmp_path / "absent").exists()
-
-
 def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
     data: Prepared,
     tmp_path: Path,
@@ -77,35 +60,32 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
     assert out == "" and "update/s" not in err  # there is no terminal for a bar
 
 
-def test_a_bar_on_a_terminal(
-    data: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("installed", [True, False])
+def test_a_bar_on_a_terminal_and_the_same_numbers_in_tensorboard(
+    installed: bool,
+    data: Prepared,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
+    if installed:
+        events_of = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    else:
+        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
     sys.stderr.isatty = lambda: True  # type: ignore[method-assign]
-    tiny.train(tmp_path / "run", data)
+    with caplog.at_level(logging.INFO):
+        tiny.train(tmp_path / "run", data, trainer__max_steps=4, trainer__tensorboard=True)
     err = capsys.readouterr().err
-    for shown in ("update/s", "loss ", "dev perplexity", "tokens/s", "lr ", " GB", "12/12"):
+    for shown in ("update/s", "loss ", "dev perplexity", "tokens/s", "lr ", " GB", "4/4"):
         assert shown in err
-
-
-def test_tensorboard_shows_the_same_numbers(data: Prepared, tmp_path: Path) -> None:
-    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    tiny.train(tmp_path / "run", data, trainer__max_steps=4, trainer__tensorboard=True)
-    events = accumulator.EventAccumulator(str(tmp_path / "run/tb"))
+    if not installed:
+        assert caplog.text.count("TensorBoard is not installed") == 1
+        assert not (tmp_path / "run/tb").exists()
+        return
+    events = events_of.EventAccumulator(str(tmp_path / "run/tb"))
     events.Reload()
     found = [(e.step, e.value) for e in events.Scalars("dev/perplexity")]
     dev = tiny.lines(tmp_path / "run", "dev")
     assert [step for step, _ in found] == [line["step"] for line in dev]
     assert [value for _, value in found] == pytest.approx([line["perplexity"] for line in dev])
-
-
-def test_without_tensorboard_training_goes_on_and_says_so_once(
-    data: Prepared,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
-    with caplog.at_level(logging.INFO):
-        tiny.train(tmp_path / "run", data, trainer__max_steps=2, trainer__tensorboard=True)
-    assert caplog.text.count("TensorBoard is not installed") == 1
-    assert not (tmp_path / "run/tb").exists()

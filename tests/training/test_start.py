@@ -12,7 +12,6 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
 from nmt.system import manifest
-from nmt.training.checkpoint import newest
 from nmt.training.start import Graft, difference, graft
 from tests.training import tiny
 
@@ -75,21 +74,6 @@ def test_without_the_parents_encoding_step_0_differs_and_says_so(
     assert added == "relative added: changes the logits by up to 0"
 
 
-@pytest.mark.parametrize(
-    "entry",
-    [
-        {"use": "per_language", "column": "domain", "where": "encoder"},
-        {"use": "learned", "at": {"column": {"name": "order"}}, "where": "encoder", "size": 16},
-        {"use": "learned", "at": {"shift": {"k": 2, "test": 50}}, "size": 60},  # 10 tokens in tests
-    ],
-)
-def test_the_child_can_read_the_sentences_of_the_comparison(
-    entry: dict[str, Any], data: Prepared, tmp_path: Path
-) -> None:
-    _, report = started(parent(tmp_path / "parent", data), data, encoding={**PARENT, "new": entry})
-    assert report.difference < 1e-6
-
-
 def test_tables_of_the_parent_are_kept_or_dropped(data: Prepared, tmp_path: Path) -> None:
     path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
     model, report = started(path, data, encoding={"relative": {"tau": 2}, "alibi": {}})
@@ -119,28 +103,12 @@ def test_random_numbers_that_are_not_trained_are_the_parents(
     assert report.difference == 0 and not report.new and not report.dropped
 
 
-def test_an_entry_of_the_same_name_with_other_options_is_new(
-    data: Prepared, tmp_path: Path
-) -> None:
-    path = parent(tmp_path / "parent", data, encoding={"relative": {"tau": 2}})
-    _, report = started(path, data, encoding={"relative": {"tau": 2, "value": False}})
-    assert report.zero_initialised == ["encoder.relative.key_table", "decoder.relative.key_table"]
-    assert len(report.dropped) == 4
-
-
 def test_a_tied_matrix_is_copied_to_each_that_the_child_has_of_its_own(
     data: Prepared, tmp_path: Path
 ) -> None:
     model, report = started(parent(tmp_path / "parent", data), data, model__tie="none")
     assert not report.new and not report.dropped and report.difference == 0
     assert model.output.weight is not model.target_embedding.weight
-
-
-def test_more_layers_than_the_parent_are_new(data: Prepared, tmp_path: Path) -> None:
-    path = parent(tmp_path / "parent", data)
-    _, report = started(path, data, model__decoder_layers=3)
-    assert {n.split(".")[2] for n in report.new} == {"2"}
-    assert report.difference > 1e-3
 
 
 def test_training_starts_from_the_parent_and_resumes_without_it(
@@ -157,27 +125,6 @@ def test_training_starts_from_the_parent_and_resumes_without_it(
         file.unlink()
     assert tiny.train(run, data, **changes, trainer__max_steps=2).step == 2
     assert difference(modeldir.load(run).model, trained) == 0
-
-
-def test_a_run_records_the_weights_that_were_copied(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Though the parent is still training, and has others before all is compared."""
-    path, later = parent(tmp_path / "parent", data), tmp_path / "later"
-    parent(later, data, encoding={"relative": {"tau": 2}})
-    copied = modeldir.weights_sha256(path)
-
-    def compared(*models: Transformer) -> float:
-        path.rename(tmp_path / "before")
-        later.rename(path)
-        return difference(*models)
-
-    monkeypatch.setattr("nmt.training.start.difference", compared)
-    changes: dict[str, Any] = {"trainer__max_epochs": None, "trainer__max_steps": 1}
-    tiny.train(tmp_path / "run", data, **changes, trainer__init_from=str(path))
-    saved = newest(tmp_path / "run")
-    assert saved is not None and copied != modeldir.weights_sha256(path)
-    assert saved.state["origin"]["weights_sha256"] == copied
 
 
 def test_a_parent_may_train_on(
@@ -223,7 +170,3 @@ def test_a_run_is_not_taken_for_one_from_another_start(
             tiny.train(run, data, **changes)
         assert error.value.code == Exit.USAGE
     assert tiny.train(run, data, **changes, trainer__init_from=str(moved)).step == 2
-    with pytest.raises(
-        UserError, match="started from other weights"
-    ):  # the second start knows, too
-        tiny.train(run, data, **changes, trainer__init_from=str(two))

@@ -1,9 +1,7 @@
 """One update at a time: accumulation, clipping, non-finite gradients, refusals."""
 
 import itertools
-import json
 import logging
-import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from copy import copy
@@ -54,17 +52,6 @@ def gradient(trainer: Trainer, batches: list[Any]) -> Tensor:
     return torch.cat([p.grad.flatten() for p in trainer.parameters if p.grad is not None])
 
 
-def test_two_half_batches_equal_a_whole_one(trainer: Make) -> None:
-    made = trainer(trainer__batch_tokens=300)
-    (whole,) = made.batches.batch(0, 0)
-    third = len(whole.source) // 3  # unequal parts: a mean of means would differ
-    parts = [
-        type(whole)(whole.source[rows], whole.target[rows], whole.lines[rows], {})
-        for rows in (slice(0, third), slice(third, None))
-    ]
-    torch.testing.assert_close(gradient(made, parts), gradient(made, [whole]), rtol=1e-4, atol=1e-6)
-
-
 def test_the_gradient_is_that_of_the_mean_loss_per_token(trainer: Make) -> None:
     made = trainer()
     (batch,) = made.batches.batch(0, 0)
@@ -78,67 +65,50 @@ def test_the_gradient_is_that_of_the_mean_loss_per_token(trainer: Make) -> None:
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-6)
 
 
-@pytest.mark.parametrize("clip", [0.0, 0.1, 1e6])
-def test_clipping(clip: float, trainer: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("clip", [0.0, 0.1])
+def test_clipping(clip: float, trainer: Make) -> None:
+    """The norm that is reported is that before clipping, and Adam's first moment that after it."""
     made = trainer(optim__clip=clip)
-    norms: list[float] = []
-
-    def step(*_: object) -> None:
-        grads = [p.grad.flatten() for p in made.parameters if p.grad is not None]
-        norms.append(torch.cat(grads).norm().item())
-
-    monkeypatch.setattr(made.optimizer, "step", step)
     made.update()
-    assert made.meter.norm > 0.1  # before clipping
-    assert norms[0] == pytest.approx(0.1 if clip == 0.1 else made.meter.norm, rel=1e-4)
+    moments = [state["exp_avg"].flatten() for state in made.optimizer.state.values()]
+    norm = torch.cat(moments).norm().item() / (1 - made.optim.beta1)
+    assert made.meter.norm > 0.1
+    assert norm == pytest.approx(clip or made.meter.norm, rel=1e-4)
 
 
-@pytest.mark.parametrize("poison", ["loss", "gradient"])
-def test_a_non_finite_update_is_not_made(
-    poison: str, trainer: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_non_finite_gradient_makes_no_update(trainer: Make) -> None:
     made = trainer(trainer__accumulate=1)
     made.update()
     before, moments = parameters(made), made.optimizer.state_dict()["state"]
     steps = [float(each["step"]) for each in moments.values()]
-    with monkeypatch.context() as patch:
-        if poison == "loss":
-            smoothed = loss.smoothed
-            nan = lambda *args: tuple(each * float("nan") for each in smoothed(*args))  # noqa: E731
-            patch.setattr(loss, "smoothed", nan)
-        else:
-            made.model.output.weight.register_hook(lambda grad: grad * float("inf"))
-        made.update()
+    hook = made.model.output.weight.register_hook(lambda grad: grad * float("inf"))
+    made.update()
     assert all(map(torch.equal, parameters(made), before))
     assert [float(e["step"]) for e in made.optimizer.state_dict()["state"].values()] == steps
     assert all(p.grad is None for p in made.parameters)
-    lines = (made.run.path / "metrics.jsonl").read_bytes().split(b"\n")
-    skipped = [json.loads(line) for line in lines if b"skipped" in line]
-    assert skipped[0]["step"] == 2 and skipped[0]["lr"] == 0.01
+    (skipped,) = tiny.lines(made.run.path, "skipped")
     (batch,) = made.batches.batch(0, 1)
-    assert skipped[0]["lines"] == batch.lines
-    if poison == "loss":  # one good update, and patience is whole again
-        assert made.nonfinite == 1
-        made.update()
-        assert made.nonfinite == 0
+    assert (skipped["step"], skipped["lr"], skipped["lines"]) == (2, 0.01, batch.lines)
+    assert made.nonfinite == 1
+    hook.remove()
+    made.update()
+    assert made.nonfinite == 0  # one good update, and patience is whole again
 
 
 def test_non_finite_updates_in_a_row_end_training_with_70(
     data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, smoothed, calls = tmp_path / "run", loss.smoothed, iter(range(1, 99))
+    run, calls = tmp_path / "run", iter(range(1, 99))
 
-    def poisoned(*args: Any) -> tuple[Tensor, ...]:
-        if not args[0].requires_grad:  # the dev set
-            return smoothed(*args)
+    def poisoned(module: object, inputs: object, output: Any) -> Any:
         bad = next(calls) in (2, 4, 5)  # not two in a row before step 5
-        return tuple(each * float("nan") if bad else each for each in smoothed(*args))
+        return tuple(each * float("nan") for each in output) if bad else None
 
-    monkeypatch.setattr(loss, "smoothed", poisoned)
+    tiny.at_module(monkeypatch, loss.Objective, poisoned)
     with pytest.raises(UserError, match="step 5: 2 updates in a row were not finite") as error:
         tiny.train(run, data, trainer__accumulate=1, trainer__nonfinite_patience=2)
     assert error.value.code == Exit.DIVERGED
-    saved = sorted((run / "checkpoints").iterdir())[-1]
+    saved = tiny.newest(run)
     before = tiny.tree(saved)
     opened = tiny.reopen(run, trainer__accumulate=1)  # it passes verification
     assert opened.saved is not None and opened.saved.path == saved
@@ -163,21 +133,6 @@ def test_bfloat16_is_used_where_it_is_chosen_and_faster(
     assert [m for m in caplog.messages if "precision" in m] == [message] * (not faster)
 
 
-@pytest.mark.slow
-def test_a_run_that_goes_on_by_another_processor_says_so(
-    data: Prepared, tmp_path: Path, pretend: Callable[..., None], caplog: pytest.LogCaptureFixture
-) -> None:
-    options = {"trainer__precision": "bfloat16", "trainer__max_epochs": None}
-    pretend(trains_in_bfloat16=True)
-    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=2)
-    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=4)
-    assert "not bit-identical" not in caplog.text and "float32 is used" not in caplog.text
-    pretend(trains_in_bfloat16=False, processor="another")
-    tiny.train(tmp_path / "run", data, **options, trainer__max_steps=6)
-    assert "not bit-identical to a run without a stop: format bfloat16 -> float32" in caplog.text
-    assert "-> another" in caplog.text
-
-
 def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_path: Path) -> None:
     data = data._replace(train=copy(data.train), dev=copy(data.dev))
     for store in (data.train, data.dev):
@@ -199,47 +154,13 @@ def test_the_start_of_training_says_how_much_there_is_to_do(
     assert line.endswith(f"threads: 1; 2 updates, {made.updates} to an epoch of 64 pairs")
 
 
-def test_the_start_of_training_says_what_encodings_tell_together(
-    data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    why = "rotary rotates queries and keys, and relative multiplies them with vectors that are not"
-    for names, said in ((["rotary", "relative"], True), (["relative"], False)):
-        entries: dict[str, object] = {name: {} for name in names}
-        with caplog.at_level(logging.INFO):
-            tiny.train(tmp_path / str(said), data, trainer__max_steps=1, encoding=entries)
-        assert (f"encoding, decoder: {why}" in caplog.text) == said
-        caplog.clear()
-
-
-@pytest.mark.parametrize("device", ["GPU", "CPU"])
-def test_out_of_memory_gives_advice(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, device: str
-) -> None:
-    def full(*_: object) -> None:
-        if device == "CPU":
-            torch.empty(2**50)
-        raise torch.OutOfMemoryError("CUDA out of memory")
-
-    tiny.train(tmp_path / "run", data, trainer__max_steps=1)
-    monkeypatch.setattr(Trainer, "backward", full)
-    for already in (False, True):
-        with pytest.raises(UserError, match=r"lower trainer\.batch_tokens .*name=") as error:
-            tiny.train(tmp_path / "run", data, trainer__gradient_checkpointing=already)
-        assert error.value.code == Exit.NO_MEMORY
-        shape = re.search(r"batch of (\d+) pairs of up to (\d+) pieces", str(error.value))
-        assert shape and 32 <= int(shape[1]) * int(shape[2]) <= 64  # batch_tokens of these tests
-        advised = "resume with trainer.gradient_checkpointing=true" in str(error.value)
-        assert advised is not already
-
-
 @pytest.mark.parametrize("early_stopping", [0, 9])
 def test_a_perplexity_beyond_the_vocabulary_is_a_warning_without_early_stopping(
     early_stopping: int, data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A rate that is far too high; the vocabulary has 12 pieces."""
     changes = {"optim__lr": 3.0, "trainer__early_stopping": early_stopping}
-    outcome = tiny.train(tmp_path / "run", data, **changes)
-    assert outcome.code == Exit.OK and outcome.step == 12
+    tiny.train(tmp_path / "run", data, **changes, trainer__max_steps=4)
     worse = [line for line in tiny.lines(tmp_path / "run", "dev") if line["perplexity"] > 12]
     assert worse
     warned = caplog.text.count("is worse than guessing (12, the size of the vocabulary)")

@@ -1,15 +1,20 @@
 """A corpus of 64 lines and a model of width 16, on which 15 updates take a second."""
 
+import errno
 import hashlib
 import json
+import os
 import signal
 import sys
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from torch.nn.modules.module import _global_forward_hooks
+from torch.optim.optimizer import _global_optimizer_post_hooks
 
 from nmt.config.settings import Settings, thaw
 from nmt.corpus.pairs import Pairs, PairStore, write_pairs
@@ -20,7 +25,6 @@ from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import Vocabulary
 from nmt.training.directory import Run, open_run
 from nmt.training.run import Outcome, fit, outcome_of, refuse_other_data
-from nmt.training.trainer import Trainer
 
 if TYPE_CHECKING:  # processes of tests import this file, too
     import pytest
@@ -142,16 +146,74 @@ def reopen(run: Path, **changes: Any) -> Run:
         return opened
 
 
+def at_update(patch: "pytest.MonkeyPatch", step: int | None, act: Callable[[Any], object]) -> None:
+    """Call a function with the optimizer as soon as update `step`, or each (None), is made."""
+
+    def hook(optimizer: Any, *_: object) -> None:
+        made = max(int(state["step"]) for state in optimizer.state.values())
+        if step in (None, made):
+            act(optimizer)
+
+    patch.setitem(_global_optimizer_post_hooks, id(hook), hook)
+
+
 def stop_after(patch: "pytest.MonkeyPatch", step: int, number: int = signal.SIGTERM) -> None:
-    """Send this process a signal once, within the update `step`."""
-    update = Trainer.update
+    """Send this process a signal within the update `step`."""
+    at_update(patch, step, lambda optimizer: signal.raise_signal(number))
 
-    def interrupted(self: Trainer, stopping: int = 0) -> int:
-        if not (stopping := update(self, stopping)) and self.step == step:
-            signal.raise_signal(number)
-        return stopping
 
-    patch.setattr(Trainer, "update", interrupted)
+def at_module(patch: "pytest.MonkeyPatch", kind: type, act: Callable[..., Any]) -> None:
+    """Call a function with (module, inputs, output) after each pass through modules of a kind.
+
+    If it returns something, this takes the place of the output.
+    """
+
+    def hook(module: Any, inputs: Any, output: Any) -> Any:
+        return act(module, inputs, output) if isinstance(module, kind) else None
+
+    patch.setitem(_global_forward_hooks, id(hook), hook)
+
+
+def full_disk(
+    patch: "pytest.MonkeyPatch", steps: Iterable[int], number: int = errno.ENOSPC
+) -> None:
+    """A disk that writes no checkpoint of these steps, from their second file on."""
+    write = Path.write_bytes
+
+    def fail(path: Path, data: bytes) -> int:
+        if path.name != "config.json" and any(f"step-{n:08d}" in str(path) for n in steps):
+            raise OSError(number, os.strerror(number), str(path))
+        return write(path, data)
+
+    patch.setattr(Path, "write_bytes", fail)
+
+
+def newest(run: Path) -> Path:
+    """The checkpoint of the last step."""
+    return max((run / "checkpoints").glob("step-*"))
+
+
+def reports(run: Path) -> list[dict[str, Any]]:
+    """The lines of metrics.jsonl, without what clocks say."""
+    return without_clocks(lines(run))
+
+
+def without_clocks(lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    clock = {"seconds", "tokens_per_second", "memory_bytes"}
+    return [{key: value for key, value in line.items() if key not in clock} for line in lines]
+
+
+def same(run: Path, other: Path) -> bool:
+    """Same last step, weights, moments and random state; same best; same reports."""
+
+    def seen(path: Path) -> list[object]:
+        last = newest(path)
+        state = json.loads((last / "state.json").read_bytes())
+        del state["seconds"], state["meter"]["seconds"]
+        files = {file.name: digest(file) for file in last.glob("*.safetensors")}
+        return [last.name, files, (path / "best").read_bytes(), reports(path), state]
+
+    return seen(run) == seen(other)
 
 
 def without_compiler() -> None:
