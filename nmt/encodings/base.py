@@ -8,7 +8,7 @@ Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the 
 because one object serves all layers of its site.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +37,11 @@ class Dims:
     positions: Positions = START
     served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
 
+    @property
+    def layer_numbers(self) -> Sequence[int]:
+        """The layers that the encoding serves, as the model counts; hooks get their index here."""
+        return range(self.layers) if self.served_layers is None else self.served_layers
+
 
 class Encoding(nn.Module):
     """A positional encoding of one attention site, which serves all its layers.
@@ -44,6 +49,8 @@ class Encoding(nn.Module):
     A class sets the attributes below that differ, `relative = True`. What depends on options is set
     in its constructor, after `super().__init__(dims)`: `self.num_positions = size`.
     """
+
+    sites: tuple[str, ...] = ("encoder", "decoder", "cross")  # where it makes sense
 
     # Positions
     relative: bool = False  # a common shift of all positions changes nothing (tested)
@@ -77,6 +84,9 @@ class Encoding(nn.Module):
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
+        if dims.site not in self.sites:
+            only = ",".join(self.sites)
+            raise ValueError(f"where={dims.site}: not for this encoding; give where=[{only}]")
         self.dims = dims
         self.positions = dims.positions
         self.columns = self.columns | self.positions.columns

@@ -1,6 +1,7 @@
 """Entries that mean nothing, or do not fit beside each other, are refused with what to change."""
 
 from collections.abc import Iterator
+from itertools import product
 from typing import Any, get_args
 
 import pytest
@@ -8,11 +9,11 @@ import torch
 import yaml
 
 from nmt.encodings.base import Dims, Encoding
-from nmt.encodings.registry import create, find, names, options_of
+from nmt.encodings.registry import SITES, create, find, names, options_of
 from nmt.encodings.site import Encodings
 from tests.encodings.attending import dims
 
-COLUMN_OF_THE_SOURCE = "is parallel to the source"
+ENCODER_ONLY = "where=decoder: not for this encoding; give where=[encoder]"
 UNTYPED = "encoding.mine: strength: has no type in __init__; write strength: float"
 
 ALONE = [  # heads have four components
@@ -39,12 +40,12 @@ ALONE = [  # heads have four components
     ("cross", "absolute: {where: cross}", "where=cross: this encoding works on embeddings"),
     ("decoder", "xpos: {at: remaining}", "encoding.xpos: positions that count down"),
     ("decoder", "t5: {at: {index: {start: 90, step: -1}}}", "positions that count down"),
-    ("cross", "cope: {where: cross}", "one can only count between words of one sentence"),
-    ("cross", "disan: {where: cross}", "directions exist within one sentence only"),
-    ("cross", "path_attention: {where: cross}", "a path leads through the words of one text"),
-    ("cross", "selective_rope: {where: cross}", "turns add up along the words of one text"),
-    ("cross", "sliding_window: {where: cross}", "a window lies around a token of the same text"),
-    ("encoder", "coverage: {where: encoder}", "only of a source can all be covered; where=cross"),
+    ("cross", "cope: {where: cross}", "where=cross: not for this encoding; give where=[encoder"),
+    (
+        "encoder",
+        "coverage: {where: encoder}",
+        "where=encoder: not for this encoding; give where=[cross]",
+    ),
     # columns and trees
     ("encoder", "absolute: {at: tree}", "a position for every single token"),
     ("encoder", "bias_table: {at: tree, reference: absolute}", "needs a position for every"),
@@ -57,12 +58,7 @@ ALONE = [  # heads have four components
     ("encoder", "graformer: {at: tree}", "encoding.graformer: needs path lengths: at={graph"),
     ("encoder", "tpe: {branches: 3}", "branches=3: a binary tree has 2; set binary=false"),
     ("encoder", "per_language: {column: ''}", "column=: name the column"),
-    ("decoder", "tpe: {}", COLUMN_OF_THE_SOURCE),
-    ("decoder", "spr_absolute: {}", COLUMN_OF_THE_SOURCE),
-    ("decoder", "laplacian: {}", COLUMN_OF_THE_SOURCE),
-    ("decoder", "structural: {}", COLUMN_OF_THE_SOURCE),
-    ("decoder", "graph_transformer: {}", COLUMN_OF_THE_SOURCE),
-    ("decoder", "xl_pe: {}", COLUMN_OF_THE_SOURCE),
+    ("decoder", "tpe: {}", ENCODER_ONLY),
     ("encoder", "structural: {path: feature}", "longest=5: with 20 labels there are "),
     ("encoder", "graph_transformer: {longest: 12}", "more than 9,007,199,254,740,992 paths"),
     # options that contradict each other, or the sizes of the model
@@ -206,6 +202,13 @@ def initial_state(use: str, options: dict[str, Any]) -> str | dict[str, list[Any
     except ValueError as error:
         return str(error)
     return {name: t.tolist() for name, t in e.state_dict().items()}
+
+
+def test_sites_are_those_that_a_class_declares() -> None:
+    for site, name in product(SITES, names()):
+        if site not in find(name).sites:
+            with pytest.raises(ValueError, match=f"where={site}: "):
+                create({name: {"where": site}}, dims(site))
 
 
 class Untyped(Encoding):

@@ -19,14 +19,13 @@ from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softma
 class Coverage(Encoding):
     """Learns a number per head and layer, and with `fertility` a vector of head_dim."""
 
+    sites = ("cross",)  # only of a source can all be covered
     relative = True
     position_type = "none"
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
         super().__init__(dims)
         self.scale = dims.head_dim**-0.5  # which its weights rely on
-        if dims.site != "cross":
-            raise ValueError(f"where={dims.site}: only of a source can all be covered; where=cross")
         shape = (dims.layers, dims.heads, 1, 1)
         self.weight = nn.Parameter(torch.zeros(shape))
         vectors = torch.zeros(*shape[:2], dims.head_dim, 1)

@@ -27,6 +27,7 @@ class GraphTransformer(Encoding):
     have a vector each in place of steps.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
 
@@ -43,7 +44,7 @@ class GraphTransformer(Encoding):
         super().__init__(dims)
         self.columns |= labelled.columns
         self.column_ranges = {labels: range(kinds)}
-        labelled.check(dims.site)
+        labelled.check()
         self.labelled = labelled
         self.steps = self.table(2 * kinds + 3, width, per_layer=False)
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)

@@ -27,14 +27,13 @@ class Laplacian(Encoding):
     All pieces of a word have its components. Sentences of fewer words have zeros for the rest.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
 
     def __init__(self, dims: Dims, tree: Heads = "heads", vectors: PositiveInt = 8) -> None:
         super().__init__(dims)
         self.columns |= {tree, "words"}
-        if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.tree, self.vectors = tree, vectors
         self.out = nn.Linear(vectors, dims.dim)
 

@@ -18,13 +18,13 @@ class SprAbsolute(Encoding):
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
+
     def __init__(self, dims: Dims, tree: Heads = "heads") -> None:
         depth = Depth(tree)
         super().__init__(dims)
         self.columns |= depth.columns
         self.depth = depth
-        if dims.site not in depth.sites:
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
 
     def zero_initialise(self) -> bool:

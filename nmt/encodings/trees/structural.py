@@ -40,6 +40,7 @@ class Structural(Encoding):
     have a vector each.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
 
@@ -56,7 +57,7 @@ class Structural(Encoding):
         super().__init__(dims)
         self.columns |= labelled.columns
         self.column_ranges = {labels: range(kinds)}
-        labelled.check(dims.site, FEATURES if path == "feature" else LARGEST)
+        labelled.check(FEATURES if path == "feature" else LARGEST)
         self.labelled, self.path, width = labelled, path, dims.head_dim
         rows = labelled.starts[-1] + 2 if path == "feature" else 2 * kinds + 3
         self.vectors = self.table(rows, width, per_layer=False)

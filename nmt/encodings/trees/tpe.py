@@ -29,6 +29,7 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
 
@@ -42,8 +43,6 @@ class Tpe(Encoding):
     ) -> None:
         super().__init__(dims)
         self.columns |= {tree, "words"}
-        if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         if binary and branches != 2:
             raise ValueError(f"branches={branches}: a binary tree has 2; set binary=false")
         self.tree, self.branches, self.depth, self.binary = tree, branches, depth, binary

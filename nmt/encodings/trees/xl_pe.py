@@ -18,13 +18,13 @@ class XlPe(Encoding):
     All pieces of a word have its place in the translation. Encoder only.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
+
     def __init__(self, dims: Dims, order: str = "order") -> None:
         place = ColumnPositions(order)
         super().__init__(dims)
         self.columns |= place.columns
         self.order = place
-        if dims.site not in place.sites:
-            raise ValueError(f"where={dims.site}: the column {order!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
 
     def zero_initialise(self) -> bool:

@@ -24,6 +24,7 @@ class Cope(Encoding):
     Counts follow the order of the tokens, whatever positions they have. E starts at zero.
     """
 
+    sites = ("encoder", "decoder")  # one counts between words of one sentence
     relative = True
     position_type = "none"
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
@@ -31,8 +32,6 @@ class Cope(Encoding):
     def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
         super().__init__(dims)
         self.scale = dims.head_dim**-0.5  # which its gates rely on
-        if dims.site == "cross":
-            raise ValueError("where=cross: one can only count between words of one sentence")
         self.counts = counts
         self.weight = nn.Parameter(torch.zeros(dims.layers, 1, counts, dims.head_dim))
 
