@@ -78,6 +78,7 @@ class Encoding(nn.Module):
     sentence_columns: frozenset[str] = frozenset()  # those of them with one integer a sentence
     column_ranges: Mapping[str, range] = {}  # integers that columns may hold; none: any
     needs_lengths: bool = False  # a decoder needs the desired length of its output
+    zeros: tuple[str, ...] = ()  # parameters, or their modules: if all are 0, nothing changes
     may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient
 
     hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
@@ -162,7 +163,11 @@ class Encoding(nn.Module):
 
         Step 0 of a model that got this encoding in addition then equals the model it came from.
         """
-        return False
+        zeros = [f"{zero}." for zero in self.zeros]
+        chosen = [
+            p for name, p in self.named_parameters() if any(map(f"{name}.".startswith, zeros))
+        ]
+        return bool(chosen) and zeroed(*chosen)
 
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False

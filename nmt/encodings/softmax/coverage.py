@@ -13,7 +13,7 @@ before the term all target words are computed in one pass, and decoding step by 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softmax, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softmax
 
 
 class Coverage(Encoding):
@@ -22,6 +22,7 @@ class Coverage(Encoding):
     sites = ("cross",)  # only of a source can all be covered
     relative = True
     position_type = "none"
+    zeros = ("weight",)
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
         super().__init__(dims)
@@ -30,10 +31,6 @@ class Coverage(Encoding):
         self.weight = nn.Parameter(torch.zeros(shape))
         vectors = torch.zeros(*shape[:2], dims.head_dim, 1)
         self.fertility = nn.Parameter(vectors) if fertility else None
-
-    def zero_initialise(self) -> bool:
-        """It starts so: w = 0."""
-        return zeroed(self.weight)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) w C, which becomes w C by the scaling."""

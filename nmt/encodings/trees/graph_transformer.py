@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LabelledTree, in_parts
@@ -30,6 +30,7 @@ class GraphTransformer(Encoding):
     sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("query", "key")
 
     def __init__(
         self,
@@ -50,10 +51,6 @@ class GraphTransformer(Encoding):
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.query = self.table(dims.head_dim, 2 * width, per_head=True)
         self.key = self.table(dims.head_dim, 2 * width, per_head=True)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return zeroed(self.query, self.key)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three products with W_a r_ij or W_b r_ij to s [batch, heads, query, key]."""

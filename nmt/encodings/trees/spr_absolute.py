@@ -19,6 +19,7 @@ class SprAbsolute(Encoding):
     """
 
     sites = ("encoder",)  # columns are parallel to the source
+    zeros = ("fusion",)
 
     def __init__(self, dims: Dims, tree: Heads = "heads") -> None:
         depth = Depth(tree)
@@ -26,10 +27,6 @@ class SprAbsolute(Encoding):
         self.columns |= depth.columns
         self.depth = depth
         self.fusion = Fusion(dims.dim)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""

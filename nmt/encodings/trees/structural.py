@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, softmax, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, softmax
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LARGEST, LabelledTree, in_parts
 
@@ -43,6 +43,7 @@ class Structural(Encoding):
     sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("key", "value")
 
     def __init__(
         self,
@@ -68,10 +69,6 @@ class Structural(Encoding):
         elif path == "attention":
             self.among_steps = self.table(width, 3 * width)  # queries, keys and values
             self.weigh_in, self.weigh_out = self.table(width, POOLING), self.table(POOLING, 1)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return zeroed(self.key, self.value)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""

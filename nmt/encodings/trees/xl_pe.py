@@ -19,6 +19,7 @@ class XlPe(Encoding):
     """
 
     sites = ("encoder",)  # columns are parallel to the source
+    zeros = ("fusion",)
 
     def __init__(self, dims: Dims, order: str = "order") -> None:
         place = ColumnPositions(order)
@@ -26,10 +27,6 @@ class XlPe(Encoding):
         self.columns |= place.columns
         self.order = place
         self.fusion = Fusion(dims.dim)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""
