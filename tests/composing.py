@@ -130,11 +130,9 @@ def _kind(option: str) -> frozenset[str]:
 
 
 def every_encoding(fast: Collection[str] = ()) -> list[Any]:
-    """All encodings as parameters, for tests of what uses them; all but `fast` ones are slow.
+    """All encodings as parameters; all but `fast` ones are slow.
 
     Without any named, those are a few representatives.
-
-    What each encoding must do by itself is tested for all: tests/encodings/test_every_encoding.py.
     """
     fast = fast or few_representatives()
     return [

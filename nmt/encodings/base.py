@@ -8,7 +8,7 @@ Axes: batch, query, key, heads, dim (of the model), head_dim. Hooks receive the 
 because one object serves all layers of its site.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -37,6 +37,11 @@ class Dims:
     positions: Positions = START
     served_layers: tuple[int, ...] | None = None  # as the model counts, from 0; None: all
 
+    @property
+    def layer_numbers(self) -> Sequence[int]:
+        """The layers that the encoding serves, as the model counts; hooks get their index here."""
+        return range(self.layers) if self.served_layers is None else self.served_layers
+
 
 class Encoding(nn.Module):
     """A positional encoding of one attention site, which serves all its layers.
@@ -44,6 +49,8 @@ class Encoding(nn.Module):
     A class sets the attributes below that differ, `relative = True`. What depends on options is set
     in its constructor, after `super().__init__(dims)`: `self.num_positions = size`.
     """
+
+    sites: tuple[str, ...] = ("encoder", "decoder", "cross")  # where it makes sense
 
     # Positions
     relative: bool = False  # a common shift of all positions changes nothing (tested)
@@ -71,12 +78,16 @@ class Encoding(nn.Module):
     sentence_columns: frozenset[str] = frozenset()  # those of them with one integer a sentence
     column_ranges: Mapping[str, range] = {}  # integers that columns may hold; none: any
     needs_lengths: bool = False  # a decoder needs the desired length of its output
+    zeros: tuple[str, ...] = ()  # parameters, or their modules: if all are 0, nothing changes
     may_lack_gradients: bool = False  # its parameters, and projections, may get no gradient
 
     hooks: ClassVar[tuple[str, ...]] = ()  # those that the class overrides
 
     def __init__(self, dims: Dims) -> None:
         super().__init__()
+        if dims.site not in self.sites:
+            only = ",".join(self.sites)
+            raise ValueError(f"where={dims.site}: not for this encoding; give where=[{only}]")
         self.dims = dims
         self.positions = dims.positions
         self.columns = self.columns | self.positions.columns
@@ -152,7 +163,11 @@ class Encoding(nn.Module):
 
         Step 0 of a model that got this encoding in addition then equals the model it came from.
         """
-        return False
+        zeros = [f"{zero}." for zero in self.zeros]
+        chosen = [
+            p for name, p in self.named_parameters() if any(map(f"{name}.".startswith, zeros))
+        ]
+        return bool(chosen) and zeroed(*chosen)
 
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False

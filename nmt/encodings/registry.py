@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import cache
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
-from pkgutil import resolve_name
-from typing import Any, NamedTuple
+from importlib.metadata import EntryPoints, entry_points
+from typing import Any
 
 import nmt.encodings as package
 from nmt.config import check
+from nmt.encodings import positions, positions_columns
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Positions
 from nmt.encodings.positions import START
@@ -21,32 +21,20 @@ from nmt.errors import PLUGIN_ERRORS, UserError, where_raised
 
 SITES = ("encoder", "decoder", "cross")
 COMMON = ("use", "where", "at", "layers")  # options of every entry
-POSITIONS = {
-    "index": "positions:Index",
-    "shift": "positions:Shift",
-    "augment": "positions:Augment",
-    "sample": "positions:Sample",
-    "pose": "positions:PoSE",
-    "remaining": "positions:Remaining",
-    "column": "positions_columns:ColumnPositions",
-    "segment": "positions_columns:Segment",
-    "depth": "positions_columns:Depth",
-    "tree": "positions_columns:Tree",
-    "graph": "positions_columns:Graph",
-}  # name in `at:` -> module in this folder, and class
-
-
-class Kind(NamedTuple):
-    """What a plug-in may offer, by an entry point name = "package.module:Class" of a group."""
-
-    group: str
-    noun: str
-    base: type
-    frozen: bool = False  # a class must be a frozen dataclass: its fields are the options
-
-
-ENCODING = Kind("nmt.encodings", "an encoding", Encoding)
-POSITION = Kind("nmt.positions", "positions", Positions, frozen=True)
+POSITIONS: dict[str, type[Positions]] = {
+    "index": positions.Index,
+    "shift": positions.Shift,
+    "augment": positions.Augment,
+    "sample": positions.Sample,
+    "pose": positions.PoSE,
+    "remaining": positions.Remaining,
+    "column": positions_columns.ColumnPositions,
+    "segment": positions_columns.Segment,
+    "depth": positions_columns.Depth,
+    "tree": positions_columns.Tree,
+    "graph": positions_columns.Graph,
+}
+ENCODING_PLUG_INS, POSITION_PLUG_INS = "nmt.encodings", "nmt.positions"  # groups of entry points
 
 
 def create(entries: dict[str, dict[str, Any]], dims: Dims) -> list[Encoding]:
@@ -76,7 +64,7 @@ def find(name: str) -> type[Encoding]:
     whose plug-in cannot be loaded.
     """
     classes = _classes(name)
-    if (cls := _plug_in(ENCODING, name, bool(classes))) is not None:
+    if (cls := _plug_in(ENCODING_PLUG_INS, Encoding, name, bool(classes))) is not None:
         return cls
     if not classes:
         raise ValueError(f"no encoding is called {name!r}{check.near(name, names())}")
@@ -90,20 +78,22 @@ def find(name: str) -> type[Encoding]:
 
 def names() -> list[str]:
     """All encodings that `use:` may name, sorted."""
-    return sorted({*filter(_classes, _modules()), *(p.name for p in _plug_ins(ENCODING))})
+    return sorted({*filter(_classes, _modules()), *_installed(ENCODING_PLUG_INS).names})
 
 
 def position_class(name: str) -> type[Positions]:
     """The class of a name in POSITIONS, or the one that an installed plug-in offers.
 
-    Its module is imported only where a config has the name. Raises ValueError as `find` does.
+    Raises ValueError as `find` does.
     """
-    if (cls := _plug_in(POSITION, name, name in POSITIONS)) is not None:
-        return cls
-    if name not in POSITIONS:
-        known = check.near(name, [*POSITIONS, *(p.name for p in _plug_ins(POSITION))])
-        raise ValueError(f"no positions are called {name!r}{known}")
-    return resolve_name(f"nmt.encodings.{POSITIONS[name]}")
+    built_in = POSITIONS.get(name)
+    cls = _plug_in(POSITION_PLUG_INS, Positions, name, built_in is not None) or built_in
+    if cls is None:
+        near = check.near(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
+        raise ValueError(f"no positions are called {name!r}{near}")
+    if not getattr(vars(cls).get("__dataclass_params__"), "frozen", False):
+        raise ValueError(f"{cls.__module__}:{cls.__name__} is no frozen dataclass")
+    return cls
 
 
 def options_of(cls: type[Encoding] | type[Positions]) -> dict[str, Any]:
@@ -116,10 +106,10 @@ def _make(name: str, cls: type[Encoding], options: dict[str, Any], dims: Dims) -
         raise ValueError(f"its option {min(taken)!r} has the name of a key that every entry has")
     constructor_options = {k: v for k, v in options.items() if k not in COMMON}
     arguments = _checked(cls, constructor_options, f"encoding.{name}")
-    at, positions = _positions(options.get("at", "index"), f"encoding.{name}.at")
-    _check_positions(cls, at, positions, dims.site)
+    at, chosen = _positions(options.get("at", "index"), f"encoding.{name}.at")
+    _check_positions(cls, at, chosen, dims.site)
     served = restrict(dims, options.get("layers"))
-    encoding = cls(replace(served, positions=positions), **arguments)
+    encoding = cls(replace(served, positions=chosen), **arguments)
     check_layers(encoding)
     encoding.name = name
     return encoding
@@ -159,18 +149,18 @@ def _positions(at: Any, where: str) -> tuple[str, Positions]:
     return name, cls(**_checked(cls, options, f"{where}.{name}"))
 
 
-def _check_positions(cls: type[Encoding], name: str, positions: Positions, site: str) -> None:
+def _check_positions(cls: type[Encoding], name: str, chosen: Positions, site: str) -> None:
     """Refuse positions of that name which the encoding cannot read, or the site does not have."""
-    if cls.position_type == "none" and positions != START:
+    if cls.position_type == "none" and chosen != START:
         raise ValueError(f"at={name}: this encoding never looks at positions")
-    if cls.position_type == "integer" and not positions.integer:
+    if cls.position_type == "integer" and not chosen.integer:
         raise ValueError(f"at={name}: this encoding indexes a table and needs whole positions")
-    if positions.distances_only and not cls.distances_only:
+    if chosen.distances_only and not cls.distances_only:
         raise ValueError(f"at={name}: this encoding needs a position for every single token")
     if site == "cross" and {*cls.hooks} <= {"embed", "layer", "readout"}:
         raise ValueError("where=cross: this encoding works on embeddings, not on attention")
-    if site not in positions.sites:
-        only = ",".join(positions.sites)
+    if site not in chosen.sites:
+        only = ",".join(chosen.sites)
         raise ValueError(f"at={name}: not for where={site}; give where=[{only}]")
 
 
@@ -190,62 +180,52 @@ def _classes(name: str) -> list[type[Encoding]]:
     if full is None:
         return []
     members = vars(import_module(full)).values()
-    classes = {c for c in members if _fits(ENCODING, c) and c.__module__ == full}
+    classes = {c for c in members if _derives(c, Encoding) and c.__module__ == full}
     return sorted(classes, key=lambda c: c.__name__)
 
 
-def _plug_in(kind: Kind, name: str, built_in: bool) -> Any:
-    """The class derived from kind.base that a distribution offers under a name; None if none does.
+def _derives(loaded: object, base: type) -> bool:
+    return inspect.isclass(loaded) and issubclass(loaded, base) and loaded is not base
+
+
+def _plug_in(group: str, base: type, name: str, built_in: bool) -> Any:
+    """The class derived from base that a distribution offers under a name; None if none does.
 
     Raises ValueError where the name is `built_in` as well, where several distributions offer it,
     and where the class cannot be loaded.
     """
-    points = [point for point in _plug_ins(kind) if point.name == name]
+    points = [*_installed(group).select(name=name)]
+    offering = " and ".join(sorted(f"the distribution {p.dist.name}" for p in points if p.dist))
     if built_in and points:
         raise ValueError(
-            f"{_distribution(points[0])} offers {kind.noun} of this name, which is built in; "
-            "let its entry point have another name, or uninstall it"
+            f"{offering}: offers {name}, which is built in; let its entry point have another name, "
+            "or uninstall it"
         )
     if len(points) > 1:
-        both = " and ".join(sorted(map(_distribution, points)))
-        raise ValueError(f"{both} offer {kind.noun} of this name; uninstall one")
-    return _load(kind, points[0]) if points else None
+        raise ValueError(f"{offering} offer {name}; uninstall one")
+    for point in points:
+        where = f"{offering} ({point.value})"
+        try:
+            loaded = point.load()
+        except PLUGIN_ERRORS as e:  # while the module is imported
+            why = where_raised(e)
+            raise ValueError(
+                f"{where} cannot be imported: {why}; mend it, or uninstall it"
+            ) from None
+        if not _derives(loaded, base):
+            raise ValueError(
+                f"{where} is no class derived from {base.__module__}.{base.__name__}; "
+                "its entry point must be package.module:Class"
+            )
+        return loaded
+    return None
 
 
-def _fits(kind: Kind, loaded: object) -> bool:
-    """Whether it is a class of that kind, and not the base itself."""
-    if not inspect.isclass(loaded) or not issubclass(loaded, kind.base) or loaded is kind.base:
-        return False
-    own = vars(loaded).get("__dataclass_params__")  # by the decorator, not inherited
-    return not kind.frozen or bool(getattr(own, "frozen", False))
-
-
-def _plug_ins(kind: Kind) -> list[EntryPoint]:
-    return list(_installed(tuple(sys.path)).select(group=kind.group))
+def _installed(group: str) -> EntryPoints:
+    return _read_installed(group, tuple(sys.path))
 
 
 @cache
-def _installed(path: tuple[str, ...]) -> Any:
-    """All entry points along a path; to read all metadata takes a twentieth of a second."""
-    return entry_points()
-
-
-def _load(kind: Kind, point: EntryPoint) -> Any:
-    """The class that an installed distribution offers; raises ValueError that names it."""
-    where = f"{_distribution(point)} ({point.value})"
-    try:
-        loaded = point.load()
-    except PLUGIN_ERRORS as e:  # while the module is imported
-        why = where_raised(e)
-        raise ValueError(f"{where} cannot be imported: {why}; mend it, or uninstall it") from None
-    if not _fits(kind, loaded):
-        raise ValueError(
-            f"{where} is no {'frozen data' if kind.frozen else ''}class derived from "
-            f"{kind.base.__module__}.{kind.base.__name__}; "
-            "its entry point must be package.module:Class"
-        )
-    return loaded
-
-
-def _distribution(point: EntryPoint) -> str:
-    return f"the distribution {point.dist.name}" if point.dist else point.value
+def _read_installed(group: str, path: tuple[str, ...]) -> EntryPoints:
+    """The entry points along a path; to read all metadata takes a twentieth of a second."""
+    return entry_points(group=group)

@@ -43,19 +43,24 @@ class Encodings(nn.Module):
             return []
         # of all entries, so that they draw random positions at the first hook
         entries = [(e, with_positions(context, e.positions)) for e in self]
-        chosen = [(e, c) for e, c in entries if hook in e.hooks and _serves(e, layer)]
-        for e, c in chosen:
+        chosen = []
+        for e, c in entries:
+            served = e.dims.layer_numbers
+            if hook not in e.hooks or (layer is not None and layer not in served):
+                continue
             if e.num_positions is not None:
                 which = ("queries",) if hook == "embed" else ("queries", "keys")
                 c.once(("within", id(e), which), partial(_check_positions, e, c, which))
-        return [(e, _renumber(e, layer or 0), _keep_caches(e, c)) for e, c in chosen]
+            number = 0 if layer is None else served.index(layer)
+            chosen.append((e, number, _keep_caches(e, c)))
+        return chosen
 
     def __iter__(self) -> Iterator[Encoding]:
         return cast(Iterator[Encoding], iter(self.entries))
 
     def fusible(self, layer: int) -> bool:
         """Whether a fused kernel with an additive mask computes the same in a layer."""
-        return not any(_changes_attention(e) and _serves(e, layer) for e in self)
+        return not any(_changes_attention(e) and layer in e.dims.layer_numbers for e in self)
 
     @property
     def relative(self) -> bool:
@@ -79,7 +84,8 @@ class Encodings(nn.Module):
 
     def scale(self, layer: int) -> float | None:
         """The factor on the scores of a layer, if an entry states one."""
-        return next((e.scale for e in self if e.scale is not None and _serves(e, layer)), None)
+        serving = (e for e in self if layer in e.dims.layer_numbers)
+        return next((e.scale for e in serving if e.scale is not None), None)
 
     def scale_positions(self, factor: float) -> bool:
         """Position interpolation: multiply all positions of training by a factor.
@@ -204,18 +210,6 @@ def check_layers(e: Encoding) -> None:
             raise ValueError("layers: without its key projection, keys are the same in all layers")
 
 
-def _serves(e: Encoding, layer: int | None) -> bool:
-    """Whether an entry serves a layer of the model; None: the whole stack, which all do."""
-    served = e.dims.served_layers
-    return served is None or layer is None or layer in served
-
-
-def _renumber(e: Encoding, layer: int) -> int:
-    """The number of the model's layer among those that an entry serves."""
-    served = e.dims.served_layers
-    return layer if served is None else served.index(layer)
-
-
 def _keep_caches(e: Encoding, context: Context) -> Context:
     """The pass with the caches of the entry's layers only, numbered as its hooks number them."""
     served, caches = e.dims.served_layers, context.key_caches
@@ -232,7 +226,7 @@ def _keep_caches(e: Encoding, context: Context) -> Context:
 def check_combination(entries: Sequence[Encoding]) -> None:
     """Raise ValueError for entries that cannot be combined, with what to do."""
     for one, other in combinations(entries, 2):
-        if not _share_a_layer(one, other):
+        if not _meet(one, other):
             continue
         names = f"{one.name} and {other.name}"
         if None not in (one.scale, other.scale) and one.scale != other.scale:
@@ -248,12 +242,12 @@ def check_combination(entries: Sequence[Encoding]) -> None:
         raise ValueError(f"encoding: one entry must make all embeddings complex, not {several}")
     for i, e in enumerate(entries):
         if e.changes_width:
-            met = [o for o in entries if o is not e and _share_a_layer(e, o)]
-            _check_width(e, met, [o for o in entries[i + 1 :] if _share_a_layer(e, o)])
+            met = [o for o in entries if o is not e and _meet(e, o)]
+            _check_width(e, met, [o for o in entries[i + 1 :] if _meet(e, o)])
         if e.may_lack_gradients:
-            for place, other in enumerate(entries):
-                if place != i and _covers(e, other):
-                    _check_effect(e, other, earlier=place < i)
+            for number, other in enumerate(entries):
+                if number != i and {*other.dims.layer_numbers} <= {*e.dims.layer_numbers}:
+                    _check_effect(e, other, earlier=number < i)
 
 
 def _check_width(e: Encoding, others: Sequence[Encoding], later: Sequence[Encoding]) -> None:
@@ -291,12 +285,6 @@ def _check_effect(e: Encoding, other: Encoding, earlier: bool) -> None:
         )
 
 
-def _covers(one: Encoding, other: Encoding) -> bool:
-    """Whether one entry serves every layer that the other serves."""
-    served, others = one.dims.served_layers, other.dims.served_layers
-    return served is None or (others is not None and {*others} <= {*served})
-
-
 def unread_projections(entries: Sequence[Encoding]) -> set[str]:
     """Which of "query" and "key" attention needs no projections for, as no entry reads them."""
     for e in entries:
@@ -309,7 +297,7 @@ def unread_projections(entries: Sequence[Encoding]) -> set[str]:
 def find_shift_breaking(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding] | None:
     """The first two relative entries that together depend on absolute positions, or None."""
     for one, other in combinations([e for e in entries if e.relative], 2):
-        if not _share_a_layer(one, other):
+        if not _meet(one, other):
             continue
         # rotations by words may come first: those of query and key by position then meet
         if _by_position(one) and not _commute(one.rotation_planes, other.rotation_planes):
@@ -320,9 +308,9 @@ def find_shift_breaking(entries: Sequence[Encoding]) -> tuple[Encoding, Encoding
     return None
 
 
-def _share_a_layer(one: Encoding, other: Encoding) -> bool:
-    served, others = one.dims.served_layers, other.dims.served_layers
-    return served is None or others is None or not {*served}.isdisjoint(others)
+def _meet(one: Encoding, other: Encoding) -> bool:
+    """Whether two entries serve a layer both."""
+    return not {*one.dims.layer_numbers}.isdisjoint(other.dims.layer_numbers)
 
 
 def _by_position(e: Encoding) -> bool:

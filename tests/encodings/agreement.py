@@ -1,6 +1,6 @@
 """What a comparison with another package consists of, and the table of all of them."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module, metadata
 from typing import Any, NamedTuple
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.base import Encoding
-from nmt.encodings.positions import Scaled
 
 
 class Sides(NamedTuple):
@@ -26,28 +25,6 @@ class Sides(NamedTuple):
         if ours.shape != self.theirs.shape:
             raise ValueError(f"ours is {[*ours.shape]}, theirs {[*self.theirs.shape]}")
         return float((ours - self.theirs).abs().max())
-
-    def changed(self) -> Iterator[tuple[str, float]]:
-        """What must not go unnoticed, with the difference it makes.
-
-        Once all positions twice as far apart; then each parameter on its own half as large again
-        (a constant added to a bias would vanish in the softmax).
-        """
-        if any(e.position_type != "none" for e in self.entries):
-            before = [e.positions for e in self.entries]
-            for e in self.entries:
-                e.positions = Scaled(e.positions, 2)
-            yield "positions", self.difference()
-            for e, positions in zip(self.entries, before, strict=True):
-                e.positions = positions
-        for e in self.entries:
-            for name, p in e.named_parameters():
-                kept = p.detach().clone()
-                with torch.no_grad():
-                    p.mul_(1.5)
-                yield f"{e.name}.{name} of the {e.dims.site}", self.difference()
-                with torch.no_grad():
-                    p.copy_(kept)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Encodings against packages by other people (extra: oracles). The table: make oracles.
 
-Precision is float64 where the package computes in it, else float32. Whole models are compared in
-oracles_ctranslate2.py; loops over the papers' formulas are in the tests of each encoding.
+Precision is float64 where the package computes in it, else float32. Exports compare whole models
+with CTranslate2 (tests/exchange); loops over the papers' formulas are in the other files here.
 """
 
 import sys
@@ -29,7 +29,6 @@ from nmt.encodings.vectors.relative import Relative
 from nmt.encodings.vectors.transformer_xl import TransformerXl
 from tests.encodings.agreement import Agreement, Sides, table, theirs
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
-from tests.encodings.oracles_ctranslate2 import WHOLE_MODELS
 
 HF = "transformers.models"
 
@@ -349,7 +348,6 @@ AGREEMENTS = [
               transformer_xl, 1e-12),
     Agreement("relative_key", "transformers", "Wav2Vec2-BERT: outputs of two layers",
               relative_key, 1e-12),
-    *WHOLE_MODELS,
 ]  # fmt: skip
 
 

@@ -9,16 +9,14 @@ import torch
 from torch import Tensor
 
 from nmt.checks import parity
-from nmt.checks.example import perturbed, sentences
+from nmt.checks.example import perturbed
 from nmt.config.settings import Settings
-from nmt.encodings.base import Dims
 from nmt.encodings.context import Context
 from nmt.encodings.input.complex_order import ComplexOrder
 from nmt.encodings.passes import with_positions
 from nmt.encodings.positions import Index
 from nmt.encodings.registry import create
 from nmt.errors import UserError
-from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, qkv
 from tests.outside.bilevel import Bilevel
@@ -101,60 +99,26 @@ def test_only_a_decoder_merges_its_streams() -> None:
     assert torch.equal(same, x)
 
 
-def test_words_need_a_vocabulary() -> None:
-    with pytest.raises(ValueError, match="the size of the vocabulary"):
-        ComplexOrder(Dims("encoder", 1, 2, 8, 4))
-
-
 def test_all_three_sites_must_be_complex(tiny: Make) -> None:
     with pytest.raises(UserError, match="complex embeddings need where="):
         tiny("encoding=complex_order", "encoding.complex_order.where=[encoder,decoder]")
 
 
-def test_the_option_brings_complex_feed_forward_sublayers(
+def test_a_variant_decodes_as_it_trains(settings_of: Callable[..., Settings]) -> None:
+    changed = ("frequency=shared", "phase=false", "product=hermitian")
+    words = [f"encoding.complex_order.{word}" for word in changed]
+    settings = settings_of("encoding=complex_order", *words, "model.feedforward=real")
+    assert all(d.passed for d in parity.measure(perturbed(settings), 9, ["float32"]))
+
+
+def test_positions_that_read_tokens_read_those_of_each_row(
     settings_of: Callable[..., Settings],
 ) -> None:
-    for words in (
-        ["encoding=complex_order"],
-        ["encoding=[complex_order,relative]", "model=base"],
-        ["encoding=[relative,complex_order]", "data=toy", "model=small"],
-    ):
-        for order in (words, words[::-1]):
-            assert settings_of(*order).model.feedforward == "complex"
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["encoding.complex_order.frequency=shared", "encoding.complex_order.phase=false"],
-        ["encoding.complex_order.product=hermitian"],
-        ["model.feedforward=real"],
-    ],
-    ids=["shared", "hermitian", "real"],
-)
-def test_variants_decode_as_they_train(
-    words: list[str], settings_of: Callable[..., Settings]
-) -> None:
-    model = perturbed(settings_of("encoding=complex_order", *words))
-    assert all(d.passed for d in parity.measure(model, 9, ["float32"]))
-
-
-@pytest.mark.parametrize("training", [True, False])
-def test_positions_that_read_tokens_read_those_of_each_row(
-    training: bool, settings_of: Callable[..., Settings]
-) -> None:
     """Found from tokens, remembered for hypotheses: both streams of a hypothesis have the same."""
-    model = perturbed(settings_of("encoding=[complex_order,t5]", "model.dropout=0")).double()
+    model = perturbed(settings_of("encoding=[complex_order,t5]")).double()
     for e in model.entries:
         if e.name == "t5":
             e.positions = Bilevel(end=7, level="outer")
-    if training:
-        looks: list[AttentionRecord] = []
-        text = sentences(model, [9, 4], [8, 5])
-        with watching(model.train(), looks.append), torch.no_grad():
-            model(text.source, text.target)
-        assert all(torch.equal(p[0::2], p[1::2]) for p in (look.probabilities for look in looks))
-        return
     beams = next(c for c in parity.CONDITIONS if c.name == "beams")
     with torch.inference_mode():
         for steps, full in beams.compare(model, 20):

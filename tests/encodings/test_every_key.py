@@ -16,7 +16,7 @@ from nmt.config.catalog import commented, conf_dir, entries_of, options_of
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from tests.composing import settings_of
+from tests.composing import few_representatives, settings_of
 from tests.conftest import TINY, moved
 
 STILL = ("model.dropout=0.0", "model.attention_dropout=0.0", "model.feedforward_dropout=0.0")
@@ -53,20 +53,9 @@ ASKED: dict[tuple[str, str], Flip] = {
     ("complex_order", "model.feedforward"): ("real", {}),
     # steps of 0.01 are so short that a second one between them changes nothing in float32
     ("floater", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
-    ("floater_cross", "encoding.{}.substeps"): (2, {"encoding.{}.step": 0.5}),
     ("gaussian", "encoding.{}.ratio"): (0.5, {"encoding.{}.where": "cross"}),
-    ("relative_key", "encoding.{}.key"): (False, {"encoding.{}.value": True}),
-    ("relative_tied", "encoding.{}.key"): (False, {"encoding.{}.tied": False}),
-    ("relative_tied", "encoding.{}.value"): (False, {"encoding.{}.tied": False}),
-    ("relative_value", "encoding.{}.value"): (False, {"encoding.{}.key": True}),
     ("rotary", "encoding.{}.scaling"): ("ntk", _NTK),
     ("rotary", "encoding.{}.factor"): (3.0, _LINEAR),
-    ("rotary_partial", "encoding.{}.base"): (5e3, {"encoding.{}.partial": 0.5}),
-    # two components of eight would be one pair, whose frequency is always 1
-    ("rotary_partial", "encoding.{}.layout"): ("interleaved", {"encoding.{}.partial": 0.5}),
-    ("rotary_partial", "encoding.{}.partial"): (0.5, {}),
-    ("rotary_partial", "encoding.{}.scaling"): ("ntk", _NTK),
-    ("rotary_partial", "encoding.{}.factor"): (3.0, _LINEAR),
     # of 64 positions no pair turns 16 times
     ("yarn", "encoding.{}.beta_fast"): (16.0, {"encoding.{}.ramp": "turns"}),
     ("tpe", "encoding.{}.branches"): (3, {"encoding.{}.binary": False}),
@@ -167,16 +156,17 @@ def difference(before: Transformer, after: Transformer, training: bool, length: 
 
 
 def once_each_class() -> list[Any]:
-    """Parameters; a key is slow where an earlier option has it for the same class."""
+    """Parameters: the keys of each class, in the first option that has them; few are fast."""
     seen: set[tuple[str, str]] = set()
     cases = []
     for option, key, value in ENCODING:
         name, _, rest = key.removeprefix("encoding.").partition(".")
         entry = entries_of(option).get(name)
         kind = (option if entry is None else str(entry.get("use", name)), rest)
-        marks = [pytest.mark.slow] * (kind in seen)
-        cases.append(pytest.param(option, key, value, id=f"{option}-{key}", marks=marks))
-        seen.add(kind)
+        if kind not in seen:
+            marks = [pytest.mark.slow] * (option not in few_representatives())
+            cases.append(pytest.param(option, key, value, id=f"{option}-{key}", marks=marks))
+            seen.add(kind)
     return cases
 
 
@@ -210,10 +200,3 @@ def drawn_apart(before: Transformer, after: Transformer) -> bool:
     """Whether what is saved starts elsewhere after the same draws, as by an initial value."""
     pairs = zip(before.state_dict().values(), after.state_dict().values(), strict=True)
     return any(not torch.equal(a, b) for a, b in pairs)
-
-
-def test_words_that_let_a_key_matter_are_needed() -> None:
-    """An entry of a table here that no file has would hide that its key is gone."""
-    known = {(option, key) for option, key, _ in ENCODING}
-    assert {(option, key.format(option)) for option, key in ASKED} <= known
-    assert {*LONG, *REFUSED, *TREE} <= {key.rsplit(".", 1)[-1] for _, key in known}

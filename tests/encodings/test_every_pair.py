@@ -1,18 +1,20 @@
-"""Any two options of conf/encoding: decoding is exact and all of it learns, or they are refused.
+"""Options of conf/encoding together: decoding is exact and all of it learns, or they are refused.
 
-The settings of two options are merged as Hydra merges those of a list, but without it: composing
-2,346 lists would take longer than trying them.
+Their settings are merged as Hydra merges those of a list, but without it: composing that many lists
+would take longer than trying them.
 """
 
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
+from functools import reduce
 from itertools import combinations
 
 import pytest
 import torch
 
-from nmt.checks import example, parity, preflight, trial
+from nmt.checks import example, parity, trial
 from nmt.checks.example import perturbed
 from nmt.checks.properties import shift
 from nmt.config.catalog import options_of
@@ -21,13 +23,14 @@ from nmt.config.settings import Settings
 from nmt.encodings.registry import find
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from tests.composing import merged, representatives
+from tests.composing import few_representatives, merged, representatives
+from tests.fast import fast_first
 
-OPTIONS = options_of("encoding")
-PAIRS = {first: [p for p in combinations(OPTIONS, 2) if p[0] == first] for first in OPTIONS[:-1]}
+KINDS = representatives()
 BEAM = next(c for c in parity.CONDITIONS if c.name == "beams")  # steps, and rows that change places
 TOKENS = 9
 EXACT = 1e-10  # two float64 sums of the same numbers, and logits of unit size
+DRAWN, LAYERS, HEADS = 200, 3, 4
 REFUSALS = re.compile(
     "model: encoding: (more than one entry sets the scale of the scores"
     "|one entry must make all embeddings complex|only one entry can take the place of softmax)"
@@ -35,32 +38,53 @@ REFUSALS = re.compile(
     r"\w+: ((reads|makes features of) queries and keys, but|changes queries and keys, of which"
     "|changes nothing, because)"
 )
-
+OF_LAYERS = re.compile(
+    r"(model: )?encoding[.]\w+: (layers: (this encoding works on what|without its key)"
+    r"|.*there is no [a-z ]*in the decoder)"
+)
 USELESS = re.compile(r"encoding[.]\w+: [\w.]+ \(\w+\): gets no gradient")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", PAIRS)
-def test_every_pair_is_exact_or_refused(
-    first: str, settings_of: Callable[..., Settings], record_property: Callable[[str, object], None]
+def pairs_of_kinds() -> list[tuple[str, str]]:
+    """Those of few kinds come first."""
+    few = few_representatives()
+    return sorted(combinations(KINDS, 2), key=lambda pair: not {*pair} <= {*few[:4]})
+
+
+@pytest.mark.parametrize("pair", fast_first(6, [(pair,) for pair in pairs_of_kinds()]))
+def test_a_pair_of_two_kinds_is_exact_or_refused(
+    pair: tuple[str, str], settings_of: Callable[..., Settings]
 ) -> None:
-    wrong, refused = [], 0
-    for pair in PAIRS[first]:
-        one, other = (settings_of(f"encoding={option}") for option in pair)
-        settings = replace(one, encoding=merged(one.encoding, other.encoding))
-        try:
-            if set(pair) <= set(representatives()):  # it takes twice as long as all that follows
-                preflight.check(settings)
-            found = mistakes(settings)
-        except UserError as e:
-            found = [str(e)]
-        except Exception as e:  # the other pairs are tried, too
-            found = [f"{type(e).__name__}: {e}"]
-        refused += bool(found)
-        wrong += [f"{pair}: {what}" for what in found if not justified(what, settings)]
-    record_property("exact", len(PAIRS[first]) - refused)
-    record_property("refused", refused)
+    one, other = (settings_of(f"encoding={option}") for option in pair)
+    settings = replace(one, encoding=merged(one.encoding, other.encoding))
+    found = mistakes(settings)
+    assert all(justified(what, settings) for what in found), found
+
+
+@pytest.mark.parametrize("seed", fast_first(1, range(DRAWN // 20)))
+def test_some_layers_are_exact_or_refused(seed: int, settings_of: Callable[..., Settings]) -> None:
+    """One to three options, each entry in layers of its own."""
+    draw, wrong = random.Random(seed), []
+    for _ in range(20):
+        options = draw.sample(options_of("encoding"), draw.choice([1, 2, 2, 3]))
+        each = [restricted(settings_of(f"encoding={option}"), draw) for option in options]
+        entries = reduce(merged, (settings.encoding for settings in each))
+        settings = replace(each[0], encoding=entries)
+        found = mistakes(settings, shifted=False)
+        unjustified = [w for w in found if not (justified(w, settings) or OF_LAYERS.match(w))]
+        wrong += [f"{entries}: {what}" for what in unjustified]
     assert not wrong, "\n".join(wrong)
+
+
+def restricted(settings: Settings, draw: random.Random) -> Settings:
+    """Each entry in layers of its own; as likely as not in all of them."""
+    entries = {name: dict(options) for name, options in settings.encoding.items()}
+    for options in entries.values():
+        if draw.random() < 0.6:
+            options["layers"] = draw.sample(range(LAYERS), draw.randint(1, LAYERS))
+    model = replace(settings.model, heads=HEADS, dim=8 * HEADS, feedforward_dim=24)
+    model = replace(model, encoder_layers=LAYERS, decoder_layers=LAYERS)
+    return replace(settings, encoding=entries, model=model)
 
 
 def justified(refusal: str, settings: Settings) -> bool:
@@ -70,26 +94,25 @@ def justified(refusal: str, settings: Settings) -> bool:
     return bool(REFUSALS.match(refusal) or (deaf and USELESS.match(refusal)))
 
 
-def mistakes(settings: Settings) -> list[str]:
-    """What a model in float64 does otherwise than it says."""
-    model = perturbed(settings).double()
+def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
+    """What a model in float64 does otherwise than it says, or why it is refused."""
+    try:
+        model = perturbed(settings).double()
+    except UserError as error:
+        return [str(error)]
     # before any pass without gradients, of which FLOATER keeps its path
     found = learned(model, settings)
     model.eval()
-    found += decoded(model)
-    moved = shift(model)
+    with torch.inference_mode():
+        apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
+    found += [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
+    moved = shift(model) if shifted else None
     relative = all(site.relative for site in model.sites.values())
     deaf = any(e.may_lack_gradients for e in model.entries)  # to what the others change
     same = moved is not None and moved < 1e-5
     if moved is not None and same != relative and not (deaf and same):
         found.append(f"relative is {relative}, but a shift shows {moved:.2g}")
     return found
-
-
-def decoded(model: Transformer) -> list[str]:
-    with torch.inference_mode():
-        apart = [float((steps - full).abs().max()) for steps, full in BEAM.compare(model, TOKENS)]
-    return [f"step by step differs by {most:.1g}" for most in apart if not most < EXACT]
 
 
 def learned(model: Transformer, settings: Settings) -> list[str]:

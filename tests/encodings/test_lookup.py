@@ -85,24 +85,9 @@ def test_a_module_that_is_added_later_is_found(define: Define) -> None:
     assert "late" in names() and type(made("late")).__name__ == "Late"
 
 
-def test_finds_each_module_by_its_name() -> None:
-    assert {"absolute", "relative", "lstm", "rotary"} <= set(names())
-    assert type(made("relative")).__name__ == "Relative"
-
-
-@pytest.mark.parametrize(
-    "classes, expected",
-    [
-        ("class Other(Encoding): pass\nAlias = Other", "Other"),
-        ("from nmt.encodings.biases.alibi import Alibi\nclass Other(Alibi): pass", "Other"),
-    ],
-)
-def test_a_module_stands_for_its_class(classes: str, expected: str, define: Define) -> None:
-    define("my_bias", classes)
-    assert type(made("my_bias")).__name__ == expected
-
-
-def test_a_module_with_several_classes_is_refused(define: Define) -> None:
+def test_a_module_stands_for_its_class_if_it_has_one(define: Define) -> None:
+    define("other", "from nmt.encodings.biases.alibi import Alibi\nclass Other(Alibi): pass")
+    assert type(made("other")).__name__ == "Other"
     define("my_bias", "class A(Encoding): pass\nclass MyBias(A): pass")
     assert refusal("my_bias") == (
         "encoding.my_bias: nmt.encodings.biases.my_bias has several classes of encodings: "
@@ -116,21 +101,17 @@ def test_a_plug_in_is_an_encoding_like_others(site: Path) -> None:
     assert refusal("theirz").endswith("; did you mean theirs?")
 
 
-def test_a_plug_in_with_the_name_of_a_built_in_is_refused(site: Path) -> None:
+def test_a_plug_in_with_a_name_that_is_taken_is_refused(site: Path) -> None:
     install(site, "mine-encodings", "relative", "mine_encodings:Mine", MINE)
-    assert refusal("relative") == (
-        "encoding.relative: the distribution mine-encodings offers an encoding of this name, "
-        "which is built in; let its entry point have another name, or uninstall it"
+    for distribution in ("mine-encodings", "yours"):
+        install(site, distribution, "theirs", f"{distribution.replace('-', '_')}:Mine", MINE)
+    assert refusal("relative").startswith(
+        "encoding.relative: the distribution mine-encodings: offers relative, which is built in; "
     )
     assert made("rotary")  # others are not touched
-
-
-def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
-    install(site, "mine-encodings", "theirs", "mine_encodings:Mine", MINE)
-    install(site, "yours", "theirs", "yours:Mine", MINE)
     assert refusal("theirs") == (
-        "encoding.theirs: the distribution mine-encodings and the distribution yours offer an "
-        "encoding of this name; uninstall one"
+        "encoding.theirs: the distribution mine-encodings and the distribution yours offer theirs; "
+        "uninstall one"
     )
 
 
@@ -140,10 +121,7 @@ def test_two_plug_ins_of_one_name_are_refused(site: Path) -> None:
         ("mine_encodings:Mine", "", "cannot be imported: ModuleNotFoundError at"),
         ("mine_encodings:Yours", MINE, "cannot be imported: AttributeError at"),
         ("mine_encodings:Mine", "\n1 / 0", "ZeroDivisionError at mine_encodings.py:2: division"),
-        ("mine_encodings:Mine", "raise OSError('two\\nlines')", "mine_encodings.py:1: two;"),
         ("mine_encodings:Mine", "import sys; sys.exit(2)", "SystemExit at mine_encodings.py:1: 2"),
-        ("mine_encodings", MINE, "is no class derived from nmt.encodings.base.Encoding"),
-        ("mine_encodings:Mine", "Mine = 3", "is no class derived from"),
         ("mine_encodings:Mine", "class Mine: pass", "is no class derived from"),
         ("mine_encodings:Encoding", HEAD, "is no class derived from"),
     ],
@@ -175,45 +153,28 @@ def offer(site: Path, name: str, source: str = THEIRS, distribution: str = "of-t
 
 def test_positions_of_a_plug_in_are_like_others(site: Path) -> None:
     offer(site, "theirs")
+    offer(site, "shift")
     assert positions("theirs") == positions({"theirs": {"every": 2}})
     assert positions({"theirs": {"every": 3}}) != positions("theirs")
     assert at_refusal("theirz").endswith(
         "at=theirz: no positions are called 'theirz'; did you mean theirs?"
     )
-    assert at_refusal("shfit").endswith("no positions are called 'shfit'; did you mean shift?")
-    assert (
-        at_refusal({"theirs": {"every": 0}})
-        == "encoding.absolute.at.theirs.every=0: must be at least 1"
-    )
-    assert at_refusal({"theirs": {"ever": 1}}) == (
-        "encoding.absolute.at.theirs.ever: no such key; did you mean every?"
-    )
-    assert refusal("theirs").startswith("encoding.theirs: no encoding is called")
-
-
-def test_positions_with_the_name_of_built_in_ones_are_refused(site: Path) -> None:
-    offer(site, "shift")
-    assert at_refusal("shift") == (
-        "encoding.absolute: at=shift: the distribution of-theirs offers positions of this name, "
-        "which is built in; let its entry point have another name, or uninstall it"
-    )
-    assert positions("sample")
+    assert "offers shift, which is built in" in at_refusal("shift")
+    assert at_refusal({"theirs": {"every": 0}}).endswith("theirs.every=0: must be at least 1")
 
 
 @pytest.mark.parametrize(
     "source, expected",
     [
-        ("Theirs = 3", "is no frozen dataclass derived from nmt.encodings.context.Positions; its"),
-        (THEIRS.replace("(frozen=True)", ""), "is no frozen dataclass derived from"),
-        (THEIRS.replace("@dataclass(frozen=True)", ""), "is no frozen dataclass derived from"),
-        (THEIRS.replace("(Positions)", ""), "is no frozen dataclass derived from"),
-        ("from nmt.encodings.context import Positions as Theirs", "is no frozen dataclass derived"),
+        ("Theirs = 3", "is no class derived from nmt.encodings.context.Positions; its"),
+        (THEIRS.replace("(frozen=True)", ""), "is no frozen dataclass"),
+        ("from nmt.encodings.context import Positions as Theirs", "is no class derived from"),
     ],
 )
 def test_a_plug_in_that_offers_no_positions_is_named(
     source: str, expected: str, site: Path
 ) -> None:
     offer(site, "theirs", source)
-    assert f"at=theirs: the distribution of-theirs (of_theirs:Theirs) {expected}" in at_refusal(
-        "theirs"
-    )
+    message = at_refusal("theirs")
+    assert message.startswith("encoding.absolute: at=theirs: ") and expected in message
+    assert "of_theirs:Theirs" in message

@@ -7,13 +7,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.checks import example
 from nmt.encodings.context import Context
 from nmt.encodings.registry import create
 from nmt.encodings.trees.graph_transformer import GraphTransformer
 from nmt.encodings.trees.paths import LabelledTree
 from nmt.encodings.trees.structural import Structural
-from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, drawn, pass_over, qkv
 from tests.encodings.test_trees import batch, of_pieces, some, way_up
 
@@ -73,7 +71,7 @@ def beside() -> Context:
     return context
 
 
-@pytest.mark.parametrize("longest", [1, 2, 5, 9])
+@pytest.mark.parametrize("longest", [2, 9])
 def test_paths_are_those_of_walks(longest: int) -> None:
     tree = LabelledTree("heads", "labels", KINDS, longest)
     steps, lengths, index = tree.paths(beside())
@@ -198,9 +196,8 @@ def gru(cell: nn.GRU, suffix: str, inputs: list[Tensor]) -> Tensor:
     return h
 
 
-@pytest.mark.parametrize("longest", [2, 8])
-def test_graph_transformer_in_plain_loops(longest: int) -> None:
-    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=longest, width=3))
+def test_graph_transformer_in_plain_loops() -> None:
+    e = drawn(GraphTransformer(dims(), kinds=KINDS, longest=4, width=3))
     zero = torch.zeros(4, 6, dtype=torch.float64)
 
     def relation(way: Walk) -> Tensor:
@@ -228,40 +225,3 @@ def test_graph_transformer_of_a_long_text_is_the_same_in_parts() -> None:
     leaves = [q, k, *e.parameters()]
     one, other = (torch.autograd.grad(t.square().mean(), leaves) for t in (found, wanted))
     torch.testing.assert_close(one, other)
-
-
-@pytest.mark.parametrize("option", ["structural", "graph_transformer"])
-def test_labels_of_edges_show_and_those_of_roots_do_not(
-    option: str, tiny: Callable[..., Transformer], ids: Callable[..., Tensor]
-) -> None:
-    model = tiny(f"encoding={option}")
-    assert model.column_ranges == {"labels": range(20)}  # a line with another is refused
-    source = ids(1, 9)
-    columns = example.columns(model.entries, source)
-    root = columns["heads"] == 0
-    before = model.encode(source, columns)[0]
-    for changed, shows in ((root, False), (~root, True)):
-        labels = torch.where(changed, (columns["labels"] + 1) % 7, columns["labels"])
-        after = model.encode(source, columns | {"labels": labels})[0]
-        assert torch.equal(before, after) != shows
-
-
-@pytest.mark.parametrize(
-    "option, options, said",
-    [
-        ("structural", {"path": "feature"}, "longest=5: with 20 labels there are "),
-        ("structural", {"path": "product"}, "path=product: choose one of average, sum, "),
-        (
-            "graph_transformer",
-            {"longest": 12},
-            "more than 9,007,199,254,740,992 paths; shorten them",
-        ),
-        ("graph_transformer", {"kinds": 0}, "kinds=0: must be at least 1"),
-    ],
-)
-def test_more_paths_than_can_be_told_apart_are_refused(
-    option: str, options: dict[str, object], said: str
-) -> None:
-    with pytest.raises(ValueError, match=r"encoding\.") as e:
-        create({option: options}, dims())
-    assert said in str(e.value)

@@ -6,7 +6,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
 from nmt.encodings.context import Context
 from nmt.encodings.recurrence.convolution import Convolution
@@ -97,16 +96,6 @@ def test_lstm_reads_padded_rows_from_their_ends() -> None:
     }  # fmt: skip
 
 
-def test_lstm_projects_where_widths_differ() -> None:
-    assert isinstance(Lstm(dims("decoder"), hidden=8).out, nn.Identity)
-    assert isinstance(Lstm(dims("encoder"), hidden=8).out, nn.Linear)
-
-
-def test_rr_transformer_is_a_composition(settings_of: Callable[..., Settings]) -> None:
-    named, composed = settings_of("encoding=rr_transformer"), settings_of("encoding=[gru,relative]")
-    assert named.encoding == composed.encoding and list(named.encoding) == ["gru", "relative"]
-
-
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 @pytest.mark.parametrize("depthwise", [False, True])
 def test_convolution_equals_the_formula_in_two_loops(site: str, depthwise: bool) -> None:
@@ -123,9 +112,3 @@ def test_convolution_equals_the_formula_in_two_loops(site: str, depthwise: bool)
                     near = x[row, t + offset]
                     wanted = wanted + (w[:, 0] * near if depthwise else w @ near)
             assert torch.allclose(got[row, t], wanted, atol=1e-12)
-
-
-@pytest.mark.parametrize("width", [0, 1, 4])
-def test_convolution_refuses_windows_without_a_middle(width: int) -> None:
-    with pytest.raises(ValueError, match=f"width={width}: must be odd, and at least 3"):
-        Convolution(dims(), width=width)

@@ -1,23 +1,25 @@
-"""Shaw's encoding and its relatives against formulas in loops, golden numbers, and limits."""
+"""Vectors and factors of clipped distances against formulas in loops, golden numbers, memory."""
 
+import math
 from functools import partial
+from itertools import product
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
+from torch.profiler import profile
 
 from nmt.encodings.attention.shaw_absolute import ShawAbsolute
 from nmt.encodings.base import Dims
-from nmt.encodings.context import Context, Positions
+from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
-from nmt.encodings.passes import with_positions
+from nmt.encodings.vectors import huang
+from nmt.encodings.vectors.by_row import query_products, row_sums
+from nmt.encodings.vectors.huang import Huang
 from nmt.encodings.vectors.relative import Relative
 from nmt.encodings.vectors.relative_sinusoidal import RelativeSinusoidal
-from tests.encodings.attending import attend as attending
-from tests.encodings.attending import dims, equals_loops, qkv
+from tests.encodings.attending import dims, equals_loops, pass_over, qkv
 
 
 def context(n: int) -> Context:
@@ -67,72 +69,6 @@ def test_unlimited_holds_every_distance_up_to_longest() -> None:
     assert e.key_table.grad.abs().sum(-1).min() > 0  # every row is some distance's
 
 
-class Countdown(Positions):
-    def assign(self, index: Tensor, context: Context) -> Tensor:
-        return 50 - index
-
-
-def test_a_decoder_that_counts_down_sees_what_lies_ahead() -> None:
-    """Its past has greater positions: both halves of the table stay in use."""
-    n, e = 6, Relative(dims("decoder"), tau=2).double().requires_grad_(False)
-    q, k, _ = qkv(n, dims("decoder"))
-    at = torch.arange(n)[None]
-    plain = Context("decoder", at, at, at, rows=2)
-    for c, sign in ((plain, 1), (with_positions(plain, Countdown()), -1)):
-        added = e.scores(torch.zeros(2, 2, n, n).to(q), q, k, 0, c)
-        assert e.key_table is not None
-        for i in range(n):
-            for j in range(i + 1):
-                row = e.key_table[0, 0, min(max(sign * (j - i), -2), 2) + 2]
-                assert torch.allclose(added[:, :, i, j], q[:, :, i] @ row, atol=1e-5)
-
-
-class Largest(TorchDispatchMode):
-    """Notes how many elements the memory of the largest result has."""
-
-    elements = 0
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        for t in tree_leaves(found):
-            if isinstance(t, Tensor):
-                held = t.untyped_storage().nbytes() // t.element_size()
-                self.elements = max(self.elements, held)
-        return found
-
-
-@pytest.mark.parametrize("site", ["encoder", "decoder"])
-def test_long_text_needs_nothing_larger_than_the_scores(site: str) -> None:
-    n, sizes = 1200, Dims(site, 1, 1, 64, 64)
-    e = Relative(sizes)
-    q, k, v = (torch.randn(1, 1, n, 64, requires_grad=True) for _ in range(3))
-    at = torch.arange(n)[None]
-    with Largest() as largest:
-        attend(e, q, k, v, 0, Context(site, at, at, at)).sum().backward()
-    assert q.grad is not None and largest.elements == n * n  # [n, n, head_dim] would be 64 times
-
-
-def test_tables_start_glorot_uniform() -> None:
-    """Over [2 tau + 1, head_dim], as in RETURNN: bound sqrt(6 / (33 + 64))."""
-    table = Relative(Dims("encoder", 6, 8, 512, 64)).key_table
-    assert table is not None
-    assert 0.2480 < float(table.detach().abs().max()) <= 0.2488
-
-
-@pytest.mark.parametrize(
-    "options, said",
-    [
-        ({"key": False, "value": False}, "key=false and value=false"),
-        ({"tied": True, "value": False}, "tied=true: needs key=true and value=true"),
-        ({"tau": None}, "tau=null: needs longest"),
-        ({"tau": 4, "longest": 9}, "longest=9: only with tau=null; tau=4 encodes any length"),
-    ],
-)
-def test_refuses_what_means_nothing(options: dict[str, Any], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
-        Relative(Dims("encoder", 1, 1, 4, 4), **options)
-
-
 @pytest.mark.parametrize("site", ["encoder", "decoder"])
 def test_shaw_absolute_equals_the_formula_in_two_loops(site: str) -> None:
     torch.manual_seed(0)
@@ -147,52 +83,97 @@ def test_shaw_absolute_equals_the_formula_in_two_loops(site: str) -> None:
     )
 
 
-def test_shaw_absolute_reads_each_sentence_at_its_own_positions() -> None:
-    e = ShawAbsolute(dims(), 20).double()
-    q, k, v = qkv(5, e.dims)
-    at = torch.tensor([[0, 1, 2, 3, 4], [3, 4, 9, 12, 19]])
-    both = attending(e, q, k, v, Context("encoder", at, at, at, rows=2))[2]
-    for row in range(2):
-        one = at[row : row + 1]
-        c = Context("encoder", one, one, one, rows=1)
-        alone = attending(e, q[row : row + 1], k[row : row + 1], v[row : row + 1], c)[2]
-        assert torch.allclose(both[row], alone[0], atol=1e-12)
+METHODS = [1, 2, 3, 4]
+FARTHEST = 2
 
 
-def test_shaw_absolute_refuses_what_means_nothing() -> None:
-    with pytest.raises(ValueError, match="key=false and value=false"):
-        ShawAbsolute(dims(), key=False, value=False)
+def huang_of(method: Any, site: str = "encoder", per_head: bool = True) -> Huang:
+    torch.manual_seed(0)
+    e = Huang(dims(site), method, FARTHEST, per_head).double()
+    with torch.no_grad():
+        e.a.normal_(1, 0.5)
+    return e
 
 
-def vectors(reference: Any, tau: int = 16) -> Tensor:
-    e = RelativeSinusoidal(Dims("encoder", 1, 8, 512, 64), tau, reference=reference)
+def formula(method: Any, q: Tensor, k: Tensor, a: Tensor, x: int) -> Tensor:
+    """The logit of one pair; a: [row, width] of its head and layer."""
+    x = max(-FARTHEST, min(FARTHEST, x))
+    if method == 1:
+        return (q @ k) * a[abs(x), 0] / 2
+    if method == 2:
+        return (q @ k) * a[x + FARTHEST, 0] / 2
+    if method == 3:
+        return torch.stack([q[d] * k[d] * a[x + FARTHEST, d] for d in range(4)]).sum() / 2
+    return (q @ k + q @ a[x + FARTHEST] + k @ a[x + FARTHEST]) / 2
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("site, per_head", [("encoder", True), ("decoder", False)])
+def test_huang_equals_the_formula_in_two_loops(method: Any, site: str, per_head: bool) -> None:
+    e = huang_of(method, site, per_head)
+
+    def logit(q: Tensor, k: Tensor, layer: int, h: int, i: int, j: int) -> Tensor:
+        return formula(method, q, k, e.a[layer, h if per_head else 0], j - i)
+
+    equals_loops(e, logit)
+
+
+def test_method_3_in_parts_is_method_3(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same numbers and gradients, without and with recomputation for the backward pass."""
+    e = huang_of(3)
+    q, k, _ = qkv(9, e.dims)
+    results = []
+    for chunk in (2**24, 2 * 2 * 9 * 4 * 2):  # all queries at once; two at a time
+        monkeypatch.setattr(huang, "CHUNK", chunk)
+        x, y = (t.clone().requires_grad_() for t in (q, k))
+        e.zero_grad()
+        s = e.scores(q @ k.mT, x, y, 1, pass_over(9))
+        s.sin().sum().backward()
+        with torch.no_grad():
+            assert torch.equal(s, e.scores(q @ k.mT, q, k, 1, pass_over(9)))
+        assert e.a.grad is not None
+        results.append([s, e.a.grad.clone(), x.grad, y.grad])
+    for one, parts in zip(*results, strict=True):
+        assert one is not None and parts is not None
+        assert torch.allclose(one, parts, atol=1e-12)
+
+
+@pytest.mark.parametrize("reference, denominator", [("paper", 256), ("returnn", 31)])
+def test_sinusoidal_vectors_in_loops(reference: Any, denominator: int) -> None:
+    """key - query = x: sines and cosines of -x in turns (paper), or of x + 16 in halves."""
+    e = RelativeSinusoidal(Dims("encoder", 1, 8, 512, 64), 16, reference=reference)
     assert not list(e.parameters()) and e.key_table is not None
-    return e.key_table[0, 0]  # rows: key - query = -tau .. tau
+    for x, b in product(range(-16, 17), range(32)):
+        w = 10000 ** (-b / denominator)
+        angle = -x * w if reference == "paper" else (x + 16) * w
+        sine, cosine = (2 * b, 2 * b + 1) if reference == "paper" else (b, b + 32)
+        row = e.key_table[0, 0, x + 16]
+        assert abs(row[sine] - math.sin(angle)) < 1e-5 and abs(row[cosine] - math.cos(angle)) < 1e-5
 
 
-def test_sinusoidal_vectors_of_the_paper() -> None:
-    rows = vectors("paper")
-    golden = {  # query - key -> first components
-        1: [0.841471, 0.540302, 0.821856, 0.569695],
-        -1: [-0.841471, 0.540302, -0.821856, 0.569695],
-        0: [0, 1, 0, 1],
-        16: [-0.287903, -0.957659, 0.269985, -0.962865],
-    }
-    for distance, numbers in golden.items():
-        assert torch.allclose(
-            rows[16 - distance, :4], torch.tensor(numbers, dtype=torch.float32), atol=1e-6
+@pytest.mark.parametrize("heads, batch", [(1, 1), (2, 3)])
+def test_products_and_sums_of_rows_have_the_gradients_of_plain_ones(heads: int, batch: int) -> None:
+    torch.manual_seed(2)
+    q, p = (torch.randn(3, 2, 4, n, dtype=torch.float64, requires_grad=True) for n in (7, 5))
+    rows = torch.randn(heads, 6, 7, dtype=torch.float64, requires_grad=True)
+    index = torch.randint(6, (batch, 4, 5))
+    vectors = rows.expand(2, -1, -1)[:, index].transpose(0, 1)  # [batch, heads, query, key, dim]
+    for found, plain in (
+        (query_products(q, rows, index), torch.einsum("bhqd,bhqkd->bhqk", q, vectors)),
+        (row_sums(p, rows, index), torch.einsum("bhqk,bhqkd->bhqd", p, vectors)),
+    ):
+        torch.testing.assert_close(found, plain)
+        learned = [q if found.shape[-1] == 5 else p, rows]
+        one, other = (
+            torch.autograd.grad(t.sin().sum(), learned, retain_graph=True) for t in (found, plain)
         )
-    assert torch.allclose(rows[:, 0::2], -rows.flip(0)[:, 0::2])  # sines
-    assert torch.allclose(rows[:, 1::2], rows.flip(0)[:, 1::2])  # cosines
+        torch.testing.assert_close(one, other)
 
 
-def test_sinusoidal_vectors_of_returnn() -> None:
-    rows = vectors("returnn")
-    assert torch.allclose(rows[16, :2], torch.tensor([-0.287903, -0.627974]), atol=1e-6)
-    assert torch.allclose(rows[16, 32:34], torch.tensor([-0.957659, 0.778234]), atol=1e-6)
-    assert rows[0, :2].eq(0).all() and rows[0, 32:34].eq(1).all()
-
-
-def test_sinusoidal_vectors_move_with_the_module() -> None:
-    e = RelativeSinusoidal(Dims("encoder", 1, 2, 8, 4), 2).double()
-    assert e.key_table is not None and e.key_table.dtype == torch.float64
+def test_long_text_needs_nothing_larger_than_the_scores() -> None:
+    n, e = 400, Relative(Dims("encoder", 1, 1, 64, 64))
+    q, k, v = (torch.randn(1, 1, n, 64, requires_grad=True) for _ in range(3))
+    with profile(profile_memory=True) as profiled:
+        attend(e, q, k, v, 0, context(n)).sum().backward()
+    largest = max(event.self_cpu_memory_usage for event in profiled.events() or ())
+    assert n * n * 4 <= largest <= 3 * n * n * 4  # vectors for each pair would be 64 times

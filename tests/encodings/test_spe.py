@@ -118,15 +118,3 @@ def test_conv_spe_in_loops(site: str, gated: bool) -> None:
         got = products(e, q, k, layer, pass_over(7, site))
         gate = None if e.gate is None else e.gate[layer]
         assert torch.allclose(got, loops(q, k, gate, correlation), atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "make, words",
-    [
-        (lambda: SineSpe(dims(), realizations=8), "realizations=8: mode=exact draws nothing"),
-        (lambda: SineSpe(dims(), mode="stochastic"), "realizations=null: mode=stochastic needs"),
-    ],
-)
-def test_refuses_what_means_nothing(make: Callable[[], Encoding], words: str) -> None:
-    with pytest.raises(ValueError, match=words):
-        make()

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 import torch
@@ -54,31 +53,17 @@ CROSS = "where=[encoder,decoder,cross]"
 @pytest.mark.parametrize(
     "words",
     [
-        ["encoding=absolute"],
         ["encoding=relative", f"+encoding.relative.{CROSS}"],
-        pytest.param(["encoding=rotary", f"+encoding.rotary.{CROSS}"], marks=pytest.mark.slow),
         ["encoding=lstm"],
-        pytest.param(["encoding=complex_order"], marks=pytest.mark.slow),
+        ["encoding=complex_order"],
     ],
     ids=lambda words: words[0],
 )
 def test_steps_say_what_a_full_pass_says(words: list[str], tiny: Make, ids: Ids) -> None:
     model = tiny(*words)
-    for seed in range(6):
+    for seed in range(3):
         said, should, _ = decoded(model, ids, beams(seed))
         assert torch.allclose(said, should, atol=1e-5)
-
-
-@torch.inference_mode()
-def test_the_source_is_kept_once_for_a_beam(tiny: Make, ids: Ids) -> None:
-    model = tiny("encoding=absolute")
-    _, _, state = decoded(model, ids, beams(0)[:2])
-    assert state.beams == BEAM
-    cross = state.cross_caches[0].all()[0]
-    assert len(state.memory) == len(state.allowed) == len(cross) == SENTENCES
-    state.reorder(torch.tensor([[3, 4, 3], [6, 6, 7]]))
-    assert (state.beams, len(state.memory), len(state.cross_caches[0].all()[0])) == (3, 2, 2)
-    assert len(state.self_caches[0].all()[0]) == 6
 
 
 def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
@@ -88,10 +73,3 @@ def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
     cache.reorder(torch.tensor([2, 3, 2]))
     assert torch.equal(cache.all()[0], k[[2, 3, 2]]) and torch.equal(cache.all()[1], -k[[2, 3, 2]])
     assert [tensor.shape[2] for tensor in cache.tensors] == [3, 3]
-
-
-@torch.inference_mode()
-def test_nothing_is_left_of_no_rows(tiny: Make, ids: Ids) -> None:
-    state: Any = decoded(tiny("encoding=absolute"), ids, beams(0)[:3])[2]
-    state.reorder(torch.empty(0, BEAM, dtype=torch.long))
-    assert len(state.memory) == 0

@@ -1,16 +1,20 @@
-"""Tying, norms, dropout, the cache, and what keeps the fused kernel away."""
+"""Tying, norms, the cache, dropout, and what attention and its kernel compute."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from nmt.checks import preflight
-from nmt.config.settings import Settings
-from nmt.errors import UserError
+from nmt.encodings.base import Encoding
+from nmt.encodings.site import Encodings
+from nmt.encodings.vectors.relative import Relative
+from nmt.model import layers
 from nmt.model.cache import Cache
+from nmt.model.layers import Attention, AttentionRecord, dropout, watching
 from nmt.model.transformer import Transformer
+from tests.encodings.attending import dims, pass_over
 
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
@@ -35,21 +39,6 @@ def test_post_norm_leaves_each_layer_normalised(tiny: Make, ids: Ids) -> None:
     assert torch.allclose(x.var(-1, unbiased=False), torch.ones(2, 5), atol=1e-2)
 
 
-@pytest.mark.parametrize("key", ["dropout", "attention_dropout", "feedforward_dropout"])
-def test_each_dropout_acts_in_training_only(key: str, tiny: Make, ids: Ids) -> None:
-    off = ["model.dropout=0", "model.attention_dropout=0", "model.feedforward_dropout=0"]
-    model = tiny(*off, f"model.{key}=0.5")
-    source, target = ids(2, 5), ids(2, 5)
-    assert torch.equal(model(source, target), model(source, target))
-    model.train()
-    assert not torch.equal(model(source, target), model(source, target))
-
-
-def test_scores_and_values_keep_the_kernel_away(tiny: Make) -> None:
-    assert not tiny("encoding=relative").encoder_encodings.fusible(0)
-    assert not tiny("encoding=relative_key").decoder_encodings.fusible(0)
-
-
 def test_a_cache_grows_and_keeps_what_it_had() -> None:
     cache = Cache()
     parts = [torch.randn(2, 3, n, 4) for n in (1, 20, 1, 40)]
@@ -60,18 +49,88 @@ def test_a_cache_grows_and_keeps_what_it_had() -> None:
     assert torch.equal(cache.all()[0], k[[1, 1, 0]])
 
 
-@pytest.mark.parametrize(
-    "words, said",
-    [
-        (["model.heads=3"], "model.heads=3: must divide model.dim=16"),
-        (["model.tie=all"], "needs segmenter.shared_vocabulary=true"),
-        (["encoding=rotary", "model.heads=16"], "encoding.rotary: sinusoids need an even width"),
-        (["trainer.max_epochs=null"], "give one of them"),
-    ],
-)
-def test_impossible_choices_are_refused_early(
-    words: list[str], said: str, settings_of: Callable[..., Settings]
+@pytest.mark.parametrize("p, dtype", [(0.1, torch.float32), (0.9, torch.bfloat16)])
+def test_the_share_of_zeros_and_the_mean(p: float, dtype: torch.dtype) -> None:
+    torch.manual_seed(3)
+    x = torch.ones(500, 401, dtype=dtype)  # an odd size: the last draw is used in part
+    y = dropout(x, p).float()
+    zeros = (y == 0).float()
+    sigma = (p * (1 - p) / x.numel()) ** 0.5
+    assert abs(float(zeros.mean()) - p) < 4 * sigma + 1 / 65536
+    for part in (zeros[:, i::4] for i in range(4)):  # each quarter of a draw
+        assert abs(float(part.mean()) - p) < 8 * sigma
+    assert y[y != 0].unique().numel() == 1
+    assert abs(float(y.max()) * (1 - p) - 1) < (1e-4 if dtype == torch.float32 else 0.01)
+
+
+def test_neighbours_are_independent() -> None:
+    torch.manual_seed(4)
+    zeros = (dropout(torch.ones(100_000), 0.3) == 0).float()
+    for distance in range(1, 9):
+        both = float((zeros[distance:] * zeros[:-distance]).mean())
+        assert abs(both - 0.09) < 0.005
+
+
+def test_nothing_is_drawn_where_nothing_is_dropped() -> None:
+    before, x = torch.get_rng_state(), torch.ones(5)
+    assert dropout(x, 0.0) is x and dropout(x, 0.5, training=False) is x
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def no_rows() -> Relative:
+    """Relative rows that are zero: the plain result, by the functions of relative attention."""
+    encoding = Relative(dims(), 2)
+    for table in encoding.parameters():
+        nn.init.zeros_(table)
+    return encoding
+
+
+@pytest.mark.parametrize("entries", [[], [no_rows()]], ids=["plain", "relative"])
+def test_outputs_and_gradients_are_those_of_torch(entries: list[Encoding]) -> None:
+    torch.manual_seed(0)
+    mine, theirs = Attention(8, 2, 0.0), nn.MultiheadAttention(8, 2, batch_first=True)
+    linears = [w for w in (mine.query, mine.key, mine.value) if isinstance(w, nn.Linear)]
+    with torch.no_grad():
+        theirs.in_proj_weight.copy_(torch.cat([linear.weight for linear in linears]))
+        theirs.in_proj_bias.copy_(torch.cat([linear.bias for linear in linears]))
+        theirs.out_proj.load_state_dict(mine.out.state_dict())
+    x, g = torch.randn(2, 5, 8, requires_grad=True), torch.randn(2, 5, 8)
+
+    looks: list[AttentionRecord] = []
+    with watching(mine, looks.append):
+        o = mine(x, x, 0, Encodings(entries), pass_over(5))
+    wanted, weights = theirs(x, x, x, average_attn_weights=False)
+    same(o, wanted)
+    same(looks[0].probabilities, weights)
+
+    q, k, v, *ours = torch.autograd.grad(o, [*(w.weight for w in linears), mine.out.weight, x], g)
+    packed, *others = torch.autograd.grad(
+        wanted, [theirs.in_proj_weight, theirs.out_proj.weight, x], g
+    )
+    for a, b in zip([torch.cat([q, k, v]), *ours], [packed, *others], strict=True):
+        same(a, b)
+
+
+def same(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("option, told", [("absolute", True), ("t5", False), ("rotary", True)])
+def test_a_causal_pass_without_a_bias_hands_no_mask_over(
+    option: str,
+    told: bool,
+    tiny: Make,
+    ids: Ids,
+    monkeypatch: pytest.MonkeyPatch,
+    kernel_calls: list[dict[str, Any]],
 ) -> None:
-    with pytest.raises(UserError) as e:
-        preflight.check(settings_of(*words))
-    assert said in str(e.value)
+    monkeypatch.setattr(layers, "FUSED_FROM", 1)
+    model, source, target = tiny(f"encoding={option}"), ids(3, 9), ids(3, 7, seed=1)
+    source[0, 5:] = 0
+    found = model(source, target)
+    seen = [(call["is_causal"], call["attn_mask"] is None) for call in kernel_calls]
+    assert len(seen) == 6 and set(seen) == {(False, False), (told, told)}
+    monkeypatch.setattr(layers, "FUSED_FROM", 1000)
+    kernel_calls.clear()
+    torch.testing.assert_close(found, model(source, target))
+    assert not kernel_calls

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveFloat, PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, Projection, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Projection
 
 ROLES = 3  # queries, keys, values
 
@@ -48,6 +48,7 @@ class Dynamics(nn.Module):
 class Floater(Encoding):
     """Adds learned continuous paths to q, k and v: 3 layers dim + 2 (dim^2 + 2 dim) per site."""
 
+    zeros = ("start", "dynamics.outer")
     # the path begins at 0 and has no end
     position_type = "integer"
     num_positions = 2**63 - 1
@@ -60,10 +61,6 @@ class Floater(Encoding):
         self.dynamics = Dynamics(dims.dim)
         self._path_so_far: list[Tensor] = []  # the path so far, for passes without gradients
         self._path_parameters: list[Tensor] = []  # the parameters that it was drawn with
-
-    def zero_initialise(self) -> bool:
-        """Start at zero and stay there."""
-        return zeroed(self.start, *self.dynamics.outer.parameters())
 
     def project(
         self, project: Projection, xq: Tensor, xk: Tensor, xv: Tensor, layer: int, context: Context

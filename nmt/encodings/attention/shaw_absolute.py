@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class ShawAbsolute(Encoding):
@@ -21,6 +21,7 @@ class ShawAbsolute(Encoding):
     """
 
     position_type = "integer"
+    zeros = ("key_table", "value_table")
     key_table: Tensor | None  # [layers, 1, longest x longest, head_dim]; row i longest + j
     value_table: Tensor | None
 
@@ -35,10 +36,6 @@ class ShawAbsolute(Encoding):
         self.longest = longest
         self.key_table = self.table(longest**2, dims.head_dim) if key else None
         self.value_table = self.table(longest**2, dims.head_dim) if value else None
-
-    def zero_initialise(self) -> bool:
-        """Zero vectors add nothing."""
-        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . A^K[i, j]; sentences with the same positions share the [query, key] slice."""

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 Reference = Literal["absolute", "relative"]
 
@@ -26,6 +26,7 @@ class BiasTable(Encoding):
 
     position_type = "integer"  # with reference=relative; absolute refuses such positions
     distances_only = True
+    zeros = ("weight",)
     weight: nn.Parameter  # [layers | 1, heads | 1, rows, 1]
 
     def __init__(
@@ -47,10 +48,6 @@ class BiasTable(Encoding):
         rows = 2 * longest - 1 if relative else longest**2
         self.weight = self.table(rows, 1, per_layer=per_layer, per_head=per_head)
         self.zero_initialise()
-
-    def zero_initialise(self) -> bool:
-        """Set all numbers to zero."""
-        return zeroed(self.weight)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b[j - i] or b[i, j]: [batch | 1, heads | 1, query, key]."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import Reference, scalars
 
 
@@ -47,15 +47,12 @@ class Diet(Encoding):
         if not relative and self.positions.distances_only:
             raise ValueError("reference=absolute: needs a position for every single token")
         self.longest = longest
+        self.zeros = ("to_query" if relative else "to_key",)  # both zero would not learn
         rows = 2 * longest - 1 if relative else longest
         self.to_query = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
         self.to_key = None
         if not relative:
             self.to_key = self.table(rows, rank or 1, per_layer=per_layer, per_head=True)
-
-    def zero_initialise(self) -> bool:
-        """Set the keys' factor to zero (both zero would not learn), or all distances."""
-        return zeroed(self.to_query if self.to_key is None else self.to_key)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key]; computed once per pass where layers share it."""

@@ -18,6 +18,7 @@ from nmt.encodings.biases.alibi import HIDDEN
 class Disan(Encoding):
     """Masks each head of the encoder to one direction, in the order of the tokens."""
 
+    sites = ("encoder", "decoder")  # directions exist within one sentence
     relative = True
     position_type = "none"
 
@@ -25,8 +26,6 @@ class Disan(Encoding):
         super().__init__(dims)
         if dims.heads % 2:
             raise ValueError(f"{dims.heads} heads cannot be halved; use an even number")
-        if dims.site == "cross":
-            raise ValueError("where=cross: directions exist within one sentence only")
         self.diagonal = diagonal
 
     def bias(self, layer: int, context: Context) -> Tensor | None:

@@ -22,13 +22,12 @@ class SlidingWindow(Encoding):
     A token is within its own window, so no query has all its keys hidden.
     """
 
+    sites = ("encoder", "decoder")  # a window lies around a token of the same text
     relative = True
     distances_only = True
 
     def __init__(self, dims: Dims, size: PositiveInt = 4) -> None:
         super().__init__(dims)
-        if dims.site == "cross":
-            raise ValueError("where=cross: a window lies around a token of the same text")
         self.size = size
 
     def bias(self, layer: int, context: Context) -> Tensor:

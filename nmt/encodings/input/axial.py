@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Axial(Encoding):
@@ -25,6 +25,7 @@ class Axial(Encoding):
 
     position_type = "integer"
     sized_by = "t1 x t2"
+    zeros = ("segments", "places")
 
     def __init__(
         self,
@@ -40,10 +41,6 @@ class Axial(Encoding):
             raise ValueError(f"first={first}: must be below the width {dims.dim}")
         self.segments = nn.Parameter(torch.randn(t1, first) * dims.dim**-0.5)  # [t1, first]
         self.places = nn.Parameter(torch.randn(t2, dims.dim - first) * dims.dim**-0.5)
-
-    def zero_initialise(self) -> bool:
-        """All vectors zero."""
-        return zeroed(self.segments, self.places)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add both halves to x [batch, query, dim]."""

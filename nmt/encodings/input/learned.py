@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Learned(Encoding):
@@ -19,6 +19,7 @@ class Learned(Encoding):
 
     position_type = "integer"
     sized_by = "size"
+    zeros = ("weight",)
     weight: Tensor  # [size, dim]
 
     def __init__(
@@ -38,10 +39,6 @@ class Learned(Encoding):
             self.weight = nn.Parameter(weight)
         else:  # saved with the model all the same
             self.register_buffer("weight", weight)
-
-    def zero_initialise(self) -> bool:
-        """All vectors zero, if they can leave zero again."""
-        return self.trainable and zeroed(self.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position to x [batch, query, dim]."""

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class Convolution(Encoding):
@@ -25,6 +25,7 @@ class Convolution(Encoding):
 
     relative = True
     position_type = "none"
+    zeros = ("conv.weight",)
 
     def __init__(self, dims: Dims, width: int = 3, depthwise: bool = False) -> None:
         super().__init__(dims)
@@ -33,10 +34,6 @@ class Convolution(Encoding):
         self.width = width
         groups = dims.dim if depthwise else 1
         self.conv = nn.Conv1d(dims.dim, dims.dim, width, groups=groups, bias=False)
-
-    def zero_initialise(self) -> bool:
-        """All filters zero."""
-        return zeroed(self.conv.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the convolution to x [batch, query, dim]; what is not there counts as zero."""

@@ -29,13 +29,12 @@ TAPS = 3  # words of the convolution
 class PathAttention(Encoding):
     """Learns U, V, u and b for each layer: rank (dim + heads head_dim) + heads (dim + 1), and c."""
 
+    sites = ("encoder", "decoder")  # a path leads through the words of one text
     relative = True
     position_type = "none"
 
     def __init__(self, dims: Dims, rank: PositiveInt = 32) -> None:
         super().__init__(dims)
-        if dims.site == "cross":
-            raise ValueError("where=cross: a path leads through the words of one text")
         self.down = self.table(dims.dim, rank)
         self.up = self.table(rank, dims.heads * dims.head_dim)
         self.taps = self.table(TAPS, dims.head_dim, per_head=True)

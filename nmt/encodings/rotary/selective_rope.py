@@ -29,6 +29,7 @@ TAPS = 4  # words of the convolution
 class SelectiveRope(Rotary):
     """Learns U and V for each layer: rank (dim + heads head_dim / 2), and the taps of c."""
 
+    sites = ("encoder", "decoder")  # turns add up along the words of one text
     relative = True
     position_type = "none"
 
@@ -36,8 +37,6 @@ class SelectiveRope(Rotary):
         self, dims: Dims, base: Base = 500000.0, layout: Layout = "halves", rank: PositiveInt = 32
     ) -> None:
         super().__init__(dims, base, layout)
-        if dims.site == "cross":
-            raise ValueError("where=cross: turns add up along the words of one text")
         pairs = dims.head_dim // 2
         self.down = self.table(dims.dim, rank)
         self.up = self.table(rank, dims.heads * pairs)

@@ -13,28 +13,24 @@ before the term all target words are computed in one pass, and decoding step by 
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softmax, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, softmax
 
 
 class Coverage(Encoding):
     """Learns a number per head and layer, and with `fertility` a vector of head_dim."""
 
+    sites = ("cross",)  # only of a source can all be covered
     relative = True
     position_type = "none"
+    zeros = ("weight",)
 
     def __init__(self, dims: Dims, fertility: bool = True) -> None:
         super().__init__(dims)
         self.scale = dims.head_dim**-0.5  # which its weights rely on
-        if dims.site != "cross":
-            raise ValueError(f"where={dims.site}: only of a source can all be covered; where=cross")
         shape = (dims.layers, dims.heads, 1, 1)
         self.weight = nn.Parameter(torch.zeros(shape))
         vectors = torch.zeros(*shape[:2], dims.head_dim, 1)
         self.fertility = nn.Parameter(vectors) if fertility else None
-
-    def zero_initialise(self) -> bool:
-        """It starts so: w = 0."""
-        return zeroed(self.weight)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) w C, which becomes w C by the scaling."""

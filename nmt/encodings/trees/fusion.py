@@ -9,7 +9,6 @@ own text was not at hand.
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import zeroed
 from nmt.encodings.sinusoids import frequencies, sinusoids
 
 
@@ -30,7 +29,3 @@ class Fusion(nn.Module):
         dtype = self.first.weight.dtype
         a, b = (sinusoids(p, self.dim).to(dtype) for p in (first, second))
         return x + torch.tanh(self.first(a) + self.second(b)).to(x.dtype)
-
-    def zero_initialise(self) -> bool:
-        """tanh(0) = 0, and has a slope there."""
-        return zeroed(self.first.weight, self.second.weight)

@@ -11,7 +11,7 @@ several pieces have rows for the distances within; their loss for monotonous row
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Graph
 
@@ -25,6 +25,7 @@ class Graformer(Encoding):
     relative = True
     position_type = "integer"
     distances_only = True
+    zeros = ("weight",)
 
     def __init__(self, dims: Dims) -> None:
         super().__init__(dims)
@@ -33,10 +34,6 @@ class Graformer(Encoding):
         self.longest = dims.positions.longest
         table = torch.empty(dims.heads, 2 * (self.longest + 1))
         self.weight = nn.Parameter(table.uniform_(-1, 1))  # as in the authors' code
-
-    def zero_initialise(self) -> bool:
-        """Zeros change nothing."""
-        return zeroed(self.weight)
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each path length: [batch, heads, query, key]; the last row: no path."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LabelledTree, in_parts
@@ -27,8 +27,10 @@ class GraphTransformer(Encoding):
     have a vector each in place of steps.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("query", "key")
 
     def __init__(
         self,
@@ -43,16 +45,12 @@ class GraphTransformer(Encoding):
         super().__init__(dims)
         self.columns |= labelled.columns
         self.column_ranges = {labels: range(kinds)}
-        labelled.check(dims.site)
+        labelled.check()
         self.labelled = labelled
         self.steps = self.table(2 * kinds + 3, width, per_layer=False)
         self.gru = nn.GRU(width, width, batch_first=True, bidirectional=True)
         self.query = self.table(dims.head_dim, 2 * width, per_head=True)
         self.key = self.table(dims.head_dim, 2 * width, per_head=True)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return zeroed(self.query, self.key)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three products with W_a r_ij or W_b r_ij to s [batch, heads, query, key]."""

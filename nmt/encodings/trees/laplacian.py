@@ -14,7 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees.trees import depths, first_pieces
 
@@ -27,20 +27,16 @@ class Laplacian(Encoding):
     All pieces of a word have its components. Sentences of fewer words have zeros for the rest.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("out",)
 
     def __init__(self, dims: Dims, tree: Heads = "heads", vectors: PositiveInt = 8) -> None:
         super().__init__(dims)
         self.columns |= {tree, "words"}
-        if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.tree, self.vectors = tree, vectors
         self.out = nn.Linear(vectors, dims.dim)
-
-    def zero_initialise(self) -> bool:
-        """A zero layer adds nothing."""
-        return zeroed(*self.out.parameters())
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the projection to x [batch, query, dim]."""

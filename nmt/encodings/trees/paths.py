@@ -46,10 +46,8 @@ class LabelledTree:
         counts = ((length + 1) * self.kinds**length for length in range(self.longest + 1))
         return [0, *accumulate(counts)]
 
-    def check(self, site: str, most: int = LARGEST) -> None:
-        """Raise ValueError for a site without columns, or more than `most` paths."""
-        if site != "encoder":
-            raise ValueError(f"where={site}: the column {self.heads!r} is parallel to the source")
+    def check(self, most: int = LARGEST) -> None:
+        """Raise ValueError for more than `most` paths."""
         if self.starts[-1] > most:
             raise ValueError(
                 f"longest={self.longest}: with {self.kinds} labels there are more than {most:,} "

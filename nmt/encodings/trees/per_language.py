@@ -10,13 +10,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 
 
 class PerLanguage(Encoding):
     """Adds a learned vector per language and position: languages x longest x dim parameters."""
 
     position_type = "integer"
+    zeros = ("weight",)
 
     def __init__(
         self,
@@ -34,10 +35,6 @@ class PerLanguage(Encoding):
             raise ValueError("column=: name the column that says a sentence's language")
         self.column = column
         self.weight = nn.Parameter(torch.randn(languages, longest, dims.dim) * dims.dim**-0.5)
-
-    def zero_initialise(self) -> bool:
-        """Zeros add nothing."""
-        return zeroed(self.weight)
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the row of each position in the sentence's table to x [batch, query, dim]."""

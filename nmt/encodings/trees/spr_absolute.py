@@ -18,18 +18,15 @@ class SprAbsolute(Encoding):
     All pieces of a word have its depth. Encoder only: a target has no tree while it is written.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
+    zeros = ("fusion",)
+
     def __init__(self, dims: Dims, tree: Heads = "heads") -> None:
         depth = Depth(tree)
         super().__init__(dims)
         self.columns |= depth.columns
         self.depth = depth
-        if dims.site not in depth.sites:
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""

@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, softmax, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, softmax
 from nmt.encodings.positions_columns import Heads
 from nmt.encodings.trees.paths import LARGEST, LabelledTree, in_parts
 
@@ -40,8 +40,10 @@ class Structural(Encoding):
     have a vector each.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("key", "value")
 
     def __init__(
         self,
@@ -56,7 +58,7 @@ class Structural(Encoding):
         super().__init__(dims)
         self.columns |= labelled.columns
         self.column_ranges = {labels: range(kinds)}
-        labelled.check(dims.site, FEATURES if path == "feature" else LARGEST)
+        labelled.check(FEATURES if path == "feature" else LARGEST)
         self.labelled, self.path, width = labelled, path, dims.head_dim
         rows = labelled.starts[-1] + 2 if path == "feature" else 2 * kinds + 3
         self.vectors = self.table(rows, width, per_layer=False)
@@ -67,10 +69,6 @@ class Structural(Encoding):
         elif path == "attention":
             self.among_steps = self.table(width, 3 * width)  # queries, keys and values
             self.weigh_in, self.weigh_out = self.table(width, POOLING), self.table(POOLING, 1)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return zeroed(self.key, self.value)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . (W_R r_ij) to s [batch, heads, query, key]."""

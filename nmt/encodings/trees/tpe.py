@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.positions_columns import Heads, tree_columns
 from nmt.encodings.trees.trees import binarised, birth_order, path_codes
 
@@ -29,8 +29,10 @@ class Tpe(Encoding):
     children of a word are its branches, and those beyond the last branch share it.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
     relative = True
     position_type = "none"  # positions come from the tree alone
+    zeros = ("out",)  # without this layer the codes cannot be silenced
 
     def __init__(
         self,
@@ -42,8 +44,6 @@ class Tpe(Encoding):
     ) -> None:
         super().__init__(dims)
         self.columns |= {tree, "words"}
-        if dims.site != "encoder":
-            raise ValueError(f"where={dims.site}: the column {tree!r} is parallel to the source")
         if binary and branches != 2:
             raise ValueError(f"branches={branches}: a binary tree has 2; set binary=false")
         self.tree, self.branches, self.depth, self.binary = tree, branches, depth, binary
@@ -51,12 +51,6 @@ class Tpe(Encoding):
         self.decay = nn.Parameter(torch.empty(copies).uniform_(-1, 1) * (3 / copies) ** 0.5)
         width = branches * depth * copies
         self.out = nn.Linear(width, dims.dim) if width != dims.dim else nn.Identity()
-
-    def zero_initialise(self) -> bool:
-        """A zero layer adds nothing; without a layer the codes cannot be silenced."""
-        if isinstance(self.out, nn.Identity):
-            return False
-        return zeroed(*self.out.parameters())
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the weighted codes to x [batch, query, dim]."""

@@ -18,18 +18,15 @@ class XlPe(Encoding):
     All pieces of a word have its place in the translation. Encoder only.
     """
 
+    sites = ("encoder",)  # columns are parallel to the source
+    zeros = ("fusion",)
+
     def __init__(self, dims: Dims, order: str = "order") -> None:
         place = ColumnPositions(order)
         super().__init__(dims)
         self.columns |= place.columns
         self.order = place
-        if dims.site not in place.sites:
-            raise ValueError(f"where={dims.site}: the column {order!r} is parallel to the source")
         self.fusion = Fusion(dims.dim)
-
-    def zero_initialise(self) -> bool:
-        """Zero matrices add nothing."""
-        return self.fusion.zero_initialise()
 
     def embed(self, x: Tensor, context: Context) -> Tensor:
         """Add the fusion to x [batch, query, dim]."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products
 from nmt.encodings.vectors.distances import key_products
 
@@ -30,6 +30,7 @@ class Composite(Encoding):
     relative = True
     position_type = "integer"
     distances_only = True
+    zeros = ("f", "c_q", "c_k")
 
     def __init__(
         self,
@@ -50,10 +51,6 @@ class Composite(Encoding):
         self.c_k = self.table(rows, dims.head_dim) if key else None
         if self.f is not None:
             torch.nn.init.zeros_(self.f)
-
-    def zero_initialise(self) -> bool:
-        """Zero kernels add nothing."""
-        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add what queries and keys make of the distance to s [batch, heads, query, key]."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import Between
-from nmt.encodings.base import Context, Dims, Encoding, at_least_float32, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, at_least_float32
 
 
 class Cope(Encoding):
@@ -24,21 +24,17 @@ class Cope(Encoding):
     Counts follow the order of the tokens, whatever positions they have. E starts at zero.
     """
 
+    sites = ("encoder", "decoder")  # one counts between words of one sentence
     relative = True
     position_type = "none"
+    zeros = ("weight",)
     weight: nn.Parameter  # E [layers, 1, positions, head_dim]
 
     def __init__(self, dims: Dims, counts: Annotated[int, Between(2)] = 64) -> None:
         super().__init__(dims)
         self.scale = dims.head_dim**-0.5  # which its gates rely on
-        if dims.site == "cross":
-            raise ValueError("where=cross: one can only count between words of one sentence")
         self.counts = counts
         self.weight = nn.Parameter(torch.zeros(dims.layers, 1, counts, dims.head_dim))
-
-    def zero_initialise(self) -> bool:
-        """Set E to zero."""
-        return zeroed(self.weight)
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add sqrt(head_dim) z_i[c_ij], which becomes z_i[c_ij] by the scaling."""

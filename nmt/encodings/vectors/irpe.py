@@ -18,7 +18,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products, row_sums
 from nmt.encodings.vectors.distances import key_products
 
@@ -32,6 +32,7 @@ class Irpe(Encoding):
 
     relative = True
     distances_only = True
+    zeros = ("query_table", "key_table", "value_table")
     query_table: Tensor | None  # [layers, heads | 1, 2 beta + 1, head_dim | 1]
     key_table: Tensor | None
     value_table: Tensor | None
@@ -63,10 +64,6 @@ class Irpe(Encoding):
             raise ValueError("query=none, key=none and value=none: nothing is left to learn")
         if query == key == "bias":
             raise ValueError("query=bias and key=bias: the same term twice; set one to none")
-
-    def zero_initialise(self) -> bool:
-        """All tables zero, as at the start."""
-        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the contextual terms of keys and queries to s [batch, heads, query, key]."""

@@ -7,7 +7,7 @@ clip to [-tau, tau]; Rosendahl et al. 2019, eq. 3-7, with tau = 16.
 from torch import Tensor
 
 from nmt.config.check import NonNegativeInt, PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.vectors.by_row import query_products, row_sums
 
 
@@ -24,6 +24,7 @@ class Relative(Encoding):
     distances_only = True
     tied: bool = False
     longest: int | None = None
+    zeros = ("key_table", "value_table")
     key_table: Tensor | None  # [layers | 1, heads | 1, 2 tau + 1, head_dim]
     value_table: Tensor | None  # None if tied, too: the key's then serves both
 
@@ -52,10 +53,6 @@ class Relative(Encoding):
         separate = value and not tied
         self.key_table = self.table(rows, dims.head_dim, per_head=per_head) if key else None
         self.value_table = self.table(rows, dims.head_dim, per_head=per_head) if separate else None
-
-    def zero_initialise(self) -> bool:
-        """Zero vectors add nothing."""
-        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add q_i . r^K of each distance: one product with all rows, then a gather."""

@@ -44,10 +44,6 @@ class RelativeSinusoidal(Relative):
         self.register_buffer("key_table", vectors if key else None, persistent=False)
         self.register_buffer("value_table", vectors if value else None, persistent=False)
 
-    def zero_initialise(self) -> bool:
-        """Not possible: the vectors are fixed."""
-        return False
-
 
 def _vectors(dims: Dims, tau: int, reference: Reference) -> Tensor:
     """The vector of each distance key - query = -tau..tau: [2 tau + 1, head_dim]."""

@@ -12,7 +12,7 @@ clipped. The paper's memory of earlier segments is no encoding and not part of t
 import torch
 from torch import Tensor
 
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.distances import sinusoid_products
 
@@ -26,6 +26,7 @@ class TransformerXl(Encoding):
 
     relative = True
     distances_only = True
+    zeros = ("u", "v", "w_r")
 
     def __init__(self, dims: Dims, untie: bool = False) -> None:
         super().__init__(dims)
@@ -36,10 +37,6 @@ class TransformerXl(Encoding):
         with torch.no_grad():  # as in the authors' code
             self.u.normal_(0, 0.02)
             self.v.normal_(0, 0.02)
-
-    def zero_initialise(self) -> bool:
-        """With u = v = W_R = 0 only q . k is left."""
-        return zeroed(*self.parameters())
 
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Add the three terms to s [batch, heads, query, key]."""

@@ -1,11 +1,15 @@
-"""Encodings that read columns of the source: against formulas, in models, and when refused."""
+"""Encodings and positions that read columns of the source, against their formulas."""
 
 import math
+import re
 from collections.abc import Callable
+from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 from torch import Tensor
 
 from nmt.checks import parity
@@ -18,6 +22,7 @@ from nmt.encodings.input.learned import Learned
 from nmt.encodings.passes import whole, with_positions
 from nmt.encodings.positions_columns import ColumnPositions, Depth, Graph, Segment, Tree
 from nmt.encodings.registry import create
+from nmt.encodings.rotary.rotary import Rotary
 from nmt.encodings.sinusoids import sinusoids
 from nmt.encodings.site import Encodings
 from nmt.encodings.trees.graformer import Graformer
@@ -27,23 +32,7 @@ from nmt.encodings.trees.tpe import Tpe
 from nmt.encodings.trees.trees import depths, tree_distances
 from nmt.encodings.trees.xl_pe import XlPe
 from nmt.encodings.vectors.relative import Relative
-from nmt.model.transformer import Transformer
 from tests.encodings.attending import attend, dims, pass_over, pe, qkv, shaken
-
-OPTIONS = [
-    "spr_absolute",
-    "spr_relative",
-    "xl_pe",
-    "tpe",
-    "per_language",
-    "graformer",
-    "graph_bert",
-    "laplacian",
-    "structural",
-    "graph_transformer",
-]
-Make = Callable[..., Transformer]
-Ids = Callable[..., Tensor]
 
 HEADS = [[2, 0, 2, 5, 3, 5, 0, 0, 0], [0, 1, 1, 2, 2, 3, 3, 7, 0]]  # two trees, EOS last
 WORDS = [[0, 1, 2, 3, 4, 5, 6, 0, 0], [*range(9)]]
@@ -131,45 +120,12 @@ def test_tree_codes_are_the_formula(binary: bool) -> None:
             assert torch.allclose(got[row, t], wanted.flatten(), atol=1e-12)
 
 
-def test_tree_codes_without_decay_keep_the_last_branch() -> None:
-    e = Tpe(Dims("encoder", 1, 1, 16, 16), "heads", 2, 4)
-    with torch.no_grad():
-        e.decay.zero_()
-    code = e.embed(torch.zeros(2, 9, 16), beside())
-    assert code[..., 4:].eq(0).all()
-    assert torch.allclose(code[0, 0, :4], torch.tensor([8**0.5, 8**0.5, 0, 0]))
-    code.sum().backward()
-    assert e.decay.grad is not None and e.decay.grad.isfinite().all()
-
-
-def test_saturated_decays_stay_finite() -> None:
-    e = Tpe(Dims("encoder", 1, 1, 16, 16), "heads", 2, 4)
-    with torch.no_grad():
-        e.decay.fill_(20.0)
-    e.embed(torch.zeros(2, 9, 16), beside()).square().sum().backward()
-    assert e.decay.grad is not None and e.decay.grad.isfinite().all()
-
-
-def test_a_layer_fits_codes_of_another_width() -> None:
-    e = Tpe(dims())  # 1 copy of 2 x 32, a model of 8
-    assert sum(p.numel() for p in e.parameters()) == 1 + 65 * 8
-    assert e.zero_initialise()
-    x = torch.randn(2, 9, 8)
-    assert torch.equal(e.embed(x, beside()), x)
-    assert not Tpe(dims(), "heads", 2, 2).zero_initialise()
-
-
 def test_each_language_has_its_own_table() -> None:
     e = PerLanguage(dims(), "language", 2, 9)
     x = torch.randn(2, 9, 8)
     added = Encodings([e]).embed(x, beside()) - x
     assert torch.allclose(added, e.weight[[1, 0]], atol=1e-6)
     assert e.weight.shape == (2, 9, 8)
-
-
-def test_a_language_is_of_a_sentence() -> None:
-    with pytest.raises(ValueError, match="'order' must have one integer per sentence"):
-        PerLanguage(dims(), "order").embed(torch.zeros(2, 9, 8), beside())
 
 
 def test_a_column_is_a_position() -> None:
@@ -203,48 +159,13 @@ def test_no_distance_in_a_tree_is_clipped() -> None:
     torch.testing.assert_close(scores(6), scores(9))
 
 
-def test_columns_are_named_to_the_model(tiny: Make) -> None:
-    wanted = {
-        "spr_absolute": {"heads"},
-        "spr_relative": {"heads", "words"},
-        "xl_pe": {"order"},
-        "tpe": {"heads", "words"},
-        "per_language": {"language"},
-        "graformer": {"heads", "words"},
-        "graph_bert": {"depth", "order"},
-        "laplacian": {"heads", "words"},
-        "structural": {"heads", "labels", "words"},
-        "graph_transformer": {"heads", "labels", "words"},
-    }
-    assert {o: tiny(f"encoding={o}").columns for o in OPTIONS} == wanted
-    assert tiny("encoding=xl_pe", "encoding.xl_pe.order=mine").columns == {"mine"}
-
-
-@pytest.mark.parametrize("at", ["depth", "tree", "graph"])
-def test_no_other_column_holds_a_tree(at: str) -> None:
-    """The integers of others are not turned from words to pieces."""
-    said = rf"encoding\.relative\.at\.{at}\.heads=parse: choose one of heads"
-    with pytest.raises(ValueError, match=said):
-        create({"relative": {"at": {at: {"heads": "parse"}}}}, dims())
-    for use in ("graph_transformer", "laplacian", "spr_absolute", "structural", "tpe"):
-        with pytest.raises(ValueError, match=rf"encoding\.{use}\.tree=parse: choose one of heads"):
-            create({use: {"tree": "parse"}}, dims())
-
-
 @pytest.mark.parametrize(
     "positions, columns, said",
     [
         (ColumnPositions("depth"), {}, "reads a column 'depth', which this text does not have"),
-        (
-            ColumnPositions("language"),
-            {"language": [[1], [0]]},
-            "'language' has one integer per sentence",
-        ),
-        (Depth(), {"heads": [[0, 1]]}, "'heads' has 2 integers for 9 tokens"),
-        (Segment(), {}, "a column 'segments', which this text does not have"),
         (Segment("a"), {"a": [[1], [0]]}, "'a' has one integer per sentence"),
+        (Depth(), {"heads": [[0, 1]]}, "'heads' has 2 integers for 9 tokens"),
         (Tree(), {"heads": HEADS}, "a column 'words', which this text does not have"),
-        (Graph(), {"words": WORDS}, "a column 'heads', which this text does not have"),
     ],
 )
 def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) -> None:
@@ -254,40 +175,7 @@ def test_columns_that_do_not_fit(positions: Positions, columns: Any, said: str) 
         _ = with_positions(context, positions).delta
 
 
-@pytest.mark.parametrize(
-    "entries, site, said",
-    [
-        ({"absolute": {"at": "tree"}}, "encoder", "a position for every single token"),
-        ({"learned": {"at": {"graph": {"longest": 3}}}}, "encoder", "for every single token"),
-        ({"relative": {"at": "tree"}}, "decoder", "at=tree: not for where=decoder; give where"),
-        ({"absolute": {"at": "depth"}}, "decoder", "at=depth: not for where=decoder"),
-        ({"absolute": {"at": "segment"}}, "decoder", "at=segment: not for where=decoder"),
-        ({"absolute": {"at": {"column": {"name": "a"}}}}, "decoder", "at=column: not for where"),
-        ({"absolute": {"at": "column"}}, "encoder", "at.column: say which one"),
-        ({"graformer": {"at": {"graph": {"longest": 0}}}}, "encoder", "longest=0: must be at lea"),
-        ({"graformer": {}}, "encoder", "encoding.graformer: needs path lengths: at={graph"),
-        ({"graformer": {"at": "tree"}}, "encoder", "needs path lengths"),
-        ({"tpe": {"at": "depth"}}, "encoder", "at=depth: this encoding never looks at positions"),
-        ({"tpe": {}}, "decoder", "the column 'heads' is parallel to the source"),
-        ({"tpe": {"branches": 3}}, "encoder", "branches=3: a binary tree has 2; set binary=false"),
-        ({"spr_absolute": {}}, "decoder", "the column 'heads' is parallel to the source"),
-        ({"laplacian": {}}, "decoder", "the column 'heads' is parallel to the source"),
-        ({"structural": {}}, "decoder", "the column 'heads' is parallel to the source"),
-        ({"graph_transformer": {}}, "decoder", "the column 'heads' is parallel to the source"),
-        ({"xl_pe": {}}, "decoder", "the column 'order' is parallel to the source"),
-        ({"xl_pe": {"order": ""}}, "encoder", "at.column: say which one"),
-        ({"per_language": {"column": ""}}, "encoder", "column=: name the column"),
-    ],
-)
-def test_refuses_what_cannot_be(entries: dict[str, dict[str, Any]], site: str, said: str) -> None:
-    with pytest.raises(ValueError) as e:
-        create(entries, dims(site))
-    assert said in str(e.value)
-
-
-def test_a_decoder_may_have_a_table_per_language(
-    tiny: Make, settings_of: Callable[..., Settings], ids: Ids
-) -> None:
+def test_a_decoder_may_have_a_table_per_language(settings_of: Callable[..., Settings]) -> None:
     """As the comment in conf/encoding/per_language.yaml says, also token by token."""
     words = (
         "encoding=per_language",
@@ -295,13 +183,61 @@ def test_a_decoder_may_have_a_table_per_language(
         "+encoding.target={use: per_language, where: decoder, column: target_language, "
         "languages: 2, longest: 1024}",
     )
-    model = tiny(*words)
-    assert model.columns == {"language", "target_language"}
     measured = parity.measure(perturbed(settings_of(*words)), 9, ["float32"])
     assert all(d.passed for d in measured)
-    source, target = ids(3, 6), ids(3, 8, seed=1)
-    columns = {"language": torch.tensor([[0], [1], [0]])}
-    columns["target_language"] = torch.tensor([[1], [0], [0]])
-    full = model(source, target, columns)
-    columns["target_language"] = 1 - columns["target_language"]
-    assert (model(source, target, columns) - full).abs().max() > 1e-3
+
+
+SEGMENTS = [[0, 0, 0, 1, 1, 2, 0, 0, 3], [4, 4, 4, 4, 4, 4, 4, 4, 5]]
+
+
+def in_segments() -> Context:
+    context = pass_over(9)
+    context.columns = {"segments": torch.tensor(SEGMENTS)}
+    return context
+
+
+def test_a_segment_begins_where_its_number_changes() -> None:
+    places = [[0, 1, 2, 0, 1, 0, 0, 1, 0], [*range(8), 0]]
+    found = with_positions(in_segments(), Segment())
+    assert found.queries.equal(torch.tensor(places)) and found.delta[0, 4, 3] == -1
+    assert found.delta[0, 1, 4] == 0  # of another segment, where it counts the same
+
+
+def test_two_levels_as_the_page_writes_them() -> None:
+    """BiPE: x_t + w[place], and queries and keys turned by the numbers of their segments."""
+    page = (Path(__file__).parents[2] / "docs/encodings.md").read_text(encoding="utf-8")
+    (block,) = (b for b in re.findall(r"```yaml\n(.*?)```", page, re.DOTALL) if "segment:" in b)
+    page_entries: Any = OmegaConf.to_container(OmegaConf.create(block))
+    entries = page_entries["encoding"]
+    places, segments = create(entries, dims())
+    assert isinstance(places, Learned) and isinstance(segments, Rotary)
+    assert [type(e) for e in create(entries, dims("decoder"))] == [Learned]
+    context, x = in_segments(), torch.randn(2, 9, 8)
+    both = Encodings([places, segments])
+    embedded = both.embed(x, context)
+    numbers = torch.tensor(SEGMENTS)
+    for row in range(2):
+        for t in range(9):
+            first = t
+            while first and numbers[row, first - 1] == numbers[row, t]:
+                first -= 1
+            torch.testing.assert_close(embedded[row, t], x[row, t] + places.weight[t - first])
+    q, k, v = qkv(9, dims())
+    found = attend(list(both), q, k, v, context)[0]
+    for row, i, j in product(range(2), range(9), range(9)):
+        apart = float(numbers[row, j] - numbers[row, i])
+        wanted = sum(
+            _turned_product(
+                q[row, :, i, b : b + 2], k[row, :, j, b : b + 2], apart / 100 ** (b / 2)
+            )
+            for b in (0, 2)
+        )
+        torch.testing.assert_close(found[row, :, i, j], wanted / 2)
+
+
+def _turned_product(q: Tensor, k: Tensor, angle: float) -> Tensor:
+    """q . k with k turned by an angle: [heads]."""
+    cos, sin = math.cos(angle), math.sin(angle)
+    return (q * torch.stack([k[:, 0] * cos - k[:, 1] * sin, k[:, 0] * sin + k[:, 1] * cos], 1)).sum(
+        1
+    )
