@@ -109,41 +109,6 @@ def test_pieces_are_those_of_subword_nmt(minimum: int, tmp_path: Path) -> None:
         assert pieces_of(side, line) == expected
 
 
-def test_each_side_may_have_files_of_its_own(tmp_path: Path) -> None:
-    data = test_prepare.corpus(tmp_path)
-    large, small = (
-        spm_model(tmp_path / f"{size}.model", model_type="unigram", vocab_size=size)
-        for size in (36, 33)
-    )
-    source, target = sides_of_files(data, replace(spm(large), target_model=str(small)))
-    assert len(source.vocabulary) == len(target.vocabulary) + 3
-    codes, whole = codes_and_vocabulary(tmp_path)
-    shorter = tmp_path / "shorter"
-    shorter.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:-1]))
-    choice = replace(
-        bpe(codes, shorter), source_vocabulary=str(whole), target_vocabulary=str(shorter)
-    )
-    source, target = sides_of_files(data, choice)
-    assert len(source.vocabulary) == len(target.vocabulary) + 1
-
-
-def test_pieces_that_no_normalised_text_has_are_left_out(tmp_path: Path) -> None:
-    data = test_prepare.corpus(tmp_path)
-    codes, vocabulary = codes_and_vocabulary(tmp_path)
-    known, _ = sides_of_files(data, bpe(codes, vocabulary))
-    for path, lines in (codes, "\xa0 %</w>\na \u200f\n"), (vocabulary, "\u200f@@ 5\n\xa0@@ 5\n"):
-        path.write_text(path.read_text(encoding="utf-8") + lines, encoding="utf-8")
-    sides = sides_of_files(data, bpe(codes, vocabulary))
-    assert sides[0].to_json() == known.to_json()
-    assert prepare(data, bpe(codes, vocabulary), sides).source.to_json() == known.to_json()
-    symbols = ["\u200f", "a\u2028b", "Haus"]
-    more: dict[str, Any] = {"model_type": "unigram", "vocab_size": 40}
-    path = spm_model(tmp_path / "spm.model", user_defined_symbols=symbols, **more)
-    sides = sides_of_files(data, spm(path))
-    made = prepare(data, spm(path), sides)
-    assert {*symbols} & {*made.source.vocabulary.to_json()} == {"Haus"}
-
-
 def test_a_corpus_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
     path, other = tmp_path / "spm.model", tmp_path / "elsewhere.model"
     spm_model(path, model_type="unigram", vocab_size=36)
@@ -210,13 +175,10 @@ def test_a_segmenter_that_cannot_sample_is_refused_before_text_is_read(
     ("name", "content", "message"),
     [
         ("codes", "a b\n", r"codes:1: expected '#version: 0.2'"),
-        ("codes", "", "codes:1: expected"),
         ("codes", "#version: 0.2\na b\nabc\n", "codes:3: expected two symbols"),
         ("vocabulary", "a@@ 3\na@@ 2\n", "vocabulary:2: expected a piece that no line before has"),
-        ("vocabulary", "a@@ many\n", "vocabulary:1: expected a piece"),
         ("vocabulary", "a@@\n", r"vocabulary:1: has no count; set segmenter.min_frequency=0"),
         ("vocabulary", "", "vocabulary: no piece occurs 1 times"),
-        ("spm.model", "no model", "source_model=.*: no SentencePiece model"),
         ("spm.model", "", "source_model=.*: no SentencePiece model"),
     ],
 )
