@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nmt import tables, toy
+from nmt import tables
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
@@ -17,9 +17,7 @@ from nmt.config.sweeps import Sweep, sweep_of
 from nmt.evaluation.systems import System
 from nmt.processes import LoggedCommand
 from nmt.sweep import PlannedRun
-from nmt.toy.recipe import join_sentences
 from tests.in_process import noting, refuse_commands, start_by
-from tests.toy.toy_parser import translate
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),
@@ -156,15 +154,6 @@ def test_missing_test_sets_name_the_command_that_makes_them(
         there.with_suffix(f".{code}").write_bytes(b"x\n")
     assert train(words) == 66
     assert "newstest2019.zh: no such file; make wmt19-zhen" in capsys.readouterr().err
-
-
-def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
-    text = toy.pairs(60, 4, 30, seed=3)
-    lines = join_sentences(text, 20)
-    short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
-    assert 0 < len(short) < 60 and len(lines) == -(-len(short) // 2)
-    assert all(translate(source) == reference for source, reference in lines)
-    assert 24 < max(len(toy.words(source)) for source, _ in lines) <= 41
 
 
 @pytest.mark.slow

@@ -52,7 +52,6 @@ class CleanedChunk(NamedTuple):
     words: Sequence[Counter[str]]  # by side, of the full pairs
 
     def read(self) -> Iterator[CleanedPair]:
-        """Yield its pairs."""
         return starmap(CleanedPair, json.loads(self.path.read_bytes()))
 
 
@@ -163,7 +162,6 @@ class Numbering(NamedTuple):
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
 
     def number(self, chunk: CleanedChunk) -> NumberedChunk:
-        """Turn the words of a cleaned chunk into ids."""
         counts, lines, hashes = Counts(), list[int](), list[int]()
         rows: dict[str, list[list[int]]] = {side: [] for side in SIDES}
         columns: dict[str, list[int]] = {name: [] for name in columns_of(self.data)}

@@ -122,7 +122,6 @@ class Preparation:
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]) -> Sides:
-        """Learn both sides from the training text."""
         if self.segmenter.kind != "bpe":
             return learn_unigram_sides(self.segmenter, tokenizers, chunks)
         sides = learn_bpe_sides(self.segmenter, tokenizers, self.counted["train"].words)

@@ -77,16 +77,6 @@ def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: Segmentation) -> 
     assert str(tmp_path) not in json.dumps([prepared.facts, prepared.report])
 
 
-@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_shared_vocabulary(tmp_path: Path, segmenter: Segmentation) -> None:
-    prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
-    assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
-    both = prepared.source.segmenter.encode("hund dog 3")
-    assert both == prepared.target.segmenter.encode("hund dog 3")
-    apart = prepare(corpus(tmp_path), segmenter)
-    assert apart.source.vocabulary.to_json() != apart.target.vocabulary.to_json()
-
-
 def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     data = corpus(tmp_path, invalid_utf8="drop")
     extra = [
@@ -141,15 +131,6 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     assert told["dev"]["unknown_share"]["source"] > 0  # "katze" has new characters
     shown = describe(told)
     assert "dropped: too long" in shown and "46" in shown
-
-
-def test_limits_are_included(tmp_path: Path) -> None:
-    train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
-    prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
-    assert prepared.train.lines.tolist() == [*range(1, 41), 41, 43]
-    dropped = prepared.report["train"]["dropped"]
-    assert dropped["too long"] == {"pairs": 1, "source_tokens": 1, "target_tokens": 21}
-    assert dropped["too many bytes"]["pairs"] == 1
 
 
 def test_second_call_does_no_work(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """Text is segmented by seed, epoch, side and line alone, within limits; batches stay in budget."""
 
 import itertools
-import multiprocessing
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -16,7 +15,6 @@ from nmt.corpus.examples import Joining
 from nmt.corpus.learn import count_pieces, learn_merges
 from nmt.corpus.pairs import Pairs, PairStore, write_pairs
 from nmt.corpus.sampling import RandomSegmentation, measure_growth
-from nmt.errors import Exit, UserError
 from nmt.text.bpe import SEPARATOR, Bpe, BpeDropout
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import BOS, EOS, PAD, Vocabulary
@@ -171,13 +169,3 @@ def test_workers_make_the_batches_of_this_process_also_ahead(store: PairStore) -
         for number in (0, 2, 4, 3, 1, 3):
             made = zip(shared.batch(3, number), alone.batch(3, number), strict=True)
             assert all(a.source.equal(b.source) and a.target.equal(b.target) for a, b in made)
-
-
-def test_a_killed_worker_is_an_error_of_data_workers(store: PairStore) -> None:
-    batches = Batches(store, 200, "max", 1, None, segmentation(), workers=2)
-    said = r"data\.workers: .*set data\.workers below 2"
-    with pytest.raises(UserError, match=said) as caught, batches.workers:
-        for child in multiprocessing.active_children():
-            child.kill()
-        batches.batch(0, 0)
-    assert caught.value.code == Exit.NO_MEMORY

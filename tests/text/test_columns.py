@@ -16,7 +16,7 @@ from nmt.config.data import Column, Data, Segmentation
 from nmt.corpus import scan
 from nmt.corpus.batches import in_order
 from nmt.corpus.learn import learn_merges
-from nmt.corpus.prepare import Prepared, fingerprint, prepare
+from nmt.corpus.prepare import Prepared, prepare
 from nmt.errors import Exit, UserError
 from nmt.text.bpe import Bpe
 from nmt.text.columns import ColumnLine, expand, word_indices
@@ -220,20 +220,6 @@ def test_wrong_lines_are_named(tmp_path: Path, lines: list[str], message: str) -
     with pytest.raises(UserError, match=message) as error:
         prepare(data, BPE)
     assert error.value.code == Exit.DATA
-
-
-def test_columns_are_part_of_the_fingerprint(tmp_path: Path) -> None:
-    data = beside(tmp_path)
-    tag = data.columns["tag"]
-    others = {name: column for name, column in data.columns.items() if name != "tag"}
-    columns: list[dict[str, Column]] = [
-        *(data.columns, {}, others, {**data.columns, "label": tag}, {**others, "role": tag}),
-        {**data.columns, "tag": replace(tag, per="sentence")},
-    ]
-    seen = [fingerprint(replace(data, columns=each), BPE) for each in columns]
-    assert fingerprint(beside(tmp_path), BPE) == seen[0]
-    seen.append(fingerprint(beside(tmp_path, tag=["7 7"] * 12), BPE))
-    assert len(set(seen)) == len(seen)
 
 
 def test_batches_pad_columns_with_zeros(tmp_path: Path) -> None:

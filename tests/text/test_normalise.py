@@ -49,10 +49,6 @@ def test_examples(text: str, expected: str) -> None:
     assert normalise(text) == expected
 
 
-def test_forms_differ() -> None:
-    assert [normalise("ﬁ e\u0301", form) for form in FORMS] == ["ﬁ é", "fi é", "ﬁ e\u0301"]
-
-
 def test_changes_are_counted() -> None:
     counts: Counter[str] = Counter()
     for text in (

@@ -61,16 +61,6 @@ def test_symbols_are_pieces_and_come_back(kind: str, tokenizer: str, tmp_path: P
             assert side.segmenter.decode(inside) == f"dog {symbol} 1" and symbol in inside
 
 
-def test_nothing_is_learned_from_symbols(tmp_path: Path) -> None:
-    """The other pieces are those of text without them."""
-    for learned in (test_prepare.BPE, test_prepare.UNIGRAM):
-        plain = prepare(test_prepare.corpus(tmp_path), learned)
-        marked = prepare(test_prepare.corpus(tmp_path, PAIRS, user_symbols=SYMBOLS), learned)
-        for side in ("source", "target"):
-            before, after = (getattr(p, side).vocabulary.to_json() for p in (plain, marked))
-            assert after == [*before, *SYMBOLS]
-
-
 @pytest.mark.parametrize("kind", ["bpe", "unigram"])
 def test_sampled_text_keeps_symbols(kind: str, tmp_path: Path) -> None:
     side = sides(kind, "none", tmp_path)[0]

@@ -24,15 +24,6 @@ def test_known_pieces_come_back(pieces: list[str]) -> None:
     assert vocabulary.pieces([BOS, *ids, PAD, 7, EOS]) == pieces
 
 
-def test_specials() -> None:
-    vocabulary = Vocabulary(PIECES)
-    assert (PAD, BOS, EOS, UNK) == (0, 1, 2, 3)
-    assert len(vocabulary) == 9
-    assert vocabulary.ids(["?"]) == [UNK, EOS]
-    assert vocabulary.pieces([UNK, PAD, 4]) == ["<unk>", "a@@"]
-    assert vocabulary.pieces([]) == []
-
-
 def side() -> Side:
     pieces = ["a@@", "b", "a", "c@@"]
     return Side(Bpe(Tokenizer("nfc", "none", "de"), ["a b</w>"], pieces), Vocabulary(pieces))

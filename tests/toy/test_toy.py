@@ -175,9 +175,3 @@ def test_other_languages_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="the embedded grammar translates German to English"):
         write(other, tmp_path)
     assert not [*tmp_path.iterdir()]
-
-
-@pytest.mark.parametrize("lengths", [(2, 9), (9, 8)])
-def test_impossible_lengths_are_refused(lengths: tuple[int, int]) -> None:
-    with pytest.raises(UserError, match="choose lengths from 3 up"):
-        pairs(1, *lengths, seed=1)

@@ -52,15 +52,6 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert written == tree(tmp_path / "fresh")
 
 
-def test_other_settings_have_another_directory(tmp_path: Path) -> None:
-    keys = ["train_pairs", "train_shortest", "train_longest", "dev_pairs", "test_pairs"]
-    keys += ["test_shortest", "test_longest", "corpus_seed"]
-    changes = [*(f"data.{key}=17" for key in keys), "data.source_language=gsw"]
-    roots = {settings_of(change).data.root for change in changes}
-    assert len(roots) == len(changes) and settings_of().data.root not in roots
-    assert settings_of("data.max_length=9").data.root == settings_of().data.root
-
-
 def test_a_directory_of_other_settings_is_refused(tmp_path: Path) -> None:
     ensure_text(corpus(tmp_path))
     before = tree(tmp_path)

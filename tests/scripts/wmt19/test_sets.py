@@ -8,15 +8,6 @@ from tests.scripts.wmt19 import miniature
 from tests.scripts.wmt19.conftest import Make, lines
 
 
-def test_a_set_of_another_length(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    it = mini()
-    path = it.folder / "sets" / "newstest2013.en"
-    path.write_bytes(path.read_bytes() + b"one more\n")
-    assert main(it.words("tests")) == 65
-    assert "newstest2013.en have [7, 8] lines" in capsys.readouterr().err
-    assert not (it.root / "tests.json").exists()
-
-
 def test_a_set_that_changes_is_read_again(mini: Make) -> None:
     it = mini()
     assert main(it.words("tests")) == 0

@@ -185,24 +185,6 @@ def test_no_server_at_all(mini: Make, capsys: pytest.CaptureFixture[str]) -> Non
     assert not list((it.root / "downloads").iterdir())  # read where they lie
 
 
-@pytest.mark.parametrize("moods", [["short", "404"], ["wrong"]], ids="-".join)
-def test_the_second_archive_where_the_first_is_gone(moods: list[str], mini: Make) -> None:
-    it = mini(moods={"training-parallel-commoncrawl.tgz": moods})
-    assert main(it.words()) == 0
-    counts = json.loads((it.root / "corpus.json").read_bytes())["corpora"][0]
-    assert counts["file"] == "training-parallel-commoncrawl.zip"
-    assert counts["lines"] == miniature.LINES
-    assert not it.strays()
-
-
-def test_stages_out_of_order(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    it = mini()
-    assert main(it.words("corpus")) == 66
-    assert "the stage download" in capsys.readouterr().err and not it.server.seen
-    assert main(it.words("download")) == main(it.words("corpus")) == 0
-    assert (it.root / "train.de").exists() and not (it.root / "dev.de").exists()
-
-
 def test_a_disk_that_is_too_small_is_refused_before(
     mini: Make, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
