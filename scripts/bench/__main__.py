@@ -1,4 +1,4 @@
-"""How fast training, decoding, preparation and start-up are on this machine, beside peers."""
+"""How fast training, decoding and preparation are on this machine, beside peers."""
 
 import argparse
 import json
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
-Measures how fast this machine trains, translates, prepares and starts, beside other libraries.
+Measures how fast this machine trains, translates and prepares, beside other libraries.
 Candidates are processes that take turns (A B C, A B C, ...), each with the same number of threads;
 a figure is the median of its rounds, a ratio the median of the ratios of the same round.
 
 From the root of the repository, `python -m scripts.bench` and
 
-                            training, decoding, preparation and startup
+                            training, decoding and preparation
   training --model base encoding=rotary
   training --rounds 9 --json training.json
   encodings                 a step of every encoding, over one without positions
@@ -43,7 +43,7 @@ Decoding beside three peers takes more than ten minutes on two cores: each peer'
 first, for the fastest to be measured, in running processes and in whole ones.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-DEFAULT = ("training", "decoding", "preparation", "startup")
+DEFAULT = ("training", "decoding", "preparation")
 PARTS = (*DEFAULT, "encodings", "correctness")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
@@ -52,7 +52,6 @@ PEERS = sorted(path.stem.rstrip("_") for path in REQUIREMENTS.glob("*.txt"))
 
 
 def command(argv: list[str]) -> None:
-    """Measure what the arguments name, or install peers."""
     options = parse_arguments(argv)
     if options.install is None:
         measure(options)
@@ -106,7 +105,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[str]]:
-    """The type of an option that takes some names, A,B."""
 
     def names(text: str) -> list[str]:
         for name in text.split(","):
@@ -136,7 +134,6 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def measure_parts(session: "Session") -> Iterator["BenchPart"]:
-    """Each part as soon as it is there."""
     if session.options.gpu:
         from scripts.bench import gpu
 

@@ -54,7 +54,6 @@ class Worker(Candidate):
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
     def launch(self) -> None:
-        """Start the process."""
         try:
             self.process = subprocess.Popen(
                 self.argv,
@@ -67,14 +66,12 @@ class Worker(Candidate):
             self.reason = f"{self.argv[0]}: {error.strerror}"
 
     def start(self) -> Answer:
-        """Wait until the process is ready."""
         facts = self.answer().get("ready")
         if not isinstance(facts, dict):
             raise RunError("did not say that it is ready")
         return facts
 
     def round(self) -> Answer:
-        """Ask for a round and wait for its figures."""
         assert self.process is not None and self.process.stdin is not None
         try:
             self.process.stdin.write(b"round\n")
@@ -109,7 +106,6 @@ class Worker(Candidate):
         return answer
 
     def last_words(self) -> str:
-        """The last line that a dead process wrote on stderr, or its exit code."""
         assert self.process is not None
         code = self.process.wait()
         self.errors.seek(0)
@@ -145,7 +141,6 @@ class Command(Candidate):
         return {}
 
     def round(self) -> Answer:
-        """Run the command to its end."""
         began, seconds = time.monotonic(), seconds_left(self.ends)
         try:
             done = subprocess.run(
@@ -167,23 +162,19 @@ class Command(Candidate):
 
 
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a candidate: as many threads as the others have, nothing fetched."""
     libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     return {**os.environ, **{f"{name}_NUM_THREADS": str(threads) for name in libraries}, **quiet}
 
 
 def seconds_left(ends: float) -> float:
-    """How long to wait for an answer."""
     return max(0.0, min(PATIENCE, ends - time.monotonic()))
 
 
 def late(seconds: float, ends: float) -> RunError:
-    """Why a candidate was killed."""
     over = time.monotonic() >= ends
     return RunError("killed: no time left" if over else f"no answer within {seconds:.0f} s")
 
 
 def last_line(errors: bytes) -> str:
-    """The last line that says something."""
     return errors.decode("utf-8", "replace").strip().split("\n")[-1].strip()

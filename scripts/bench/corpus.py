@@ -141,12 +141,10 @@ def side(vocab: int) -> Side:
 
 
 def id_of(piece: str) -> int:
-    """The id of a piece of `side`."""
     return ord(piece) - FIRST + SPECIALS
 
 
 def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]:
-    """Source lines for `side(vocab)`."""
     counts, _ = lengths(sentences, mean, seed)
     ids = zipf(int(counts.sum()), vocab - SPECIALS, seed)
     rows = np.split(ids, np.cumsum(counts)[:-1])
@@ -154,7 +152,6 @@ def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]
 
 
 def write(path: Path, lines: list[str]) -> Path:
-    """Write a text file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 

@@ -69,18 +69,15 @@ class Task(NamedTuple):
 
 
 def show_one(measured: Measurement) -> str:
-    """The cell of the milliseconds of one sentence."""
     rounds = measured.figures[ONE]["rounds"]
     return figure(middle([1000 * r["seconds"] for r in rounds]), "{:.1f}")
 
 
 def show_whole(measured: Measurement) -> str:
-    """The cell of the seconds of a whole process."""
     return ranged([r["seconds"] for r in measured.figures[WHOLE]["rounds"]], "{:.2f}")
 
 
 def show_whole_rate(measured: Measurement) -> str:
-    """The cell of its tokens per second."""
     rounds = measured.figures[WHOLE]["rounds"]
     return figure(middle([r["units"] / r["seconds"] for r in rounds]), "{:,.0f}")
 
@@ -97,12 +94,10 @@ COLUMNS: Columns = {
 
 
 def force_length(steps: int) -> tuple[str, str]:
-    """Overrides that make each translation `steps` tokens long."""
     return "decode.max_length_ratio=0", f"decode.max_length_offset={steps}"
 
 
 def parts(session: Session) -> list[BenchPart]:
-    """Measure beam search in every number format that nmt has, and by the peers."""
     return [measure(session, PRECISIONS)]
 
 
@@ -149,7 +144,6 @@ def list_variants(session: Session, precisions: Sequence[str], *overrides: str) 
 
 
 def make_task(session: Session, settings: Settings) -> Task:
-    """Write the model and the lines that all translate."""
     counts = FEW if session.options.quick else SENTENCES
     directory, side = session.new_directory("decoding"), corpus.side(session.vocab)
     lines = corpus.text(counts[STEADY], session.vocab, settings.seed)

@@ -55,7 +55,6 @@ def count_at_once(memory: int) -> int:
 
 
 def columns_of(settings: Settings | str) -> frozenset[str]:
-    """The columns of the source that a model with these settings reads."""
     if isinstance(settings, str):
         return frozenset()
     return frozenset(build.meta_model(settings, 8, 8).columns)
@@ -64,7 +63,6 @@ def columns_of(settings: Settings | str) -> frozenset[str]:
 def report(
     baseline: str, plain: Settings, measured: dict[str, dict[str, Measurement]]
 ) -> BenchPart:
-    """The table: time and memory over the baseline of the same rounds."""
     rows, entries = [], []
     for name, by_length in measured.items():
         row = [name]

@@ -43,7 +43,6 @@ class Session(NamedTuple):
         return monotonic() >= self.ends
 
     def within(self, seconds: float) -> "Session":
-        """The same with so much time from now."""
         return self._replace(ends=monotonic() + seconds)
 
     def shares(self, count: int) -> Iterator["Session"]:
@@ -57,11 +56,9 @@ class Session(NamedTuple):
 
     @property
     def vocab(self) -> int:
-        """Pieces of a vocabulary."""
         return 200 if self.options.quick else 8000
 
     def encodings(self) -> list[str]:
-        """Options of encoding= that are chosen; all if none are."""
         every = options_of("encoding", folders_in(parse(self.options.overrides)))
         return self.options.encodings or every
 
@@ -78,14 +75,12 @@ class Session(NamedTuple):
         return settings
 
     def attempt(self, *overrides: str) -> Settings | str:
-        """Settings, or why there are none: others may still be measured."""
         try:
             return self.settings(*overrides)
         except UserError as error:
             return str(error)
 
     def new_directory(self, name: str) -> Path:
-        """A directory with nothing in it."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
 
     def worker(
@@ -119,14 +114,12 @@ class Session(NamedTuple):
         return Command(name, argv, threads, units, self.ends)
 
     def choose_peers(self, names: Iterable[str]) -> list[str]:
-        """Those of some peers that are to be measured."""
         if self.options.peers == "none":
             return []
         chosen = self.options.peer
         return [name for name in names if chosen is None or name.rstrip("_") in chosen]
 
     def write_job(self, job: dict[str, Any]) -> str:
-        """Write what a worker is asked to do; returns the file's name for its argv."""
         path = self.new_directory("job") / "job.json"
         shared = {"threads": self.options.threads, "quick": self.options.quick}
         path.write_text(json.dumps({"device": self.device} | shared | job), encoding="utf-8")
