@@ -83,11 +83,11 @@ def make_metrics(
     language has not.
     """
     names = list(dict.fromkeys(names))
-    known = of_language(METRICS, language)
-    if unknown := [name for name in names if name not in known]:
+    available = of_language(METRICS, language)
+    if unknown := [name for name in names if name not in available]:
         raise UserError(
             f"--metric {unknown[0]}: there is none for this target language; "
-            f"choose from {', '.join(known)}"
+            f"choose from {', '.join(available)}"
         )
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
     bootstrap = samples, seed
