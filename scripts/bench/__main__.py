@@ -30,21 +30,20 @@ From the root of the repository, `python -m scripts.bench` and
                             training, decoding and preparation
   training --model base encoding=rotary
   training --rounds 9 --json training.json
-  encodings                 a step of every encoding, over one without positions
   correctness               decoding and gradients of every encoding, beside the CPU's
   --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
   --gpu correctness         one of these by itself, which then has all eight minutes
   peers DIR                 install other libraries in environments below DIR ...
   --peers DIR               ... and measure those
-  decoding --peer ctranslate2 --steady
-                            one of them, without starts of whole processes
+  decoding --peer ctranslate2
+                            one of them
 
-Decoding beside three peers takes more than ten minutes on two cores: each peer's set-ups take turns
-first, for the fastest to be measured, in running processes and in whole ones.
+Decoding beside three peers takes minutes on two cores: each peer's set-ups take turns first, for
+the fastest to be measured.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
 DEFAULT = ("training", "decoding", "preparation")
-PARTS = (*DEFAULT, "encodings", "correctness")
+PARTS = (*DEFAULT, "correctness")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
 REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
@@ -75,13 +74,14 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     both = f"of training ({','.join(PRECISIONS)})"
     precisions = names_among(PRECISIONS)
     add("--precision", type=precisions, default=[*PRECISIONS], metavar="A,B", help=both)
-    add("--encodings", type=lambda text: text.split(","), metavar="A,B", help="of encodings (all)")
+    add(
+        "--encodings", type=lambda text: text.split(","), metavar="A,B", help="of correctness (all)"
+    )
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
     which = f"which of the peers: {', '.join(PEERS)} (all)"
     add("--peer", type=names_among(PEERS), metavar="A,B", help=which)
-    add("--steady", action="store_true", help="decoding in running processes alone")
     add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")

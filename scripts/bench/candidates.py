@@ -1,4 +1,4 @@
-"""What is measured: processes that set themselves up once and answer rounds, and whole commands."""
+"""What is measured: processes that set themselves up once and answer rounds."""
 
 import json
 import math
@@ -120,45 +120,6 @@ class Worker(Candidate):
                 self.process.kill()
                 self.process.communicate()
         self.errors.close()
-
-
-class Command(Candidate):
-    """A whole process for each round: its start-up counts. `ends` as of Worker."""
-
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        threads: int,
-        units: float = 1.0,
-        ends: float = math.inf,
-    ) -> None:
-        super().__init__(name)
-        self.argv, self.threads, self.units, self.ends = list(argv), threads, units, ends
-
-    def start(self) -> Answer:
-        """Nothing is to be set up."""
-        return {}
-
-    def round(self) -> Answer:
-        began, seconds = time.monotonic(), seconds_left(self.ends)
-        try:
-            done = subprocess.run(
-                self.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment(self.threads),
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise late(seconds, self.ends) from None
-        except OSError as error:
-            raise RunError(f"{self.argv[0]}: {error.strerror}") from None
-        if done.returncode:
-            raise RunError(last_line(done.stderr) or f"exit {done.returncode}")
-        return {"units": self.units, "seconds": time.monotonic() - began}
 
 
 def environment(threads: int) -> dict[str, str]:

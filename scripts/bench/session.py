@@ -17,7 +17,7 @@ from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError
-from scripts.bench.candidates import Candidate, Command, Worker
+from scripts.bench.candidates import Candidate, Worker
 from scripts.bench.corpus import LONGEST
 
 PEERS = Path(__file__).parent / "peers"
@@ -94,24 +94,19 @@ class Session(NamedTuple):
         argv = [sys.executable, "-m", "scripts.bench.workers", self.write_job(job | {"kind": kind})]
         return Worker(name, argv, job.get("threads", self.options.threads), self.ends)
 
-    def peer(
-        self, peer: str, precision: str, settings: Settings, units: int | None = None, **job: Any
-    ) -> Candidate:
-        """Another library with a model of the same size; absent where it is not installed.
-
-        With `units`, its whole process for each round, which makes so many of them.
-        """
+    def peer(self, peer: str, precision: str, settings: Settings, **job: Any) -> Candidate:
+        """Another library with a model of the same size; absent where it is not installed."""
         name, given = f"{peer} {precision}", Path(self.options.peers)
         python = given / peer / "bin" / "python" if given.is_dir() else given
         if not python.exists():
             return Candidate(name, f"not installed; the argument peers {given} installs it")
         job |= {"precision": precision, "model": asdict(settings.model), "vocab": self.vocab}
-        job |= {"longest": LONGEST + 28, "once": units is not None}
-        argv, threads = [str(python), str(PEERS / f"{peer}.py")], self.options.threads
-        argv.append(self.write_job(job))
-        if units is None:
-            return Worker(name, argv, threads, self.ends)
-        return Command(name, argv, threads, units, self.ends)
+        argv = [
+            str(python),
+            str(PEERS / f"{peer}.py"),
+            self.write_job(job | {"longest": LONGEST + 28}),
+        ]
+        return Worker(name, argv, self.options.threads, self.ends)
 
     def choose_peers(self, names: Iterable[str]) -> list[str]:
         if self.options.peers == "none":

@@ -40,23 +40,6 @@ def test_peers_get_the_batches_of_the_product(tmp_path: Path, settings: Settings
     assert made.real[0] == pytest.approx(real / places)
 
 
-def test_columns_are_written_where_they_are_read(tmp_path: Path, settings: Settings) -> None:
-    wanted = frozenset(("heads", "words", "language"))
-    made = corpus.make(tmp_path, settings, VOCAB, 2, pairs=20, columns=wanted)
-    store = PairStore(made.store)
-    assert set(store.columns) == wanted
-    for i in range(20):
-        start, end = (int(n) for n in store.offsets["source"][i : i + 2])
-        heads, words_ = store.columns["heads"][start:end], store.columns["words"][start:end]
-        assert list(words_) == list(range(end - start))
-        for place in range(len(heads)):  # each leads to a root
-            seen = {place}
-            while heads[place]:
-                place = heads[place] - 1
-                assert place not in seen
-                seen.add(place)
-
-
 def test_text_of_single_characters_is_one_id_each() -> None:
     side = corpus.side(VOCAB)
     lines = corpus.text(5, VOCAB, seed=1)

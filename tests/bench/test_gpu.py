@@ -16,7 +16,7 @@ ALL = 60 * gpu.MINUTES
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Session:
-    words = ["--quick", "--steady", "--rounds", "3", "--threads", "1", "--peers", "none"]
+    words = ["--quick", "--rounds", "3", "--threads", "1", "--peers", "none"]
     options = parse_arguments([*words, "--precision", "float32", "--model", "tiny"])
     return Session(options, tmp_path, "cpu")
 

@@ -68,7 +68,7 @@ def decoding(job: dict[str, Any]) -> None:
     model = MarianMTModel.from_pretrained(where, dtype=dtype).to(job["device"]).eval()
     model.set_attn_implementation(job["options"]["attention"])
     rows = sorted(job["sources"], key=len, reverse=True)
-    serve(lambda: {"units": search(model, rows, job)}, job["once"], **FACTS)
+    serve(lambda: {"units": search(model, rows, job)}, **FACTS)
 
 
 @torch.inference_mode()

@@ -57,14 +57,11 @@ class Channel:
         self._out.flush()
 
 
-def serve(play: Callable[[], Answer], once: bool = False, **facts: Any) -> None:
+def serve(play: Callable[[], Answer], **facts: Any) -> None:
     """Answer rounds with `play() -> {"units": ..., ...}` until there are no more.
 
-    `play` may give its own "seconds"; else all of it counts. With `once` it is called and no more.
+    `play` may give its own "seconds"; else all of it counts.
     """
-    if once:
-        play()
-        return
     channel = Channel()
     channel.ready(**facts)
     while channel.next_round():

@@ -100,7 +100,6 @@ def load(job: dict[str, Any], folder: Path) -> inference.Translator:
 
 
 def main() -> None:
-    """Answer rounds; or translate once and leave, if that is asked for."""
     logging.disable(logging.WARNING)
     job = read_job()
     folder = Path(job["converted"])
@@ -117,7 +116,7 @@ def main() -> None:
             translations = translator.translate(inputs, fill_up_batches=False)
         return {"units": sum(len(output.tokens) for output in translations)}
 
-    serve(play, job["once"], version=sockeye.__version__)
+    serve(play, version=sockeye.__version__)
 
 
 if __name__ == "__main__":
