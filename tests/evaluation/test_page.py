@@ -25,7 +25,7 @@ table thead tbody tr th td details summary img dl dt dd ul li
 """
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
 INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
-RIGHT = references(150)
+RIGHT = references(110)
 WASH = "#f6efe2"  # behind what is longer than any text in training
 
 

@@ -146,29 +146,15 @@ def test_a_run_goes_on_without_the_files(tmp_path: Path) -> None:
     assert error.value.code == Exit.NO_INPUT
 
 
-@pytest.mark.parametrize(
-    ("options", "more", "message"),
-    [
-        ({"model_type": "bpe"}, {"subword_alpha": 0.1}, "source: its .* is no unigram model"),
-        ({"model_type": "unigram"}, {"bpe_dropout": 0.1}, "segmenter.kind=unigram has none"),
-    ],
-    ids=str,
-)
-def test_a_segmenter_that_cannot_sample_is_refused_before_text_is_read(
-    options: dict[str, Any],
-    more: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = spm_model(tmp_path / "spm.model", vocab_size=36, **options)
-    monkeypatch.setattr("nmt.corpus.scan.scan_files", lambda _: pytest.fail("read"))
-    settings = replace(
-        tiny.settings(), data=test_prepare.corpus(tmp_path, **more), segmenter=spm(path)
-    )
-    with pytest.raises(UserError, match=message) as error:
-        corpus.prepare(settings)
+def test_a_segmenter_that_cannot_sample_is_refused(tmp_path: Path) -> None:
+    path = spm_model(tmp_path / "spm.model", vocab_size=36, model_type="bpe")
+    data = test_prepare.corpus(tmp_path, subword_alpha=0.1)
+    with pytest.raises(UserError, match=r"source: its .* is no unigram model") as error:
+        prepare(data, spm(path), sides_of_files(data, spm(path)))
     assert error.value.code == Exit.USAGE
+    settings = replace(tiny.settings(), data=replace(data, subword_alpha=None, bpe_dropout=0.1))
+    with pytest.raises(UserError, match=r"segmenter\.kind=unigram has none"):
+        corpus.prepare(replace(settings, segmenter=spm(path)))
 
 
 @pytest.mark.parametrize(

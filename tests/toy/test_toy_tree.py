@@ -96,21 +96,6 @@ def test_known_trees(source: str, heads: str, labels: str) -> None:
     assert [LABELS[number] for number in numbers(source, "labels")] == labels.split(" ")
 
 
-@pytest.mark.parametrize(
-    ("source", "english"),
-    [
-        ("Heute macht der Mann die Tür zu.", "Heute der Mann macht zu die Tür"),
-        ("Er hat oft ein Buch gelesen.", "Er oft hat gelesen ein Buch"),
-        ("Er kann oft ein Buch lesen.", "Er kann oft lesen ein Buch"),
-        ("Er zeigt der Frau heute im Wald ein Bild.", "Er zeigt ein Bild der Frau im Wald heute"),
-    ],
-)
-def test_known_orders(source: str, english: str) -> None:
-    apart = source.rstrip(".").split(" ")
-    by_place = dict(zip(numbers(source, "order"), apart, strict=True))
-    assert " ".join(by_place[place] for place in range(len(apart))) == english
-
-
 def test_the_parser_finds_the_tree_that_was_drawn() -> None:
     from random import Random
 
