@@ -18,7 +18,6 @@ def require_matplotlib(option: str) -> None:
 
 
 def is_installed() -> bool:
-    """Whether plots can be drawn."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:

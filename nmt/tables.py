@@ -193,7 +193,6 @@ def _label(run: PlannedRun) -> str:
 
 
 def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[str]:
-    """How much text each limit leaves."""
     counts = {r.settings.data.max_length: corpora[r.name].facts["train_pairs"] for r in runs}
     pairs = [f"{count:,} pairs up to {limit}" for limit, count in counts.items()]
     return [f"Training text, by the limit in pieces: {', '.join(pairs)}."]
@@ -202,7 +201,6 @@ def _training_sizes(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared])
 def _report(
     table: PlannedTable, systems: list[System], test: ParallelFiles, notes: list[str], command: str
 ) -> Report:
-    """Make the report of the systems on one corpus."""
     layout = table.report.table
     options = EvaluationOptions(
         bounds=table.scale.bounds if layout.buckets else (),

@@ -55,11 +55,9 @@ class Archive:
 
     @property
     def largest(self) -> int:
-        """Bytes of its longest version."""
         return max(version.size for version in self.versions)
 
     def is_at(self, path: Path) -> bool:
-        """Whether a file is one of the pinned versions."""
         size = path.stat().st_size
         hashes = [version.sha256 for version in self.versions if version.size == size]
         return bool(hashes) and sha256_of(path) in hashes

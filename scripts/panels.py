@@ -75,7 +75,6 @@ def panels_of(e: Encoding, vocab: int) -> list[Panel]:
 
 
 def position_panels(vectors: Tensor) -> list[Panel]:
-    """The vectors themselves, how alike two of them are, and that by distance."""
     alike = similarity("Similarity of two positions", vectors)
     most = 2 * len(vectors) // 3  # of longer distances there are few
     distances = np.arange(-most, most + 1)
@@ -88,14 +87,12 @@ def position_panels(vectors: Tensor) -> list[Panel]:
 
 
 def similarity(title: str, vectors: Tensor) -> MatrixPanel:
-    """Cosines of any two of some vectors."""
     unit = F.normalize(vectors.double(), dim=-1)
     cosines = (unit @ unit.mT).numpy()
     return MatrixPanel(title, PLACE, PLACE, "cosine", cosines, bool(cosines.min() < 0))
 
 
 def first_layer(e: Encoding) -> int:
-    """The first of the model's layers that an encoding serves."""
     return 0 if e.dims.served_layers is None else e.dims.served_layers[0]
 
 
@@ -176,7 +173,6 @@ class Probe:
         return None
 
     def embeddings(self) -> Panel:
-        """The same word at two positions, where all is changed."""
         same = self.x[:1, :1].expand(self.e.streams, min(SHORT, self.n), -1)
         with torch.inference_mode():
             context = with_positions(self.context(1, SHORT, same=True), self.e.positions)
@@ -362,7 +358,6 @@ def find_unclipped(table: Tensor) -> slice:
 
 
 def sinusoid_cosines(distances: Tensor, width: int) -> MatrixPanel:
-    """Cosines of sinusoids of these distances."""
     fixed = sinusoids(distances, width + width % 2)  # sinusoids come in pairs
     return cosines("sinusoids", distances, fixed[None, :, :width])
 

@@ -31,7 +31,6 @@ FLAT = 1e-5  # curves of a smaller range are the noise of rounding
 
 
 def command(argv: list[str]) -> None:
-    """Draw an encoding at its start, or what a run has learned of it."""
     parser = Parser(prog="python -m scripts.pictures")
     parser.add_argument("name", metavar="NAME", help="an option of encoding=")
     parser.add_argument("path", type=Path, metavar="FILE", help="picture: .png, .svg or .pdf")
@@ -50,7 +49,6 @@ def command(argv: list[str]) -> None:
 
 
 def show_start(overrides: list[str]) -> tuple[str, dict[str, list[Panel]]]:
-    """How an encoding is initialised, and its panels by heading."""
     settings = experiment_of(overrides).settings
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
@@ -93,7 +91,6 @@ def rows_of(model: Transformer, names: list[str], vocab: int) -> dict[str, list[
 
 
 def save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
-    """Draw rows of panels below their headings; the file's name decides its format."""
     wide = max(map(len, rows.values()))
     size = (max(min(PANEL[0] * wide, WIDTH), 5.0), PANEL[1] * len(rows) + 0.6)
     with drawn(path, size, font=9) as figure:
@@ -115,7 +112,6 @@ def save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
 
 
 def draw_matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
-    """Draw a matrix as colours, and what they mean."""
     most = float(np.nanmax(np.abs(panel.values))) or 1.0
     limits = {"cmap": SIGNED, "vmin": -most, "vmax": most} if panel.signed else {"cmap": PLAIN}
     start, (down, across) = panel.first - 0.5, panel.values.shape
@@ -130,7 +126,6 @@ def draw_matrix(figure: Any, axes: Any, panel: MatrixPanel) -> None:
 
 
 def draw_curves(axes: Any, panel: CurvesPanel) -> None:
-    """Draw curves over distances, in the shades of their heads."""
     import matplotlib
 
     count = len(panel.curves)

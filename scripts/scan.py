@@ -34,12 +34,10 @@ class Pair(NamedTuple):
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The script; returns the exit code."""
     return run(command, argv)
 
 
 def command(argv: list[str]) -> None:
-    """Read both files, carve out the development set, write six."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -86,12 +86,10 @@ class Job(NamedTuple):
     local: list[Path]
 
     def sides(self, folder: Path, name: str) -> list[Path]:
-        """The files of both languages."""
         return [folder / f"{name}.{code}" for code in self.recipe.languages]
 
 
 def command(argv: list[str]) -> None:
-    """Run the stages, or say what they would do."""
     parser = Parser("python -m scripts.wmt19", about=__doc__)
     add = parser.add_argument
     add("recipe", help=f"{' or '.join(RECIPES)}, or a TOML file like theirs")
@@ -142,7 +140,6 @@ def read_recipe(path: Path) -> Recipe:
 
 
 def list_downloads(recipe: Recipe) -> Iterator[str]:
-    """All downloads: files, sizes, hashes, addresses."""
     yield from (recipe.title, "")
     for corpus in recipe.corpora:
         yield f"{corpus.id}: {corpus.about}"
@@ -193,7 +190,6 @@ def forecast(job: Job, stages: list[str], needed: dict[str, float]) -> list[str]
 
 
 def format_size(count: float) -> str:
-    """Bytes for people."""
     return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
 
 
@@ -277,7 +273,6 @@ def append_corpus(job: Job, corpus: ParallelText, path: Path, folder: Path) -> d
 
 
 def find_local_set(job: Job, name: str) -> list[Path]:
-    """Both sides of a set that was fetched by hand, or none."""
     both = (job.sides(folder, name) for folder in job.local)
     return next((sides for sides in both if all(path.is_file() for path in sides)), [])
 

@@ -3,27 +3,21 @@
 import json
 import re
 from collections.abc import Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nmt import tables, toy
+from nmt import tables
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
-from nmt.config.settings import with_decode
 from nmt.config.sweeps import Sweep, sweep_of
-from nmt.evaluation import describe
 from nmt.evaluation.systems import System
 from nmt.processes import LoggedCommand
 from nmt.sweep import PlannedRun
-from nmt.toy.recipe import join_sentences
-from tests.fast import fast_first
 from tests.in_process import noting, refuse_commands, start_by
-from tests.toy.toy_parser import translate
 
 TABLES = {
     "table1": (["R1", "R2", "R9", "R10"], "official"),
@@ -62,69 +56,29 @@ def row_of(run: PlannedRun) -> System:
     return system
 
 
-@pytest.mark.slow
-def test_runs_are_named_for_people_and_shared_by_the_tables() -> None:
-    single = experiment_of(["run=R4", "scale=toy", "seed=2"])
-    assert single.run == Path("runs/table-toy/absolute-max36-seed2")
-    for table in ("table2", "table3"):
-        (found,) = planned(f"experiment={table}", "scale=toy", "run=R4", "seed=2").runs
-        experiment = found.experiment
-        assert (single.settings, single.run) == (experiment.settings, experiment.run)
-    own = experiment_of(["encoding=rotary", "scale=toy"])
-    assert own.run == Path("runs/table-toy/rotary-max48-seed1")
-    assert experiment_of(["run=R2", "scale=toy", "tau=8", "limits.full=40"]).run == Path(
-        "runs/table-toy/relative-max40-tau8-seed1"
-    )
-
-
-@pytest.mark.parametrize(
-    "table", [pytest.param(t, marks=[pytest.mark.slow] * (t != "table1")) for t in TABLES]
-)
+@pytest.mark.parametrize("table", TABLES)
 def test_a_table_is_its_runs_times_three_seeds(table: str, tmp_path: Path) -> None:
     runs, test = TABLES[table]
     words = [f"experiment={table}", f"runs={tmp_path}"]  # the scale is the paper's
     every = [(f"run={run}", f"seed={seed}") for run in runs for seed in (1, 2, 3)]
     assert sorted(jobs(*words)) == sorted(every)
-    found = planned(*words, "seed=3")
-    options = [each.experiment.overrides for each in found.runs]
-    assert len(options) == len(runs)
-    for run, given in zip(runs, options, strict=True):
-        assert {f"run={run}", "seed=3"} <= set(given)
+    found = planned(*words, f"run={runs[0]}", "seed=3")
     assert (found.report.table.test, found.scale.bounds) == (test, [25, 50, 75, 100])
     assert not found.notes and found.scale.tests.join == 2
 
 
-@pytest.mark.slow
 def test_a_command_line_chooses_runs_and_seeds() -> None:
-    def seeds(*words: str) -> list[tuple[str, int]]:
+    def rows(*words: str) -> list[tuple[str, int]]:
         runs = planned("experiment=table2", "scale=toy", *words).runs
         return [(row_of(each).label, each.settings.seed) for each in runs]
 
-    assert seeds("seed=1", "run=R1,R2") == [("absolute, max 48", 1), ("relative, max 48", 1)]
-    assert seeds("seed=range(4,6)", "run=R4") == [("absolute, max 36", 4), ("absolute, max 36", 5)]
-    assert seeds("seed=1", "run=R5", "tau=4,8") == [
+    assert rows("seed=1", "run=R5", "tau=4,8") == [
         *(("relative, max 36, tau4", 1), ("relative, max 36, tau8", 1))
     ]
-    table = ("experiment=table2", "scale=toy")
-    assert jobs(*table, "seed=1,2,3,4,5", "run=R3") == [
-        ("run=R3", f"seed={n}") for n in range(1, 6)
-    ]
-    assert jobs(*table, "seed=range(4,6)", "run=glob([R4,R5])") == [
+    assert jobs("experiment=table2", "scale=toy", "seed=range(4,6)", "run=glob([R4,R5])") == [
         *(("run=R4", "seed=4"), ("run=R5", "seed=4")),
         *(("run=R4", "seed=5"), ("run=R5", "seed=5")),
     ]
-    assert jobs(*table, "run=R2,R5", "tau=4,8", "seed=1", keys=("run", "tau")) == [
-        *(("run=R2", "tau=4"), ("run=R2", "tau=8")),
-        *(("run=R5", "tau=4"), ("run=R5", "tau=8")),
-    ]
-
-
-def test_rows_are_of_runs_whose_record_is_read_to_its_end() -> None:
-    """Without the fingerprint of its text, a model counts as a checkpoint."""
-    run = PlannedRun("one", experiment_of(["run=R4", "scale=toy"]))
-    corpora: Any = {"one": SimpleNamespace(facts={"fingerprint": "of max 36"})}
-    (system,) = tables.systems_of_runs([run], corpora)
-    assert [model.fingerprint for model in system.models] == ["of max 36"]
 
 
 def test_rows_are_told_apart_by_all_that_the_command_line_changed_of_encodings() -> None:
@@ -140,9 +94,8 @@ def test_rows_are_told_apart_by_all_that_the_command_line_changed_of_encodings()
     ]
 
 
-@pytest.mark.slow
 def test_a_scale_without_the_second_corpus_says_so() -> None:
-    found = planned("experiment=table1", "scale=toy", "seed=1,2")
+    found = planned("experiment=table1", "scale=toy", "seed=1")
     assert found.notes == ["Left out: R9, R10; scale toy has no data=toy_zhen."]
     assert {row_of(each).label for each in found.runs} == {"absolute, max 48", "relative, max 48"}
 
@@ -153,62 +106,30 @@ WRONG = {
         ["experiment=table1", "scale=toy", "run=R1,R9"],
         "there is no data=toy_zh",
     ),
-    "one run of it": (["run=R10", "scale=small", "data.root=x"], "there is no data=small_zhen"),
     "no scale": (["run=R3"], "run=R3: at which scale? add scale=small or scale=toy or scale=wmt19"),
-    "no scale, second corpus": (["run=R9"], "run=R9: at which scale?"),
-    "two of a kind": (["experiment=demo", "scale=toy"], "both choose data, model, optim; give one"),
     "two scales": (["experiment=table2", "scale=toy,small"], "one scale at a time"),
-    "no such scale": (["experiment=table2", "scale=tiny"], "there is no scale=tiny; choose"),
     "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
-    "null": (["experiment=table2", "scale=null"], "scale=null: Config group override must be"),
-    "no text": (["experiment=table2", "scale=small"], "data.root: has no value; give data.root="),
     "no such key": ([*ONE, "zzz=1"], "zzz: no such key"),
     "not all have it": ([*ONE, "tau=8"], "tau: no such key with this encoding"),
     "chinese": (
         [
-            "experiment=table2",
-            "run=R1",
-            "seed=1",
-            "scale=small",
-            "data.root=x",
+            *("experiment=table2", "run=R1", "seed=1", "scale=small", "data.root=x"),
             "data.target_language=zh",
         ],
         "table.metrics: no metric BLEU-moses; for zh",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
-    "jobs": (["experiment=table2", "scale=toy", "jobs=0"], "jobs=0: must be at least 1"),
-    "samples": (["experiment=table2", "scale=toy", "samples=x"], "samples=x: expected an integer"),
-    "few samples": (["experiment=table2", "scale=toy", "samples=39"], "must be at least 40"),
-    "no key of a table": (
-        ["experiment=table2", "scale=toy", "+table.rows=3"],
-        "table.rows: no such key",
-    ),
-    "no tests": (
-        ["experiment=table2", "scale=toy", "tests=3"],
-        "tests=3: expected keys and values",
-    ),
-    "flag": (["experiment=table2", "scale=toy", "attention=2"], "attention=2: expected true or f"),
+    "few samples": ([*ONE, "samples=39"], "must be at least 40"),
     "bounds": ([*ONE, "bounds=[9,3]"], "bounds=9,3: each length must"),
-    "one bound": (
-        ["experiment=table2", "scale=toy", "bounds=9"],
-        "bounds=9: expected a list as [a,b]",
-    ),
-    "metric": ([*ONE, "table.metrics=[BLUE]"], "no metric BLUE"),
-    "test": (["experiment=table2", "scale=toy", "table.test=all"], "table.test=all: choose one of"),
-    "limit": (
-        ["experiment=table2", "scale=toy", "limits.full=no"],
-        "data.max_length=no: expected an integer",
-    ),
     "clash": (
         [*ONE, "optim.lr=0.1,0.2"],
         "optim.lr=0.2: would share runs/table-toy/absolute-max48-seed1",
     ),
     "tables": (["-m", "experiment=table2,table3", "scale=toy"], "make one table at a time"),
-    "plain sweep": (["run=R1,R2", "scale=toy"], "run=R1,R2: several values; nmt-train -m"),
 }
 
 
-@pytest.mark.parametrize(("words", "said"), fast_first(8, WRONG.values()), ids=list(WRONG))
+@pytest.mark.parametrize(("words", "said"), WRONG.values(), ids=list(WRONG))
 def test_wrong_words_get_one_line_before_anything_starts(
     words: list[str], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -233,15 +154,6 @@ def test_missing_test_sets_name_the_command_that_makes_them(
         there.with_suffix(f".{code}").write_bytes(b"x\n")
     assert train(words) == 66
     assert "newstest2019.zh: no such file; make wmt19-zhen" in capsys.readouterr().err
-
-
-def test_joined_sentences_of_the_grammar_are_its_sentences() -> None:
-    text = toy.pairs(60, 4, 30, seed=3)
-    lines = join_sentences(text, 20)
-    short = [pair for pair in text if len(toy.words(pair[0])) <= 20]
-    assert 0 < len(short) < 60 and len(lines) == -(-len(short) // 2)
-    assert all(translate(source) == reference for source, reference in lines)
-    assert 24 < max(len(toy.words(source)) for source, _ in lines) <= 41
 
 
 @pytest.mark.slow
@@ -309,34 +221,3 @@ def test_a_finished_run_of_other_text_is_refused(
     err = capsys.readouterr().err
     assert "trained on other data than that of data=ab now" in err
     assert "choose another directory: runs=DIR" in err
-
-
-LAUNCHER = "hydra_plugins.hydra_joblib_launcher"
-
-
-@pytest.mark.skipif(
-    not (find_spec("hydra_plugins") and find_spec(LAUNCHER)), reason="needs the extra `sweep`"
-)
-def test_the_joblib_launcher_trains_a_table(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    words = ["scale=toy", "run=R1,R4", *TINY, f"runs={tmp_path}", f"data.cache={tmp_path / 'c'}"]
-    words += ["hydra/launcher=joblib", "hydra.launcher.n_jobs=2", "attention=false", "seed=1"]
-    assert train(["experiment=table2", *words]) == 0
-    out = capsys.readouterr().out
-    assert out.startswith("Table 2") and "absolute, max 12" in out and "absolute, max 9" in out
-    assert "finished at step 3" in (tmp_path / "table-toy/absolute-max9-seed1.log").read_text()
-
-
-def test_a_table_says_what_its_runs_share() -> None:
-    settings = experiment_of(["decode.beam_size=3", "decode.alpha=0.5"]).settings
-    assert describe.search_of(settings) == "beam search of 3, alpha 0.5"
-    assert "20 epochs" in " ".join(describe.shared_settings(settings, "seed 1"))
-    settings = experiment_of(["experiment=compare"]).settings
-    assert describe.search_of(settings) == "greedy search"
-    limited = with_decode(settings, {"no_repeat_ngram": 4, "min_length_ratio": 0.5})
-    assert describe.search_of(limited) == "greedy search, min_length_ratio 0.5, no_repeat_ngram 4"
-    alone = describe.search_of(with_decode(settings, {"split": "sentences"}))
-    assert alone == "greedy search, each sentence alone"
-    shared = " ".join(describe.shared_settings(settings, "seed 1"))
-    assert f"{settings.trainer.max_steps} updates" in shared and "seed 1." in shared

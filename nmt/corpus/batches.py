@@ -95,11 +95,9 @@ class Batches:
 
     @property
     def pairs(self) -> int:
-        """Pairs of the first epoch."""
         return int(self.plan(0).examples.counts.sum())
 
     def size(self, epoch: int) -> int:
-        """Return how many batches an epoch has."""
         return len(self.plan(epoch).starts)
 
     def plan(self, epoch: int) -> Plan:

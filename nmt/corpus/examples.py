@@ -29,7 +29,6 @@ class Joining(NamedTuple):
 
 
 def joining_of(data: Data) -> Joining | None:
-    """Return the settings of joining; None if every line is an example of its own."""
     if data.join == 1 or not data.join_share:
         return None
     length = data.max_length if data.join_length is None else data.join_length

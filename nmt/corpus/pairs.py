@@ -22,7 +22,6 @@ MAXIMAL_UINT16 = 2**16
 
 
 def id_type(*vocabulary_sizes: int) -> "np.dtype[Any]":
-    """Return the smallest type that holds the ids of all these vocabularies."""
     return np.dtype("<u2" if max(vocabulary_sizes) <= MAXIMAL_UINT16 else "<u4")
 
 
@@ -115,7 +114,6 @@ class Pairs:
         return cls(lines, ids, offsets, *args)
 
     def select(self, rows: NDArray[np.integer[Any]]) -> "Pairs":
-        """Return some pairs [row], in this order."""
         ids, offsets, places = {}, {}, {}
         for side in SIDES:
             starts = self.offsets[side][rows].astype(np.int64)

@@ -7,6 +7,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import starmap
 from pathlib import Path
 from typing import NamedTuple
@@ -40,6 +41,25 @@ class CleanedPair(NamedTuple):
     columns: list[str]  # its line of each
 
 
+def count_sides() -> list[Counter[str]]:
+    return [Counter() for _ in SIDES]
+
+
+@dataclass
+class Counted:
+    """What is counted in a split, or in a chunk of it, while its text becomes words."""
+
+    pairs: Counts = field(default_factory=Counter)  # by outcome
+    changes: list[Counter[str]] = field(default_factory=count_sides)  # lines and characters
+    words: list[Counter[str]] = field(default_factory=count_sides)
+
+    def add(self, other: "Counted") -> None:
+        self.pairs.update(other.pairs)
+        for side in range(len(SIDES)):
+            self.changes[side].update(other.changes[side])
+            self.words[side].update(other.words[side])
+
+
 class CleanedChunk(NamedTuple):
     """A cleaned chunk, whose pairs are in a file."""
 
@@ -47,12 +67,9 @@ class CleanedChunk(NamedTuple):
     corpus: str  # which of several it is from
     pairs: int
     full: int  # of the pairs: those with words on both sides
-    counts: Counts  # of the pairs that were dropped here
-    changes: Sequence[Counter[str]]  # by side: lines and characters that were changed
-    words: Sequence[Counter[str]]  # by side, of the full pairs
+    counted: Counted  # pairs that were dropped, changes of the text, words of the full pairs
 
     def read(self) -> Iterator[CleanedPair]:
-        """Yield its pairs."""
         return starmap(CleanedPair, json.loads(self.path.read_bytes()))
 
 
@@ -66,12 +83,12 @@ class Cleaning(NamedTuple):
 
     def clean(self, chunk: Chunk) -> CleanedChunk:
         """Write the pairs of a chunk; UserError (65) at text that is not UTF-8."""
-        text, counts, changes = chunk.text, Counts(), _count_marks(chunk)
+        text, counted = chunk.text, Counted(changes=_count_marks(chunk))
         protection = Protection(self.tokenizers[0])
         pairs = list[CleanedPair]()
         for number, (source, target, *columns) in enumerate(chunk.rows(), start=chunk.first):
             if max(len(source), len(target)) > self.data.max_line_bytes:
-                counts[text.corpus, report.TOO_MANY_BYTES, "pairs"] += 1
+                counted.pairs[text.corpus, report.TOO_MANY_BYTES, "pairs"] += 1
                 continue
             try:
                 pair = (
@@ -81,11 +98,11 @@ class Cleaning(NamedTuple):
             except UserError:
                 if self.data.invalid_utf8 == "fail":
                     raise
-                counts[text.corpus, report.INVALID, "pairs"] += 1
+                counted.pairs[text.corpus, report.INVALID, "pairs"] += 1
                 continue
             pair, line = protection.pair(*pair), text.before + number
-            words = self._tokenise(pair, line, changes)
-            words[0] = _leave_out_tag(words[0], text.tag, changes[0])
+            words = self._tokenise(pair, line, counted.changes)
+            words[0] = _leave_out_tag(words[0], text.tag, counted.changes[0])
             hashed = hash_pair(words[0], words[1], self.tokenizers[0].symbols)
             if text.tag and words[0]:
                 words[0] = f"{text.tag} {words[0]}"
@@ -94,11 +111,10 @@ class Cleaning(NamedTuple):
         path = self.directory / str(text.before + chunk.first)
         path.write_bytes(json.dumps(pairs, ensure_ascii=False).encode())
         full = [pair.words for pair in pairs if all(pair.words)]
-        of_words = [  # counted at once, which is faster than line by line
-            Counter(" ".join(words[side] for words in full if self.count_words).split())
-            for side in range(len(SIDES))
-        ]
-        return CleanedChunk(path, text.corpus, len(pairs), len(full), counts, changes, of_words)
+        if self.count_words:  # at once, which is faster than line by line
+            sides = zip(*full, strict=True)
+            counted.words = [Counter(" ".join(side).split()) for side in sides] or count_sides()
+        return CleanedChunk(path, text.corpus, len(pairs), len(full), counted)
 
     def _tokenise(
         self, pair: tuple[str, str], line: int, changes: Sequence[Counter[str]]
@@ -146,14 +162,6 @@ def hash_pair(source: str, target: str, symbols: Collection[str]) -> int:
     return int.from_bytes(hashlib.blake2b(pair, digest_size=8).digest(), "little")
 
 
-class NumberedChunk(NamedTuple):
-    """The kept pairs of a chunk."""
-
-    pairs: Pairs
-    hashes: NDArray[np.uint64]  # [pair] equal for equal pairs
-    counts: Counts  # of all pairs, by outcome
-
-
 class Numbering(NamedTuple):
     """The second pass over a split: segment its words, number the pieces, drop pairs."""
 
@@ -162,8 +170,8 @@ class Numbering(NamedTuple):
     columns: Mapping[str, Path]  # files parallel to the source
     limited: bool  # whether pairs of too many pieces, or of unlike lengths, are dropped
 
-    def number(self, chunk: CleanedChunk) -> NumberedChunk:
-        """Turn the words of a cleaned chunk into ids."""
+    def number(self, chunk: CleanedChunk) -> tuple[Pairs, NDArray[np.uint64], Counts]:
+        """The kept pairs of a chunk as ids; their hashes [pair]; counts of all, by outcome."""
         counts, lines, hashes = Counts(), list[int](), list[int]()
         rows: dict[str, list[list[int]]] = {side: [] for side in SIDES}
         columns: dict[str, list[int]] = {name: [] for name in columns_of(self.data)}
@@ -187,7 +195,7 @@ class Numbering(NamedTuple):
         arrays = {name: np.array(values, np.int32) for name, values in columns.items()}
         numbers, dtype = np.array(lines, LINES), np.dtype(np.uint32)
         pairs = Pairs.of_rows(numbers, rows, dtype, columns_of(self.data), arrays)
-        return NumberedChunk(pairs, np.array(hashes, HASHES), counts)
+        return pairs, np.array(hashes, HASHES), counts
 
     def _decide(self, source: int, target: int) -> str:
         """Return what becomes of a pair of these lengths."""

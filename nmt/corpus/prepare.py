@@ -81,7 +81,6 @@ def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> 
 
 
 def log_corpus(data: Data) -> None:
-    """Log which text a corpus is."""
     text = f"{data.train_source}, {data.train_target}"
     if data.corpora:
         text = ", ".join(f"{n} {c.tag or ''}".strip() for n, c in sorted(data.corpora.items()))
@@ -179,7 +178,6 @@ def load(path: Path, verify: bool = True) -> Prepared:
 
 
 def _facts(fingerprint: str, counted: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of the corpus that training and evaluation use."""
     train, dev = counted["train"], counted["dev"]
     facts: dict[str, Any] = {"fingerprint": fingerprint}
     facts |= {f"train_{measure}": count for measure, count in train["kept"].items()}

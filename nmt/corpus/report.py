@@ -41,13 +41,11 @@ Counts: TypeAlias = Counter[tuple[str, str, str]]  # by corpus ("": a single one
 
 
 def count_rows(store: Pairs, rows: NDArray[np.integer[Any]]) -> dict[str, int]:
-    """Count some pairs of a store, and their tokens."""
     tokens = (int(store.lengths[side][rows].sum()) for side in SIDES)
     return dict(zip(MEASURES, (len(rows), *tokens), strict=True))
 
 
 def say_why_dropped(counts: Counts, corpus: str) -> str:
-    """Say why most of the pairs that are not kept were dropped, and where to look."""
     why = max(REMEDIES, key=lambda name: counts[corpus, name, "pairs"])
     return f"most are dropped as {why}; {REMEDIES[why]}"
 
@@ -190,7 +188,6 @@ def _find_flaws(split: str, counted: Mapping[str, Any]) -> Iterator[tuple[int, s
 
 
 def describe(report: Mapping[str, Any]) -> str:
-    """Show a report as a short table."""
     lines = []
     for split in ("train", "dev"):
         counted = report[split]

@@ -60,7 +60,6 @@ class ParallelText(NamedTuple):
     before: int = 0  # numbers of lines that are taken by corpora before it
 
     def sizes(self) -> list[int]:
-        """Return how many lines each chunk has."""
         total = self.source.lines
         return [min(CHUNK, total - before) for before in range(0, total, CHUNK)]
 

@@ -2,9 +2,7 @@
 
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -16,8 +14,7 @@ from nmt.config.data import Data, Segmentation, columns_of
 from nmt.corpus import report
 from nmt.corpus.learn import learn_bpe_sides, learn_unigram_sides
 from nmt.corpus.pairs import SIDES, Corpora, Pairs, PairStore, id_type, write_pairs
-from nmt.corpus.passes import CleanedChunk, Cleaning, Numbering
-from nmt.corpus.report import Counts
+from nmt.corpus.passes import CleanedChunk, Cleaning, Counted, Numbering
 from nmt.corpus.scan import SPLITS, ParallelText
 from nmt.errors import Exit, UserError
 from nmt.system import manifest
@@ -31,16 +28,6 @@ from nmt.text.tokenizer import Tokenizer
 log = logging.getLogger(__name__)
 FEW_LINES = 30_000  # that one process prepares sooner than several
 BLOCK = 2**16  # pairs that are copied at a time
-
-
-@dataclass
-class Counted:
-    """What is counted in a split while it is prepared."""
-
-    pairs: Counts = field(default_factory=Counter)
-    changes: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
-    words: list[Counter[str]] = field(default_factory=lambda: [Counter(), Counter()])  # by side
-    hashes: NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))  # [pair]
 
 
 class Preparation:
@@ -58,6 +45,7 @@ class Preparation:
         # BPE is learned from counts of words
         self.counts_words = sides is None and segmenter.kind == "bpe"
         self.counted = {split: Counted() for split in SPLITS}
+        self.hashes = dict[str, NDArray[np.uint64]]()  # by split [pair]
         sizes = [size for text in texts["train"] for size in text.sizes()]
         self.lines = sum(sizes)
         usual = 1 if self.lines < FEW_LINES else min(cores(), len(sizes))
@@ -114,15 +102,11 @@ class Preparation:
             for text in self.texts[split]:
                 chunks = in_order(pool, clean, text.chunks())
                 for chunk in track(chunks, f"tokenising {text.corpus or split}", text.sizes()):
-                    counted.pairs.update(chunk.counts)
-                    for side in range(len(SIDES)):
-                        counted.changes[side].update(chunk.changes[side])
-                        counted.words[side].update(chunk.words[side])
-                    cleaned.append(chunk._replace(words=()))
+                    counted.add(chunk.counted)
+                    cleaned.append(chunk._replace(counted=Counted()))
         return cleaned
 
     def _learn(self, tokenizers: Sequence[Tokenizer], chunks: Sequence[CleanedChunk]) -> Sides:
-        """Learn both sides from the training text."""
         if self.segmenter.kind != "bpe":
             return learn_unigram_sides(self.segmenter, tokenizers, chunks)
         sides = learn_bpe_sides(self.segmenter, tokenizers, self.counted["train"].words)
@@ -138,10 +122,11 @@ class Preparation:
 
         def parts(pool: WorkerPool) -> Iterator[Pairs]:
             numbered = in_order(pool, number, chunks)
-            for part in track(numbered, f"segmenting {split}", [chunk.pairs for chunk in chunks]):
-                counted.pairs.update(part.counts)
-                hashes.append(part.hashes)
-                yield part.pairs
+            sizes = [chunk.pairs for chunk in chunks]
+            for pairs, of_chunk, counts in track(numbered, f"segmenting {split}", sizes):
+                counted.pairs.update(counts)
+                hashes.append(of_chunk)
+                yield pairs
 
         names, tagged = [text.corpus for text in texts], [bool(text.tag) for text in texts]
         first = [text.before + 1 for text in texts]
@@ -149,7 +134,7 @@ class Preparation:
         dtype = id_type(*(len(side.vocabulary) for side in sides))
         with self._pool(split, number) as pool:  # first, so that workers have no file to write
             write_pairs(path, parts(pool), dtype, columns_of(self.data), corpora)
-        counted.hashes = np.concatenate(hashes)
+        self.hashes[split] = np.concatenate(hashes)
         for name in names:
             if not counted.pairs[name, report.KEPT, "pairs"]:
                 where = f"corpora.{name}" if name else f"name={self.data.name}"
@@ -167,9 +152,9 @@ class Preparation:
         if 2 * number > len(store):
             kept = f"{len(store)} pairs of the training text are kept"
             raise UserError(f"{key}: {kept}; hold out half of them at most", Exit.DATA)
-        train, dev = self.counted["train"], self.counted["dev"]
+        train, dev, hashes = self.counted["train"], self.counted["dev"], self.hashes["train"]
         chosen = np.arange(number) * len(store) // number
-        is_held = np.isin(train.hashes, train.hashes[chosen])
+        is_held = np.isin(hashes, hashes[chosen])
         if is_held.all():
             raise UserError(f"{key}: all other pairs are repetitions", Exit.DATA)
         for measure, count in report.count_rows(store, np.flatnonzero(is_held)).items():
@@ -177,14 +162,14 @@ class Preparation:
             train.pairs["", report.HELD_OUT, measure] += count
         for measure, count in report.count_rows(store, chosen).items():
             dev.pairs["", report.KEPT, measure] = count
-        dev.hashes, train.hashes = train.hashes[chosen], train.hashes[~is_held]
+        self.hashes = {"train": hashes[~is_held], "dev": hashes[chosen]}
         for split, rows in (("train", np.flatnonzero(~is_held)), ("dev", chosen)):
             blocks = np.array_split(rows, -(-len(rows) // BLOCK))
             write_pairs(directory / split, map(store.select, blocks), store.ids["source"].dtype)
 
     def _report(self, directory: Path, sides: Sides) -> dict[str, Any]:
         """Write the hashes of training pairs, and return what was counted of a corpus."""
-        train, dev = self.counted["train"].hashes, self.counted["dev"].hashes
+        train, dev = self.hashes["train"], self.hashes["dev"]
         unique = np.unique(train)
         (directory / "train" / "hashes").write_bytes(unique.tobytes())
         stores = {split: PairStore(directory / split) for split in SPLITS}

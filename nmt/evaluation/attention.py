@@ -18,6 +18,7 @@ probabilities of cross-attention are added up while they are made. What counts, 
 import random
 from collections.abc import Mapping, Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -25,6 +26,7 @@ from nmt.corpus.grouping import by_length
 from nmt.decode.lines import LineReader
 from nmt.decode.models import as_inputs, mean_over_layers, record_layers
 from nmt.decode.sources import Source
+from nmt.evaluation.metrics import Floats
 from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 
@@ -67,8 +69,7 @@ def coverage(
     return covered
 
 
-def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:
-    """One pass over a batch: [batch, source]."""
+def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch, source]
     model = trained.model
     source, target, columns = as_inputs(pairs, next(model.parameters()).device)
     keys, queries = map(_all_but_last, (source, target))  # <eos>, and the step that produces it
@@ -91,19 +92,19 @@ def count_unattended(
     trained: Trained,
     sources: Sequence[str],
     translations: Sequence[str],
-    lines: Sequence[int],
+    sample: Sequence[int],
     columns: Mapping[str, Sequence[str]] | None = None,
-) -> dict[int, tuple[int, int]]:
-    """Of some lines, how many pieces of the source have too LITTLE coverage, and how many it has.
+) -> Floats:
+    """How many pieces of each source have too LITTLE coverage, and how many it has: [lines, 2].
 
-    An empty translation attends to nothing.
+    Zero in lines that are not in the sample. An empty translation attends to nothing.
     """
-    chosen = {name: [column[i] for i in lines] for name, column in (columns or {}).items()}
-    texts = [sources[i] for i in lines], [translations[i] for i in lines]
-    return {
-        line: (sum(value < LITTLE for value in values), len(values))
-        for line, values in zip(lines, coverage(trained, *texts, chosen), strict=True)
-    }
+    counts = np.zeros((len(sources), 2))
+    chosen = {name: [column[i] for i in sample] for name, column in (columns or {}).items()}
+    texts = [sources[i] for i in sample], [translations[i] for i in sample]
+    for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
+        counts[line] = sum(value < LITTLE for value in values), len(values)
+    return counts
 
 
 def draw_lines(

@@ -33,7 +33,7 @@ SPLITS = {
 def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
     rows = []
     for system in systems:
-        runs = [_trained(model, model.run) for model in system.models if model.run]
+        runs = [_describe_training(model, model.run) for model in system.models if model.run]
         row = ComparedSystem(system.label, runs=runs)
         if facts := system.facts:
             sizes = facts.longest, facts.parameters, facts.encoding_parameters
@@ -42,7 +42,7 @@ def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
     return rows
 
 
-def _trained(model: SystemModel, run: Path) -> dict[str, Any]:
+def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
     """The training of a run up to its newest checkpoint, or to the one that the model is."""
     facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
@@ -55,40 +55,36 @@ def _trained(model: SystemModel, run: Path) -> dict[str, Any]:
 
 
 def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> dict[str, Any]:
-    """Versions of all that computes scores, the files that were read, and systems."""
     versions = {"nmt": __version__, "python": platform.python_version()}
-    files = {
-        f"{test.name} {side} {path}": manifest.sha256_of(file_of(path))
-        for test in tests
-        for side, path in test.paths
-    }
-    described = {
-        system.label: {
-            "places": system.places,
-            **({"settings": freeze(system.models[0].settings)} if system.models else {}),
-        }
-        for system in systems
-    }
     return {
         "versions": versions | {name: version(name) for name in PACKAGES},
-        "files": files,
+        "files": {
+            f"{test.name} {side} {path}": manifest.sha256_of(file_of(path))
+            for test in tests
+            for side, path in test.paths
+        },
         "joined": {test.name: test.join for test in tests if test.join > 1},
-        "systems": described,
+        "systems": {
+            system.label: {
+                "places": system.places,
+                **({"settings": freeze(system.models[0].settings)} if system.models else {}),
+            }
+            for system in systems
+        },
     }
 
 
 def notes(
     systems: Sequence[System], tests: Sequence[TranslatedTest], options: EvaluationOptions
 ) -> list[str]:
-    """How the numbers came about, as far as this is known."""
-    found = [*options.notes, *training_notes(systems), *search_notes(systems)]
-    found += [note for test in tests for note in _notes_of_long_sources(test, systems)]
+    lines = [*options.notes, *_training_notes(systems), *_search_notes(systems)]
+    lines += [note for test in tests for note in _notes_of_long_sources(test, systems)]
     if options.attention and options.bounds and any(system.models for system in systems):
-        found.append(
+        lines.append(
             f"unattended source: of the first run, on up to {SAMPLE} lines of each bucket, drawn "
             f"by seed {options.seed}, the same for all systems."
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(lines))
 
 
 def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
@@ -107,8 +103,16 @@ def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> l
     return [f"{text} ({', '.join(labels)})." for text, labels in labels_of.items()]
 
 
-def shared_settings(settings: Settings, seeds: str) -> list[str]:
-    """Corpus, size and budget that all runs have in common, from the settings of one."""
+def _training_notes(systems: Sequence[System]) -> list[str]:
+    """Training settings that all runs share; none where they share nothing."""
+    runs = [model.settings for system in systems for model in system.models if model.run]
+    seeds = sorted({settings.seed for settings in runs})
+    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+    described = [_shared_settings(settings, named) for settings in runs]
+    return [note for note in described[0] if all(note in d for d in described)] if runs else []
+
+
+def _shared_settings(settings: Settings, seeds: str) -> list[str]:
     model, trainer = settings.model, settings.trainer
     limits = [f"{trainer.max_steps:,} updates"] if trainer.max_steps else []
     limits += [f"{trainer.max_epochs:,} epochs"] if trainer.max_epochs else []
@@ -120,17 +124,7 @@ def shared_settings(settings: Settings, seeds: str) -> list[str]:
     ]
 
 
-def training_notes(systems: Sequence[System]) -> list[str]:
-    """Training settings that all runs share; none where they share nothing."""
-    runs = [model.settings for system in systems for model in system.models if model.run]
-    seeds = sorted({settings.seed for settings in runs})
-    named = f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
-    described = [shared_settings(settings, named) for settings in runs]
-    return [note for note in described[0] if all(note in d for d in described)] if runs else []
-
-
-def search_notes(systems: Sequence[System]) -> list[str]:
-    """How the models among systems search, by their settings."""
+def _search_notes(systems: Sequence[System]) -> list[str]:
     searches: dict[str, list[str]] = {}
     for system in systems:
         if system.models:

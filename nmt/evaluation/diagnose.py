@@ -4,9 +4,10 @@ Every number is of the user's own lines. The lines beyond the trained length are
 those within it, and a sample of them is translated again with other search settings.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import ratio, repeats
+from nmt.evaluation.metrics import GIVEN, REPETITION, UNATTENDED, Floats, Lines, Metric
 from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
@@ -31,18 +32,16 @@ SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
 BEAM, COVERAGE = 4, 0.2  # of coverage_penalty, which needs a beam
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
+LENGTH = "length"  # characters of translations over those of the references, or sources
 
-Changes = dict[str, object]  # of keys under decode
+Changes = dict[str, Any]  # of keys under decode
 
 
 class Losses(NamedTuple):
-    """What is lost of some lines; None: nothing to tell it by."""
+    """What is lost of some lines."""
 
     lines: int
-    lost: Figure | None  # share of the character 6-grams of the references
-    unattended: float | None  # source pieces that got almost no attention; without references
-    repeated: float | None  # 4-grams that stood earlier in their line
-    length: float | None  # characters, over those of the references, or of the sources
+    figures: Mapping[str, Figure] = {}  # by metric, where there is anything to tell by
 
 
 class Remedy(NamedTuple):
@@ -69,6 +68,48 @@ class Diagnosis(NamedTuple):
     remedies: list[Remedy]  # of a sample of the long lines; the first one: as the model searches
 
 
+class Translated(NamedTuple):
+    """Lines with their translations."""
+
+    sources: Lines
+    references: Lines | None
+    outputs: Lines
+    attention: Floats | None = None  # [lines, 2] counts of UNATTENDED
+
+    def select(self, lines: Sequence[int]) -> "Translated":
+        return Translated(
+            [self.sources[i] for i in lines],
+            None if self.references is None else [self.references[i] for i in lines],
+            [self.outputs[i] for i in lines],
+            None if self.attention is None else self.attention[lines],
+        )
+
+    def measure(self, options: EvaluationOptions) -> Losses:
+        """Losses by the references, or else the sources."""
+        texts = self.references or self.sources
+        if not texts:
+            return Losses(0)
+        metrics = [*([lost_text(texts)] if self.references else []), REPETITION, length_over(texts)]
+        ((counts,),) = count_runs(metrics, [[self.outputs]])
+        if self.attention is not None:
+            metrics.append(GIVEN[UNATTENDED])
+            counts[UNATTENDED] = self.attention
+        about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
+        lines, bootstrap = np.arange(len(texts)), (options.samples, options.seed)
+        rows = score_group(metrics, [[counts]], lines, [about], *bootstrap)
+        return Losses(len(texts), {row.metric: row for row in rows})
+
+
+def length_over(texts: Lines) -> Metric:
+    """The characters of translations over those of texts, without white space."""
+
+    def count(lines: Lines) -> Floats:
+        sizes = [[len("".join(line.split())) for line in side] for side in (lines, texts)]
+        return np.array(sizes, np.float64).T
+
+    return Metric(LENGTH, "", "ratio", counts=count)
+
+
 def diagnose(
     system: System, source: Path, reference: Path | None, options: EvaluationOptions
 ) -> Diagnosis:
@@ -81,7 +122,7 @@ def diagnose(
     sources, references = _read_texts(source, reference)
     system = with_search_settings(system, options.decode)
     (model,), facts = system.models, system.facts
-    assert facts is not None
+    assert facts is not None, "a model has facts"
     if facts.columns:
         columns = ", ".join(sorted(facts.columns))
         raise UserError(f"{model.place}: reads {columns}; a diagnosis is of models of text alone")
@@ -89,58 +130,29 @@ def diagnose(
     divided_at = facts.longest or USUAL_LENGTH
     short = [i for i, n in enumerate(pieces) if n <= divided_at]
     long = [i for i, n in enumerate(pieces) if n > divided_at]
-
-    def translate(lines: Sequence[str], changes: Changes) -> list[str]:
-        changed = model._replace(settings=with_decode(model.settings, changes))
-        request = KeptTranslation(system.label, changed, source.name, lines, {})
-        return translate_all([request], options)[0]
-
-    def measure(lines: Sequence[int], outputs: Sequence[str]) -> Losses:
-        texts = [(references or sources)[i] for i in lines]
-        return _measure(texts, outputs, references is not None, options)
-
-    def unattended(lines: Sequence[int]) -> float | None:
-        sample = draw_lines(lines, sources, options.seed)
-        if not sample:
-            return None
-        counts = count_unattended(single(model, options), sources, hypotheses, sample)
-        return ratio(np.sum([*counts.values()], axis=0))
-
-    hypotheses = translate(sources, {})
-    within, beyond = (measure(lines, [hypotheses[i] for i in lines]) for lines in (short, long))
+    request = KeptTranslation(system.label, model, source.name, sources, {})
+    (outputs,) = translate_all([request], options)
+    text = Translated(sources, references, outputs)
     if references is None:
         trained = single(model, options)
-        shares = []
-        for lines in (short, long):
-            sample = draw_lines(lines, sources, options.seed)
-            counts = list(count_unattended(trained, sources, hypotheses, sample).values())
-            shares.append(ratio(np.sum(counts, axis=0)) if counts else None)
-        within, beyond = (
-            within._replace(unattended=shares[0]),
-            beyond._replace(unattended=shares[1]),
-        )
-    sample = draw_lines(long, sources, options.seed, SAMPLE)
-    count = sum(pieces[i] for i in short)
-    written = sum(len(facts.target_segmenter.encode(hypotheses[i])) for i in short)
-    decode = model.settings.decode
-    shortest = min(SHARE * (written / count if count else 1.0), decode.max_length_ratio)
-    remedies = []
-    for name, changes in _list_remedies(divided_at, shortest, decode).items() if sample else ():
-        outputs, overrides = [hypotheses[i] for i in sample], list[str]()
-        if changes:
-            outputs = translate([sources[i] for i in sample], changes)
-            settings = {**options.decode, **changes}
-            overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in settings.items()]
-        remedies.append(Remedy(name, overrides, measure(sample, outputs)))
+        samples = [draw_lines(lines, sources, options.seed) for lines in (short, long)]
+        counts = [count_unattended(trained, sources, outputs, sample) for sample in samples]
+        text = text._replace(attention=counts[0] + counts[1])
+    read = sum(pieces[i] for i in short)
+    written = sum(len(facts.target_segmenter.encode(outputs[i])) for i in short)
+    usual = written / read if read else 1.0
+    remedies = _list_remedies(divided_at, usual, model.settings.decode)
+    sample = text.select(draw_lines(long, sources, options.seed, SAMPLE))
     return Diagnosis(
         model.place, str(source), model.run is not None,
         f"encoding={'+'.join(model.settings.encoding)}",
-        facts.longest, divided_at, max(pieces), references is not None, within, beyond, remedies,
+        facts.longest, divided_at, max(pieces), references is not None,
+        text.select(short).measure(options), text.select(long).measure(options),
+        list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
     )  # fmt: skip
 
 
 def _check_single(system: System) -> None:
-    """Raise UserError (2) for a system that is not one model of this toolkit."""
     if len(system.models) != 1 or len(system.models[0].paths) != 1:
         raise UserError(f"{system.label}: a diagnosis is of one model; name one run or directory")
     model = system.models[0]
@@ -157,31 +169,9 @@ def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[s
     return sources, references
 
 
-def _measure(
-    texts: Sequence[str], outputs: Sequence[str], are_references: bool, options: EvaluationOptions
-) -> Losses:
-    """The losses of some lines, by their references, or else their sources."""
-    lost = None
-    if are_references and texts:
-        metric = lost_text(texts)
-        about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
-        counts = count_runs([metric], [[outputs]])
-        bootstrap = options.samples, options.seed
-        rows = score_group([metric], counts, np.arange(len(texts)), [about], *bootstrap)
-        lost = next(iter(rows), None)
-    repeated = repeats(outputs).sum(0)
-    of_outputs, of_texts = map(_count_characters, (outputs, texts))
-    return Losses(
-        len(texts),
-        lost,
-        None,
-        ratio(repeated) if repeated[1] else None,
-        of_outputs / of_texts if of_texts else None,
-    )
-
-
-def _list_remedies(most: int, shortest: float, decode: Decode) -> dict[str, Changes]:
-    """Search settings to try, by name; shortest: least pieces of a translation per source piece."""
+def _list_remedies(most: int, usual: float, decode: Decode) -> dict[str, Changes]:
+    """Search settings to try, by name; usual: pieces of a translation per source piece."""
+    shortest = min(SHARE * usual, decode.max_length_ratio)
     not_too_short: Changes = {"min_length_ratio": round(shortest, 2)}
     remedies: dict[str, Changes] = {"as the model searches": {}}
     if split.is_sentencex_installed():
@@ -196,5 +186,20 @@ def _list_remedies(most: int, shortest: float, decode: Decode) -> dict[str, Chan
     return remedies
 
 
-def _count_characters(lines: Sequence[str]) -> int:
-    return sum(len("".join(line.split())) for line in lines)
+def _try_remedies(
+    sample: Translated,
+    remedies: Mapping[str, Changes],
+    request: KeptTranslation,
+    options: EvaluationOptions,
+) -> Iterator[Remedy]:
+    for name, changes in remedies.items():
+        outputs, overrides = sample.outputs, list[str]()
+        if changes:
+            settings = with_decode(request.model.settings, changes)
+            model = request.model._replace(settings=settings)
+            (outputs,) = translate_all(
+                [replace(request, model=model, lines=sample.sources)], options
+            )
+            typed = {**options.decode, **changes}
+            overrides = [f"decode.{k}={'null' if v is None else v}" for k, v in typed.items()]
+        yield Remedy(name, overrides, sample._replace(outputs=outputs).measure(options))

@@ -28,14 +28,14 @@ MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 # Thai to Tibetan, Myanmar, Khmer, kana, Chinese characters
 UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
-RATIO, PERPLEXITY, UNATTENDED = "length ratio", "perplexity", "unattended source"
+EXACT, RATIO = "exact", "length ratio"
+PERPLEXITY, UNATTENDED = "perplexity", "unattended source"
 
 Lines = Sequence[str]
 Floats = NDArray[np.float64]
 
 
 def ratio(total: Floats) -> float:
-    """The first count over the second."""
     return float(total[0] / total[1]) if total[1] else math.nan
 
 
@@ -83,14 +83,36 @@ def make_metrics(
     language has not.
     """
     names = list(dict.fromkeys(names))
-    whole = language in WHOLE_FOR_MOSES
-    known = of_language(METRICS, language)
-    if unknown := [name for name in names if name not in known]:
+    available = of_language(METRICS, language)
+    if unknown := [name for name in names if name not in available]:
         raise UserError(
             f"--metric {unknown[0]}: there is none for this target language; "
-            f"choose from {', '.join(known)}"
+            f"choose from {', '.join(available)}"
         )
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
+    bootstrap = samples, seed
+    try:
+        made = {
+            name: _of_sacrebleu(name, references, language, tokenize, *bootstrap)
+            for name in dict.fromkeys((*names, "BLEU"))
+            if name != EXACT
+        }
+    except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
+        said = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
+        reason = "; ".join(dict.fromkeys((said[0], said[-1])))
+        raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
+    about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
+    # the first columns of BLEU's counts are the lengths
+    lengths = Metric(RATIO, about_ratio, "ratio", counts=made["BLEU"].counts)
+    if EXACT in names:
+        made[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
+    return [*(made[name] for name in names), lengths, REPETITION]
+
+
+def _of_sacrebleu(
+    name: str, references: Lines, language: str, tokenize: str, samples: int, seed: int
+) -> Metric:
+    whole = language in WHOLE_FOR_MOSES
     bleu, ter = partial(BLEU, force=True), partial(TER, normalized=whole, asian_support=whole)
     of_moses = f"on text tokenised by Moses ({language})"
     lower = "lower is better; case ignored"
@@ -101,34 +123,19 @@ def make_metrics(
         "TER": (f"{lower}, as TERCom does", ter),
         "TER-moses": (f"{lower}, {of_moses}", TER),
     }
-
-    def make(name: str) -> Metric:
-        if name == "exact":
-            return exact_match(references, f"bs:{samples}|seed:{seed}")
-        prepare = _moses(language) if name.endswith(MOSES) else str
-        title, build = kinds[name]
-        metric = build(references=[list(map(prepare, references))])
-        metric.n_bootstrap, metric.seed = samples, seed
-        # sacreBLEU offers counts without the final sum only under a private name; its own
-        # significance tests use the same two functions
-        return Metric(
-            *(name, title, "score", not name.startswith("TER"), str(metric.get_signature())),
-            lambda lines: np.asarray(
-                metric._extract_corpus_statistics(list(map(prepare, lines)), None), np.float64
-            ),
-            lambda total: float(metric._compute_score_from_stats(total.tolist()).score),
-        )
-
-    try:
-        made = {name: make(name) for name in dict.fromkeys((*names, "BLEU"))}
-    except (ImportError, RuntimeError) as error:  # MeCab, and its dictionaries
-        said = [line.strip(" .") for line in str(error).split("\n") if line.strip()]
-        reason = "; ".join(dict.fromkeys((said[0], said[-1])))
-        raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
-    about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
-    # the first columns of BLEU's counts are the lengths
-    lengths = Metric(RATIO, about_ratio, "ratio", counts=made["BLEU"].counts)
-    return [*(made[name] for name in names), lengths, REPETITION]
+    title, build = kinds[name]
+    prepare = _moses(language) if name.endswith(MOSES) else str
+    metric = build(references=[list(map(prepare, references))])
+    metric.n_bootstrap, metric.seed = samples, seed
+    # sacreBLEU offers counts without the final sum only under a private name; its own
+    # significance tests use the same two functions
+    return Metric(
+        *(name, title, "score", not name.startswith("TER"), str(metric.get_signature())),
+        lambda lines: np.asarray(
+            metric._extract_corpus_statistics(list(map(prepare, lines)), None), np.float64
+        ),
+        lambda total: float(metric._compute_score_from_stats(total.tolist()).score),
+    )
 
 
 def exact_match(references: Lines, signature: str) -> Metric:
@@ -144,7 +151,7 @@ def exact_match(references: Lines, signature: str) -> Metric:
 
     signature = f"nrefs:1|case:mixed|space:normalised|version:nmt-{__version__}|{signature}"
     title = "% of lines equal to the reference, white space normalised"
-    return Metric("exact", title, "score", True, signature, count, lambda total: 100 * ratio(total))
+    return Metric(EXACT, title, "score", True, signature, count, lambda total: 100 * ratio(total))
 
 
 def repeats(lines: Lines) -> Floats:

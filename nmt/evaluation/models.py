@@ -153,11 +153,8 @@ def count_attention(
         log.info("observing the attention of %s", system.label)
         trained = single(system.models[0], options)
         columns = _columns(trained, test.columns[s])
-        counts = np.zeros((len(sources), 2))
-        rows = count_unattended(trained, sources, test.hypotheses[s][0], sample, columns)
-        for line, row in rows.items():
-            counts[line] = row
-        counted[s] = [counts]
+        outputs = test.hypotheses[s][0]
+        counted[s] = [count_unattended(trained, sources, outputs, sample, columns)]
     return counted
 
 

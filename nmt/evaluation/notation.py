@@ -185,7 +185,6 @@ def notes_of(report: Report) -> list[str]:
 
 
 def _describe_seeds(report: Report) -> str:
-    """What the intervals say of seeds of training."""
     runs = [len(system.runs) for system in report.systems]
     degrees = sum(max(0, count - 1) for count in runs)
     if not degrees:
@@ -196,7 +195,6 @@ def _describe_seeds(report: Report) -> str:
 
 
 def _warn_of_budgets(report: Report) -> list[str]:
-    """A warning if some runs had more updates than others."""
     runs = [(system.label, run["step"]) for system in report.systems for run in system.runs]
     if len({step for _, step in runs}) < 2:
         return []

@@ -54,7 +54,6 @@ def parse_bounds(text: str) -> list[int]:
 
 
 def check_bounds(bounds: Sequence[int], option: str) -> None:
-    """Raise UserError unless the bounds, given by this option, are growing positive integers."""
     if not bounds or bounds[0] < 1 or any(a >= b for a, b in pairwise(bounds)):
         text = ",".join(map(str, bounds))
         raise UserError(f"{option}{text}: each length must be larger than the one before, from 1")

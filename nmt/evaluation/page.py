@@ -81,7 +81,6 @@ def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, An
 
 
 def _flatten_settings(report: Report) -> Iterator[tuple[str, str]]:
-    """Settings that reproduce the numbers: keys and values."""
     bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
     for key, value in flat(bootstrap | report.about):
         is_text = isinstance(value, str)

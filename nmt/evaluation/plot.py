@@ -37,7 +37,6 @@ def draw(report: Report, path: Path) -> None:
 
 
 def chart(report: Report, test: TranslatedTest, metric: Metric) -> str:
-    """The text of an SVG file."""
     better = {True: ", higher is better", False: ", lower is better", None: ""}
     title = f"{title_of(metric)}{better[metric.higher_is_better]}"
     text = io.StringIO()

@@ -140,7 +140,6 @@ class Report:
 
     @property
     def labels(self) -> list[str]:
-        """The names of the systems, the baseline first."""
         return [system.label for system in self.systems]
 
     def figure(
@@ -155,7 +154,6 @@ class Report:
         return {(f.test, f.group, f.system, f.metric): f for f in self.figures}
 
     def row(self, test: TranslatedTest, group: Group, metric: str) -> list[Figure | None]:
-        """A figure of each system, in their order."""
         return [self.figure(metric, label, group.name, test.name) for label in self.labels]
 
     def table(

@@ -268,7 +268,6 @@ def _read_scores(
 def _score(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, given: GivenCounts
 ) -> list[Figure]:
-    """All figures of one test set, those that need its models included."""
     labels = [system.label for system in systems]
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_metrics(test, options)

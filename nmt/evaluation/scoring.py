@@ -1,6 +1,8 @@
 """A translated test set, scored: all metrics on all groups of its lines. No model is needed."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice, zip_longest
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,6 @@ ChosenLines = dict[Group, NDArray[np.intp]]
 
 
 def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]:
-    """The metrics of a test that are asked for; raises UserError as `make_metrics` does."""
     names = options.metrics or of_language(DEFAULT_METRICS, test.language)
     bootstrap = options.samples, options.seed
     return make_metrics(names, test.references, test.language, options.tokenize, *bootstrap)
@@ -61,7 +62,7 @@ def score_test(
                 run[name] = values
     bootstrap = options.samples, options.seed
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
-    figures = list[Figure]()
+    figures, repeated = list[Figure](), repeats(test.references)
     for group, lines in chosen.items():
         on_axis = group.low is not None  # attention is of a sample of each bucket
         scored = [m for m in metrics if on_axis or m.name != UNATTENDED]
@@ -72,7 +73,11 @@ def score_test(
         of_place = [[counts_at(place, run) for run in runs] for runs in counts]
         about = _about(test, labels, group)
         figures += score_group(PLACE_METRICS, of_place, lines, about, *bootstrap)
-    figures += _of_references(test, chosen)
+    for group, lines in chosen.items():
+        share = ratio(repeated[lines].sum(0))
+        if not math.isnan(share):
+            row = test.name, group.name, group.pairs, REFERENCES, REPETITION.name
+            figures.append(Figure(*row, share))
     scored_names = {figure.metric for figure in figures}
     test.metrics = [m for m in (*metrics, *PLACE_METRICS) if m.name in scored_names]
     if sentence:
@@ -112,15 +117,11 @@ def choose_lines(
 
 def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
     """What the rows of a group say beside their numbers, by system."""
+    of_group = {"test": test.name, "group": group.name, "pairs": group.pairs}
+    trained = test.trained or [None] * len(labels)
     return [
-        {
-            "test": test.name,
-            "group": group.name,
-            "pairs": group.pairs,
-            "system": label,
-            "unseen": group.is_unseen(test.trained[s] if test.trained else None),
-        }
-        for s, label in enumerate(labels)
+        {**of_group, "system": label, "unseen": group.is_unseen(longest)}
+        for label, longest in zip(labels, trained, strict=True)
     ]
 
 
@@ -131,14 +132,6 @@ def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]
         lines = np.flatnonzero(sizes == size)
         for place in range(size):
             yield place, Group(f"{place + 1} of {size}", len(lines)), lines
-
-
-def _of_references(test: TranslatedTest, chosen: ChosenLines) -> Iterator[Figure]:
-    counts = repeats(test.references)
-    for group, lines in chosen.items():
-        if counts[lines, 1].sum():
-            share = ratio(counts[lines].sum(0))
-            yield Figure(test.name, group.name, group.pairs, REFERENCES, REPETITION.name, share)
 
 
 def choose_examples(
@@ -178,10 +171,6 @@ def round_robin(groups: Sequence[Sequence[int]], keys: Sequence[float], most: in
 
     Without turns, a long test set would show its longest (or shortest) sentences alone.
     """
-    waiting = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
-    chosen: list[int] = []
-    while any(waiting) and len(chosen) < most:
-        for lines in waiting:
-            if lines and len(chosen) < most:
-                chosen.append(lines.pop(0))
-    return sorted(chosen, key=lambda i: (keys[i], i))
+    ordered = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
+    turns = (line for turn in zip_longest(*ordered) for line in turn if line is not None)
+    return sorted(islice(turns, most), key=lambda i: (keys[i], i))

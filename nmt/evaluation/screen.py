@@ -3,8 +3,9 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 
-from nmt.evaluation.diagnose import Diagnosis, Losses
+from nmt.evaluation.diagnose import LENGTH, Diagnosis, Losses
 from nmt.evaluation.lost import LOST
+from nmt.evaluation.metrics import REPETITION, UNATTENDED
 from nmt.evaluation.notation import EMPTY, interval, number
 from nmt.evaluation.text import table, wrap
 
@@ -13,7 +14,6 @@ MEASURED = "encoding=absolute"  # the only one of which it is known what another
 
 
 def render_diagnosis(d: Diagnosis) -> str:
-    """Lengths, what is lost, what search gave, what training may give, what is not known."""
     sections = {"1. Length": _describe_lengths(d), "2. What is lost": _describe_losses(d)}
     if d.remedies:
         sample = f"{d.remedies[0].losses.lines} of the {d.beyond.lines} long lines"
@@ -41,21 +41,20 @@ def _describe_lengths(d: Diagnosis) -> Iterator[str]:
 
 
 def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
-    """A line of cells for each of the losses that are of any lines."""
-
-    def percent(value: float | None) -> str:
-        return EMPTY if value is None else f"{number(value, 'share')} %"
-
+    """A row of cells for each of the losses that are of any lines."""
+    names = {"lost": LOST.name, "unattended": UNATTENDED, "repeated": REPETITION.name}
     table_rows = []
-    for name, losses in rows.items():
-        cells = (
-            *(str(losses.lines), percent(losses.lost.mean if losses.lost else None)),
-            *(interval(losses.lost, LOST), percent(losses.unattended)),
-            *(percent(losses.repeated), number(losses.length, "ratio")),
-        )
+    for row_name, losses in rows.items():
+        means = {name: figure.mean for name, figure in losses.figures.items()}
+        percents = {column: number(means.get(name), "share") for column, name in names.items()}
+        cells = {
+            **{column: text if text == EMPTY else f"{text} %" for column, text in percents.items()},
+            "lines": str(losses.lines),
+            "95 %": interval(losses.figures.get(LOST.name), LOST),
+            "length": number(means.get(LENGTH), "ratio"),
+        }
         if losses.lines:
-            named = zip(COLUMNS, cells, strict=True)
-            table_rows.append([name, *(cell for column, cell in named if column not in without)])
+            table_rows.append([row_name, *(cells[c] for c in COLUMNS if c not in without)])
     return table(table_rows, ["", *(column for column in COLUMNS if column not in without)])
 
 
@@ -74,15 +73,16 @@ def _describe_losses(d: Diagnosis) -> Iterator[str]:
             "that got almost no attention, of a sample of each row; length: characters over those "
             "of the source."
         )
-    within, beyond = d.within.lost, d.beyond.lost
+    within, beyond = (losses.figures.get(LOST.name) for losses in (d.within, d.beyond))
+    usual, now = (losses.figures.get(LENGTH) for losses in (d.within, d.beyond))
     if within and beyond:
         points = 100 * (beyond.mean - within.mean)
         apart = (beyond.low or 0) > (within.high or 0) or (beyond.high or 0) < (within.low or 0)
         overlap = "" if apart else "; the intervals overlap"
         more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
         yield wrap(f"The long lines lose {more} than the others{overlap}.")
-    elif not d.with_references and d.within.length and d.beyond.length:
-        lost = 1 - d.beyond.length / d.within.length
+    elif not d.with_references and usual and now and usual.mean and now.mean:
+        lost = 1 - now.mean / usual.mean
         how = f"{abs(lost):.0%} {'shorter' if lost > 0 else 'longer'}"
         yield wrap(f"For their sources, the long lines' translations are {how} than the others'.")
 

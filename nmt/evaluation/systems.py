@@ -86,7 +86,6 @@ class System(NamedTuple):
 
     @property
     def places(self) -> list[str]:
-        """Where its models are, or its file."""
         return [str(self.file)] if self.file else [model.place for model in self.models]
 
     @property
@@ -172,7 +171,6 @@ def _default_label(path: Path) -> str:
 
 
 def _settings_of(path: Path) -> Settings:
-    """The settings that a run, a checkpoint or a model directory was made with; UserError (65)."""
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
     saved = modeldir.read_settings(path)  # without the directories of a run's corpus
@@ -281,7 +279,6 @@ def facts_of(system: System) -> ModelFacts | None:
 
 
 def facts_at(path: Path) -> ModelFacts:
-    """Facts of one model; its weights are not read."""
     if ctranslate2_engine.is_exported(path):
         known = ctranslate2_engine.load(path)
         sides, settings, facts = (known.source, known.target), known.settings, known.facts

@@ -56,7 +56,6 @@ class ParallelFiles(NamedTuple):
 
     @property
     def paths(self) -> list[tuple[str, Path]]:
-        """All files, and whether they are of the source or reference."""
         sides = ("source", self.sources), ("reference", self.references)
         return [(side, path) for side, paths in sides for path in paths]
 

@@ -77,7 +77,6 @@ def render(report: Report, best_first: bool = False, form: str = "plain") -> str
 def _render_metric(
     report: Report, test: TranslatedTest, metric: Metric, labels: Sequence[str], form: str
 ) -> Iterator[str]:
-    """A metric by system and group, some groups at a time."""
     is_plain = form == "plain"
     separator = "\n" if is_plain else ", "
     groups, figures = report.table(test, metric.name)

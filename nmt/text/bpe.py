@@ -33,7 +33,6 @@ class Bpe:
         self._known = dict[str, list[str]]()  # pieces of words
 
     def encode(self, text: str) -> list[str]:
-        """Normalise, tokenise and segment one line."""
         return self.segment(self.tokenizer.words(text))
 
     def segment(self, words: str) -> list[str]:
@@ -48,18 +47,15 @@ class Bpe:
         self._known.update(words)
 
     def surfaces(self, pieces: Sequence[str]) -> list[str]:
-        """Return the characters that each piece represents."""
         return [piece.removesuffix(SEPARATOR) for piece in pieces]
 
     def decode(self, pieces: Sequence[str]) -> str:
-        """Join pieces to one line of text."""
         n = len(SEPARATOR)
         return self.tokenizer.text(
             "".join(p[:-n] if p.endswith(SEPARATOR) else p + " " for p in pieces)
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `nmt.text.side` reads, as plain values."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
@@ -68,7 +64,6 @@ class Bpe:
         }
 
     def _segment(self, word: str) -> list[str]:
-        """Segment one word."""
         if word in self.tokenizer.symbols:
             return [word]
         *heads, last = parts(word)

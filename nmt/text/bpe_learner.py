@@ -139,7 +139,6 @@ class Words:
         self._index = defaultdict[Pair, defaultdict[int, int]](lambda: defaultdict(int))
 
     def count_pairs(self) -> PairCounts:
-        """Count all pairs."""
         names = self._names
         first = np.flatnonzero((self._row[:-1] != BORDER) & (self._row[1:] != BORDER))
         codes = self._row[first].astype(np.int64) * len(names) + self._row[first + 1]
@@ -219,7 +218,6 @@ class Words:
 
 
 def _sums(kinds: NDArray[np.integer[Any]], counts: NDArray[np.int64]) -> list[tuple[int, int]]:
-    """Add up the counts of each kind."""
     if not len(kinds):
         return []
     order = kinds.argsort()

@@ -121,7 +121,6 @@ def missing(needed: Iterable[str], available: Iterable[str]) -> list[str]:
 
 
 def _integers(text: str, count: int | None, where: str) -> list[int]:
-    """Read `count` integers (None: one for the sentence)."""
     integers = []
     for word in text.split():
         if not _INTEGER.fullmatch(word) or abs(int(word)) >= _LIMIT:

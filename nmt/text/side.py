@@ -51,7 +51,6 @@ class Side:
         return self.segmenter.decode(self.vocabulary.pieces(ids))
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `from_json` needs, as plain values."""
         return {"segmenter": self.segmenter.to_json(), "vocabulary": self.vocabulary.to_json()}
 
     @classmethod
@@ -105,7 +104,6 @@ def _read(schema: type, value: Any, where: str) -> Any:
 
 
 def _check_merges(value: Any) -> list[str]:
-    """Return a list of merges; UserError (65) for anything else."""
     if not isinstance(value, list):
         raise damaged("segmenter.merges", "expected a list")
     for number, merge in enumerate(value):

@@ -66,7 +66,6 @@ class Tokenizer:
         return [part for part in map(str.strip, self._symbol.split(text)) if part]
 
     def without_symbols(self, text: str) -> str:
-        """Leave out the symbols of a text."""
         return " ".join(part for part in self.parts(text) if part not in self.symbols)
 
     def text(self, words: str) -> str:
@@ -77,7 +76,6 @@ class Tokenizer:
         return " ".join(words.split())
 
     def _split(self, text: str) -> str:
-        """Separate words by single spaces."""
         if self._moses is None:
             return text
         # escape would turn quotes and brackets into XML entities, which a model has to learn
@@ -85,7 +83,6 @@ class Tokenizer:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the arguments that make it, as plain values."""
         return {name: value for name, value in plain(self).items() if value != []}
 
 

@@ -49,7 +49,6 @@ class Unigram:
         return [x for part in parts for x in ([part] if part in symbols else encode(part))]
 
     def best(self, words: str, most: int) -> list[list[str]]:
-        """Return the most probable segmentations of words, the best first."""
         return self._processor.nbest_encode(words, nbest_size=most, out_type=str)
 
     def log_probabilities(self) -> dict[str, float]:
@@ -75,7 +74,6 @@ class Unigram:
         return [piece.replace(SPACE, "") for piece in pieces]
 
     def decode(self, pieces: Sequence[str]) -> str:
-        """Join pieces to one line of text."""
         symbols, joined = self.tokenizer.symbols, list[str]()
         for is_symbol, group in groupby(pieces, symbols.__contains__):
             joined.append((" ".join if is_symbol else self._joined)(list(group)))
@@ -92,7 +90,6 @@ class Unigram:
         return joined.replace(SPACE, " ")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what `nmt.text.side` reads, as plain values; the model in base64."""
         return {
             "kind": self.kind,
             "tokenizer": self.tokenizer.to_json(),
@@ -110,7 +107,6 @@ class MarianSegmenter(Unigram):
     kind = "marian"
 
     def segment(self, words: str) -> list[str]:
-        """Segment words that are separated by single spaces."""
         code = CODE.match(words)
         return [*([code[0]] if code else []), *super().segment(words[code.end() if code else 0 :])]
 

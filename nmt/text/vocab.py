@@ -73,5 +73,4 @@ def check_pieces(value: Any, where: str, accepts: Callable[[str], Any] = is_piec
 
 
 def damaged(where: str, problem: str) -> UserError:
-    """Make the error for what is wrong in the JSON of a model."""
     return UserError(f"{where}: {problem}; the file is damaged or not ours", Exit.DATA)

@@ -1,4 +1,4 @@
-"""How fast training, decoding, preparation and start-up are on this machine, beside peers."""
+"""How fast training, decoding and preparation are on this machine, beside peers."""
 
 import argparse
 import json
@@ -21,30 +21,29 @@ if TYPE_CHECKING:
 
 USAGE = "python -m scripts.bench [PART ...] [OPTION ...] [KEY=VALUE ...]"
 ABOUT = """
-Measures how fast this machine trains, translates, prepares and starts, beside other libraries.
+Measures how fast this machine trains, translates and prepares, beside other libraries.
 Candidates are processes that take turns (A B C, A B C, ...), each with the same number of threads;
 a figure is the median of its rounds, a ratio the median of the ratios of the same round.
 
 From the root of the repository, `python -m scripts.bench` and
 
-                            training, decoding, preparation and startup
+                            training, decoding and preparation
   training --model base encoding=rotary
   training --rounds 9 --json training.json
-  encodings                 a step of every encoding, over one without positions
   correctness               decoding and gradients of every encoding, beside the CPU's
   --gpu                     correctness, sizes, decoding and lengths on CUDA, in eight minutes
   --gpu correctness         one of these by itself, which then has all eight minutes
   peers DIR                 install other libraries in environments below DIR ...
   --peers DIR               ... and measure those
-  decoding --peer ctranslate2 --steady
-                            one of them, without starts of whole processes
+  decoding --peer ctranslate2
+                            one of them
 
-Decoding beside three peers takes more than ten minutes on two cores: each peer's set-ups take turns
-first, for the fastest to be measured, in running processes and in whole ones.
+Decoding beside three peers takes minutes on two cores: each peer's set-ups take turns first, for
+the fastest to be measured.
 
 KEY=VALUE are arguments of nmt-train: encoding=..., trainer.batch_tokens=..., model.dim=..."""
-DEFAULT = ("training", "decoding", "preparation", "startup")
-PARTS = (*DEFAULT, "encodings", "correctness")
+DEFAULT = ("training", "decoding", "preparation")
+PARTS = (*DEFAULT, "correctness")
 GPU_PARTS = ("correctness", "sizes", "decoding", "lengths")
 PRECISIONS = ("float32", "bfloat16")
 REQUIREMENTS = Path(__file__).parent / "peers" / "requirements"
@@ -52,7 +51,6 @@ PEERS = sorted(path.stem.rstrip("_") for path in REQUIREMENTS.glob("*.txt"))
 
 
 def command(argv: list[str]) -> None:
-    """Measure what the arguments name, or install peers."""
     options = parse_arguments(argv)
     if options.install is None:
         measure(options)
@@ -76,13 +74,14 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     both = f"of training ({','.join(PRECISIONS)})"
     precisions = names_among(PRECISIONS)
     add("--precision", type=precisions, default=[*PRECISIONS], metavar="A,B", help=both)
-    add("--encodings", type=lambda text: text.split(","), metavar="A,B", help="of encodings (all)")
+    add(
+        "--encodings", type=lambda text: text.split(","), metavar="A,B", help="of correctness (all)"
+    )
     add("--config-dir", metavar="DIR", help="also look for options in DIR")
     add("--quick", action="store_true", help="tiny sizes: to see that all of it runs")
     add("--peers", metavar="DIR", help="see above; none: without peers, as with --gpu by default")
     which = f"which of the peers: {', '.join(PEERS)} (all)"
     add("--peer", type=names_among(PEERS), metavar="A,B", help=which)
-    add("--steady", action="store_true", help="decoding in running processes alone")
     add("--gpu", action="store_true", help="correctness, sizes, decoding, lengths on a GPU")
     add("--device", metavar="DEVICE", help="cpu, cuda, cuda:1 (cpu; with --gpu: cuda)")
     add("--json", type=Path, metavar="FILE", help="write every round's figures")
@@ -106,7 +105,6 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
 
 
 def names_among(allowed: tuple[str, ...] | list[str]) -> Callable[[str], list[str]]:
-    """The type of an option that takes some names, A,B."""
 
     def names(text: str) -> list[str]:
         for name in text.split(","):
@@ -136,7 +134,6 @@ def measure(options: argparse.Namespace) -> None:
 
 
 def measure_parts(session: "Session") -> Iterator["BenchPart"]:
-    """Each part as soon as it is there."""
     if session.options.gpu:
         from scripts.bench import gpu
 

@@ -1,4 +1,4 @@
-"""What is measured: processes that set themselves up once and answer rounds, and whole commands."""
+"""What is measured: processes that set themselves up once and answer rounds."""
 
 import json
 import math
@@ -54,7 +54,6 @@ class Worker(Candidate):
         self.errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  (closed by close)
 
     def launch(self) -> None:
-        """Start the process."""
         try:
             self.process = subprocess.Popen(
                 self.argv,
@@ -67,14 +66,12 @@ class Worker(Candidate):
             self.reason = f"{self.argv[0]}: {error.strerror}"
 
     def start(self) -> Answer:
-        """Wait until the process is ready."""
         facts = self.answer().get("ready")
         if not isinstance(facts, dict):
             raise RunError("did not say that it is ready")
         return facts
 
     def round(self) -> Answer:
-        """Ask for a round and wait for its figures."""
         assert self.process is not None and self.process.stdin is not None
         try:
             self.process.stdin.write(b"round\n")
@@ -109,7 +106,6 @@ class Worker(Candidate):
         return answer
 
     def last_words(self) -> str:
-        """The last line that a dead process wrote on stderr, or its exit code."""
         assert self.process is not None
         code = self.process.wait()
         self.errors.seek(0)
@@ -126,64 +122,20 @@ class Worker(Candidate):
         self.errors.close()
 
 
-class Command(Candidate):
-    """A whole process for each round: its start-up counts. `ends` as of Worker."""
-
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        threads: int,
-        units: float = 1.0,
-        ends: float = math.inf,
-    ) -> None:
-        super().__init__(name)
-        self.argv, self.threads, self.units, self.ends = list(argv), threads, units, ends
-
-    def start(self) -> Answer:
-        """Nothing is to be set up."""
-        return {}
-
-    def round(self) -> Answer:
-        """Run the command to its end."""
-        began, seconds = time.monotonic(), seconds_left(self.ends)
-        try:
-            done = subprocess.run(
-                self.argv,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.PIPE,
-                env=environment(self.threads),
-                timeout=seconds,
-                check=False,
-            )
-        except subprocess.TimeoutExpired:
-            raise late(seconds, self.ends) from None
-        except OSError as error:
-            raise RunError(f"{self.argv[0]}: {error.strerror}") from None
-        if done.returncode:
-            raise RunError(last_line(done.stderr) or f"exit {done.returncode}")
-        return {"units": self.units, "seconds": time.monotonic() - began}
-
-
 def environment(threads: int) -> dict[str, str]:
-    """The environment of a candidate: as many threads as the others have, nothing fetched."""
     libraries = ("OMP", "MKL", "OPENBLAS", "NUMEXPR")
     quiet = {"HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false", "PYTHONWARNINGS": "ignore"}
     return {**os.environ, **{f"{name}_NUM_THREADS": str(threads) for name in libraries}, **quiet}
 
 
 def seconds_left(ends: float) -> float:
-    """How long to wait for an answer."""
     return max(0.0, min(PATIENCE, ends - time.monotonic()))
 
 
 def late(seconds: float, ends: float) -> RunError:
-    """Why a candidate was killed."""
     over = time.monotonic() >= ends
     return RunError("killed: no time left" if over else f"no answer within {seconds:.0f} s")
 
 
 def last_line(errors: bytes) -> str:
-    """The last line that says something."""
     return errors.decode("utf-8", "replace").strip().split("\n")[-1].strip()

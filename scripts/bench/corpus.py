@@ -12,7 +12,6 @@ import torch
 from numpy.typing import NDArray
 
 from nmt import build, modeldir
-from nmt.config.data import columns_of
 from nmt.config.settings import Settings
 from nmt.corpus.batches import Batches
 from nmt.corpus.pairs import SIDES, Pairs, PairStore, id_type, write_pairs
@@ -75,20 +74,17 @@ def make(
     mean: float = MEAN,
     pairs: int = PAIRS,
     equal: bool = False,
-    columns: frozenset[str] = frozenset(),
 ) -> SyntheticCorpus:
     """Write the store, and the batches that a run gets from it in so many rounds of updates."""
     store, seed = directory / "store", settings.seed
     pieces = lengths(pairs, mean, seed, equal=equal)
-    per = {name: what for name, what in columns_of(settings.data).items() if name in columns}
     ids, offsets = {}, {}
     for number, (side, counts) in enumerate(zip(SIDES, pieces, strict=True)):
         offsets[side] = np.append(0, np.cumsum(counts + 1))
         ids[side] = zipf(int(offsets[side][-1]), vocab - SPECIALS, seed + number) + SPECIALS
         ids[side][offsets[side][1:] - 1] = EOS
-    filled = {name: draw_column(name, what, pieces[0], seed) for name, what in per.items()}
     lines = np.arange(1, pairs + 1, dtype=np.uint32)
-    write_pairs(store, [Pairs(lines, ids, offsets, per, filled)], id_type(vocab), per)
+    write_pairs(store, [Pairs(lines, ids, offsets)], id_type(vocab))
     return write_batches(directory, settings, vocab, rounds, updates)
 
 
@@ -115,25 +111,6 @@ def write_batches(
     return SyntheticCorpus(directory / "store", path, vocab, updates, tokens, work, shares)
 
 
-def draw_column(name: str, per: str, lengths: NDArray[np.int64], seed: int) -> NDArray[np.int32]:
-    """Integers of a column of the source: a tree for heads, else the number of each piece."""
-    draw = np.random.default_rng([seed, 3])
-    if per == "sentence":
-        return draw.integers(0, 2, len(lengths)).astype(np.int32)
-    if name != "heads":
-        places = [np.arange(n + 1, dtype=np.int32) for n in lengths.tolist()]  # eos: the last
-        return np.concatenate(places)
-    rows = []
-    for n in lengths.tolist():  # each hangs on one that came before it in a random order; 0: root
-        order = draw.permutation(n)
-        above = order[(draw.random(n) * np.arange(n)).astype(np.int64)] + 1
-        above[0] = 0
-        row = np.zeros(n + 1, np.int32)  # eos: a root
-        row[order] = above
-        rows.append(row)
-    return np.concatenate(rows)
-
-
 def side(vocab: int) -> Side:
     """A side of so many ids whose pieces are single characters, apart by spaces in the text."""
     pieces = [chr(FIRST + i) for i in range(vocab - SPECIALS)]
@@ -141,12 +118,10 @@ def side(vocab: int) -> Side:
 
 
 def id_of(piece: str) -> int:
-    """The id of a piece of `side`."""
     return ord(piece) - FIRST + SPECIALS
 
 
 def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]:
-    """Source lines for `side(vocab)`."""
     counts, _ = lengths(sentences, mean, seed)
     ids = zipf(int(counts.sum()), vocab - SPECIALS, seed)
     rows = np.split(ids, np.cumsum(counts)[:-1])
@@ -154,7 +129,6 @@ def text(sentences: int, vocab: int, seed: int, mean: float = MEAN) -> list[str]
 
 
 def write(path: Path, lines: list[str]) -> Path:
-    """Write a text file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 

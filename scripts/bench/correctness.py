@@ -4,8 +4,6 @@ import copy
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -16,16 +14,10 @@ from nmt import build
 from nmt.checks import parity
 from nmt.checks.example import Sentences, perturbed, sentences
 from nmt.config.settings import Settings
-from nmt.corpus.prepare import Prepared
 from nmt.errors import UserError, where_raised
 from nmt.model.transformer import Transformer
-from nmt.modeldir import WEIGHTS
 from nmt.system.device import set_up
 from nmt.text.vocab import PAD
-from nmt.training.checkpoint import OPTIMIZER, newest
-from nmt.training.directory import open_run
-from nmt.training.run import fit
-from scripts.bench import corpus
 from scripts.bench.session import Session
 from scripts.bench.table import LEFT_OUT, BenchPart
 
@@ -34,9 +26,6 @@ SOURCES, TARGETS = (9, 12, 5), (14, 10, 14)  # tokens of the sentences beside th
 # float32 has 24 bits; sums of other orders through some layers were up to 40 units in the last
 # place apart between two CPUs, and a GPU's kernels sum in yet other ones.
 NEAR = 2**-16
-RESUMED = 3  # encodings; seconds each
-VOCAB, PAIRS = 200, 100  # of the runs that stop and go on
-STOP, LAST = 3, 6  # their updates
 COLUMNS = ("cases", "worst", "beyond its bound")
 Case = TypeVar("Case")
 
@@ -49,7 +38,6 @@ class Checked(NamedTuple):
     left_out: Sequence[str] = ()  # cases for which there was no time
 
     def row(self, name: str) -> list[str]:
-        """The row below COLUMNS."""
         worst = max(self.shares, key=lambda case: or_infinity(self.shares[case]), default=None)
         shown = "-" if worst is None else f"{worst}: {self.shares[worst]:.0%} of its bound"
         wrong = {case: f"{share:.1f}" for case, share in self.shares.items() if not share <= 1}
@@ -63,7 +51,6 @@ class Checked(NamedTuple):
 
 
 def or_infinity(share: float) -> float:
-    """For comparisons: what is not finite is worst."""
     return share if math.isfinite(share) else math.inf
 
 
@@ -77,19 +64,13 @@ def parts(session: Session) -> list[BenchPart]:
     attempts = {name: session.attempt("model=tiny", f"encoding={name}") for name in names}
     notes = [f"{name}: {why}" for name, why in attempts.items() if isinstance(why, str)]
     settings = {n: build.shrunken(s) for n, s in attempts.items() if isinstance(s, Settings)}
-    without_columns = [name for name, s in settings.items() if not perturbed(s).columns]
-    few = {name: settings[name] for name in without_columns[: 1 if quick else RESUMED]}
-    shares = session.shares(4)
+    shares = session.shares(3)
     checks = {
         "decoding with a cache, beside a full pass": check_all(
             settings, lambda s: compare_cached(s, device), next(shares)
         ),
         "loss and gradients, beside those of the CPU": check_all(
             settings, lambda s: compare_with_cpu(s, device), next(shares)
-        ),
-        "log_softmax in place, beside a new tensor": Checked({"all": check_in_place(device)}, {}),
-        "resumed, beside a run that never stopped": check_all(
-            few, lambda s: compare_resumed(s, session), next(shares)
         ),
     }
     if device.type == "cuda":
@@ -158,45 +139,11 @@ def gradients_of(model: Transformer) -> list[Tensor]:
 
 
 def loss_of(model: Transformer, text: Sentences) -> Tensor:
-    """The mean cross-entropy of a padded batch."""
     for module in model.modules():
         if isinstance(module, nn.RNNBase):  # of one layer: training mode changes nothing
             module.train()  # cuDNN has no gradient in eval mode
     logits = model(text.source, text.target[:, :-1], text.columns)
     return F.cross_entropy(logits.flatten(0, 1), text.target[:, 1:].flatten(), ignore_index=PAD)
-
-
-def check_in_place(device: torch.device) -> float:
-    """What the loss over the vocabulary relies on: 0 if the bits are the same, else NaN."""
-    draw = torch.Generator().manual_seed(1)
-    logits = torch.randn(257, 32_003, generator=draw).to(device)
-    new = logits.log_softmax(1)
-    torch.log_softmax(logits, 1, out=logits)
-    return 0.0 if torch.equal(logits, new) else math.nan
-
-
-def compare_resumed(settings: Settings, session: Session) -> float:
-    """A run that stopped and went on beside one that never did, with trainer.deterministic.
-
-    0 if the bits of weights and moments are the same, else NaN.
-    """
-    directory = session.new_directory("resuming")
-    data = corpus.make(directory, settings, VOCAB, LAST, pairs=PAIRS)
-    prepared = corpus.prepared(data.store, VOCAB)
-    whole = train(directory / "whole", settings, prepared, LAST)
-    train(directory / "parts", settings, prepared, STOP)
-    resumed = train(directory / "parts", settings, prepared, LAST)
-    return 0.0 if resumed == whole else math.nan
-
-
-def train(path: Path, settings: Settings, data: Prepared, last: int) -> list[bytes]:
-    """Train up to an update, or go on to it; gives what the newest checkpoint holds."""
-    options = replace(settings.trainer, deterministic=True, max_steps=last)
-    with open_run(path, replace(settings, trainer=options)) as run:
-        fit(data, run)
-    if (saved := newest(path)) is None:
-        raise UserError(f"{path}: training left no checkpoint")
-    return [(saved.path / name).read_bytes() for name in (WEIGHTS, OPTIMIZER)]
 
 
 def count_waits(settings: Settings, device: torch.device) -> int:

@@ -1,11 +1,9 @@
 """Decoding: beam search of a forced length through nmt's Translator, and through peers.
 
-Each candidate is measured in three ways: many sentences in a running process, one sentence in a
-running process, and some sentences by a whole process from its start to its end.
+Each candidate is measured in two ways: many sentences and one sentence, in a running process.
 """
 
 import logging
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import partial
@@ -16,20 +14,11 @@ from nmt import modeldir
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from scripts.bench import corpus, flops
-from scripts.bench.candidates import Candidate, Command
+from scripts.bench.candidates import Candidate
 from scripts.bench.rounds import Measurement, benchmark, fastest, middle, ratio
 from scripts.bench.session import Session
 from scripts.bench.setups import Setup, find_fastest, setups_of
-from scripts.bench.table import (
-    BenchPart,
-    Columns,
-    figure,
-    figure_of,
-    gigabytes,
-    ranged,
-    rates,
-    rows_of,
-)
+from scripts.bench.table import BenchPart, Columns, figure, figure_of, gigabytes, rates, rows_of
 from scripts.bench.training import giga, make_peak, size_of
 
 log = logging.getLogger(__name__)
@@ -38,9 +27,9 @@ PEERS = {"ctranslate2_": ("float32", "int8"), "sockeye_": ("float32", "int8"),
 PYTORCH = ("sockeye_", "marian_hf")
 PRECISIONS = ("float32", "bfloat16", "int8")
 STEPS = 32
-STEADY, ONE, WHOLE = "steady", "one sentence", "whole"
-SENTENCES = {STEADY: 256, ONE: 1, WHOLE: 64}
-FEW = {STEADY: 8, ONE: 1, WHOLE: 4}  # with --quick
+STEADY, ONE = "steady", "one sentence"
+SENTENCES = {STEADY: 256, ONE: 1}
+FEW = {STEADY: 8, ONE: 1}  # with --quick
 AUTO = ("float32", "int8")  # precisions of --engine auto
 TORCH, CT2, CT2_INT8 = (
     f"over {name}" for name in ("the best PyTorch peer", "CTranslate2 float32", "CTranslate2 int8")
@@ -69,20 +58,8 @@ class Task(NamedTuple):
 
 
 def show_one(measured: Measurement) -> str:
-    """The cell of the milliseconds of one sentence."""
     rounds = measured.figures[ONE]["rounds"]
     return figure(middle([1000 * r["seconds"] for r in rounds]), "{:.1f}")
-
-
-def show_whole(measured: Measurement) -> str:
-    """The cell of the seconds of a whole process."""
-    return ranged([r["seconds"] for r in measured.figures[WHOLE]["rounds"]], "{:.2f}")
-
-
-def show_whole_rate(measured: Measurement) -> str:
-    """The cell of its tokens per second."""
-    rounds = measured.figures[WHOLE]["rounds"]
-    return figure(middle([r["units"] / r["seconds"] for r in rounds]), "{:,.0f}")
 
 
 COLUMNS: Columns = {
@@ -97,12 +74,10 @@ COLUMNS: Columns = {
 
 
 def force_length(steps: int) -> tuple[str, str]:
-    """Overrides that make each translation `steps` tokens long."""
     return "decode.max_length_ratio=0", f"decode.max_length_offset={steps}"
 
 
 def parts(session: Session) -> list[BenchPart]:
-    """Measure beam search in every number format that nmt has, and by the peers."""
     return [measure(session, PRECISIONS)]
 
 
@@ -111,7 +86,7 @@ def measure(session: Session, precisions: Sequence[str], *overrides: str) -> Ben
     variants = list_variants(session, precisions, *overrides)
     settings = next(v.settings for v in variants if isinstance(v.settings, Settings))
     task = make_task(session, settings)
-    ways = [STEADY, ONE] if session.options.steady else [STEADY, ONE, WHOLE]
+    ways = [STEADY, ONE]
     candidates = {way: [make_nmt(session, task, way, v) for v in variants] for way in ways}
     notes = []
     for name in session.choose_peers(PEERS):
@@ -128,9 +103,6 @@ def measure(session: Session, precisions: Sequence[str], *overrides: str) -> Ben
     steady, (top,) = benchmark(rounds, candidates[STEADY], peak, ends=ends)
     measured = {STEADY: steady}
     (measured[ONE],) = benchmark(rounds, candidates[ONE], ends=ends)
-    if WHOLE in ways:
-        warmup = 0 if session.options.quick else 1
-        (measured[WHOLE],) = benchmark(min(rounds, 3), candidates[WHOLE], warmup=warmup, ends=ends)
     return report(task, measured, top, notes)
 
 
@@ -149,7 +121,6 @@ def list_variants(session: Session, precisions: Sequence[str], *overrides: str) 
 
 
 def make_task(session: Session, settings: Settings) -> Task:
-    """Write the model and the lines that all translate."""
     counts = FEW if session.options.quick else SENTENCES
     directory, side = session.new_directory("decoding"), corpus.side(session.vocab)
     lines = corpus.text(counts[STEADY], session.vocab, settings.seed)
@@ -164,23 +135,9 @@ def make_task(session: Session, settings: Settings) -> Task:
 
 
 def make_nmt(session: Session, task: Task, way: str, variant: Variant) -> Candidate:
-    """nmt's Translator in a running process, or the command that a user types."""
-    settings, lines = variant.settings, str(task.files[way])
-    if way != WHOLE or isinstance(settings, str):
-        job = {"workers": variant.workers, "engine": variant.engine}
-        return session.worker(
-            variant.name, "translate", settings, model=str(task.model), lines=lines, **job
-        )
-    trained, threads = asdict(task.settings.decode), session.options.threads
-    argv = [
-        *(sys.executable, "-m", "nmt.cli.translate", str(task.model), lines),
-        *("-o", str(session.directory / "whole.txt"), "--device", session.device),
-        *("--threads", str(threads)),
-        *(("--workers", str(variant.workers)) if variant.workers else ()),
-        *(("--engine", variant.engine) if variant.engine != "nmt" else ()),
-        *(f"decode.{k}={v}" for k, v in asdict(settings.decode).items() if v != trained[k]),
-    ]
-    return Command(variant.name, argv, threads, task.counts[way] * STEPS, session.ends)
+    job = {"workers": variant.workers, "engine": variant.engine}
+    job |= {"model": str(task.model), "lines": str(task.files[way])}
+    return session.worker(variant.name, "translate", variant.settings, **job)
 
 
 def make_peer(
@@ -196,10 +153,7 @@ def make_peer(
             return Candidate(f"{name} {precision}", str(error))
     else:  # written by its process, in the warm-up
         job["converted"] = str(session.new_directory("converted") / "model")
-    units = task.counts[way] * STEPS if way == WHOLE else None
-    return session.peer(
-        name, precision, task.settings, units, part="decoding", options=setup, **job
-    )
+    return session.peer(name, precision, task.settings, part="decoding", options=setup, **job)
 
 
 def export(task: Task, precision: str) -> dict[str, Any]:
@@ -226,16 +180,9 @@ def report(
     steady, beam = measured[STEADY], task.settings.decode.beam_size
     agreement = compare_with_ctranslate2(steady)
     add_figures(task, measured, top)
-    columns = COLUMNS
-    if WHOLE in measured:
-        columns = columns | {
-            f"whole {task.counts[WHOLE]}, s": show_whole,
-            "tokens/s": show_whole_rate,
-        }
     notes = [
         f"steady: {len(task.sources)} sentences of mean {corpus.MEAN} pieces in a running process; "
-        f"one: the first of them alone, of {len(task.sources[0]) - 1} pieces; "
-        f"whole: {task.counts[WHOLE]} sentences, from the start of the process to its end",
+        f"one: the first of them alone, of {len(task.sources[0]) - 1} pieces",
         "GB is the first process's own; workers share its model, and have activations beside it",
         f"matmul peak in the same rounds: float32 {giga(top)} GFLOP/s",
         *agreement,
@@ -253,7 +200,7 @@ def report(
         "sentences": len(task.sources),
         "peak": top.to_json(),
     }
-    return BenchPart("decoding", title, list(columns), rows_of(columns, steady), notes, facts)
+    return BenchPart("decoding", title, list(COLUMNS), rows_of(COLUMNS, steady), notes, facts)
 
 
 def add_figures(task: Task, measured: dict[str, list[Measurement]], top: Measurement) -> None:

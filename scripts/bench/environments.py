@@ -36,7 +36,6 @@ def install(directory: Path) -> None:
 
 
 def make(environment: Path, lines: list[str]) -> None:
-    """One environment: our torch if the peer asks for it, the rest, and what must come alone."""
     venv.create(environment, with_pip=True)
     packages = [line for line in lines if line and not line.startswith(("#", "alone:"))]
     if "torch" in packages:
@@ -51,7 +50,6 @@ def make(environment: Path, lines: list[str]) -> None:
 
 
 def pip(environment: Path, *arguments: str) -> None:
-    """Install into an environment; UserError with pip's last line if that fails."""
     command = [str(environment / "bin" / "python"), "-m", "pip", "install", "--quiet", *arguments]
     done = subprocess.run(command, stdout=sys.stderr, stderr=subprocess.PIPE, check=False)
     if done.returncode:

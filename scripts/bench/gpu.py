@@ -36,19 +36,16 @@ class GpuBenchmark(NamedTuple):
 
 
 def check(session: Session) -> BenchPart:
-    """Correctness, as on a CPU."""
     (part,) = correctness.parts(session)
     return part
 
 
 def decode(session: Session) -> BenchPart:
-    """Decoding with the base model."""
     sized = () if session.options.quick else ("model=base",)
     return decoding.measure(session, ("float32", "bfloat16"), *sized)
 
 
 def train_sizes(session: Session) -> BenchPart:
-    """Training models of two sizes on sentences of all lengths."""
     quick, benchmarks = session.options.quick, []
     tokens = 400 if quick else 25_000
     for size in ("base", "big"):
@@ -92,7 +89,6 @@ def parts(session: Session, chosen: Sequence[str]) -> Iterator[BenchPart]:
 
 
 def measure(session: Session, name: str, benchmarks: Iterable[GpuBenchmark]) -> BenchPart:
-    """One training benchmark after the other, as long as there is time."""
     rows, facts, left_out = [], [], []
     for planned in benchmarks:
         if session.is_over:
@@ -109,7 +105,6 @@ def measure(session: Session, name: str, benchmarks: Iterable[GpuBenchmark]) -> 
 
 
 def measure_one(session: Session, planned: GpuBenchmark) -> tuple[list[list[str]], dict[str, Any]]:
-    """The rows of one benchmark, and its figures."""
     quick = session.options.quick
     attempts: dict[str, Settings | str] = {}
     for choice in planned.choices:

@@ -41,7 +41,6 @@ class HeldTrainer(Trainer):
 
 
 def train(job: dict[str, Any]) -> None:
-    """Answer rounds."""
     channel, settings = Channel(), thaw(job["settings"])
     prepared = corpus.prepared(Path(job["store"]), job["vocab"])
     with open_run(Path(job["run"]), settings) as run:

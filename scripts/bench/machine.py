@@ -16,7 +16,6 @@ LIBRARIES = ("numpy", "sacremoses", "subword-nmt", "sentencepiece", "safetensors
 
 
 def describe(device: str, threads: int) -> dict[str, Any]:
-    """The machine, its load, and the versions that matter."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
     flags = text.partition("flags")[2].partition("\n")[0].split()
     on_gpu = device.startswith("cuda")
@@ -41,7 +40,6 @@ def describe(device: str, threads: int) -> dict[str, Any]:
 
 
 def text(machine: dict[str, Any]) -> str:
-    """The machine in one line."""
     cpu = f"{machine['cpu']}, {machine['cores']} cores, {machine['threads']} threads"
     flags = " ".join(f for f in machine["flags"] if f != "avx2") or "no AVX-512"
     torch_, load = f"torch {machine['versions']['torch']}", f"load {machine['load'][0]:.1f}"

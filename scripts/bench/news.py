@@ -40,7 +40,6 @@ def text(lines: int, seed: int) -> list[str]:
 
 
 def _kinds(count: int, draw: np.random.Generator) -> NDArray[np.int64]:
-    """Draw ranks of words, from 0."""
     ranks = np.arange(1, RANKS + 1)
     rare = (ranks / FREQUENT) ** -SLOPE / FREQUENT
     heights = np.cumsum(np.where(ranks < FREQUENT, 1 / ranks, rare))

@@ -19,7 +19,6 @@ PLAIN, SAME = "over plain", "equal lines"
 
 
 def show_million(measured: Measurement, clock: str) -> str:
-    """The cell of the seconds for a million lines; the median of the rounds."""
     return figure(middle([1e6 * r[clock] / r["units"] for r in measured.rounds]), "{:,.0f}")
 
 
@@ -54,12 +53,10 @@ def parts(session: Session) -> list[BenchPart]:
 
 
 def merges_of(session: Session) -> int:
-    """How many merges are learned."""
     return 100 if session.options.quick else MERGES
 
 
 def write_text(session: Session) -> Path:
-    """Write a corpus of text files; returns its directory."""
     root, pairs = session.new_directory("text"), FEW if session.options.quick else PAIRS
     for split, count in (("train", pairs), ("dev", 20)):
         for number, language in enumerate(LANGUAGES):
@@ -69,7 +66,6 @@ def write_text(session: Session) -> Path:
 
 
 def settings_of(session: Session, root: Path) -> Settings:
-    """The settings of nmt-prepare for the text below a directory."""
     source, target = LANGUAGES
     return session.settings(
         *("data=files", "data.max_length=10000", "segmenter=bpe", f"data.root={root}"),
@@ -79,7 +75,6 @@ def settings_of(session: Session, root: Path) -> Settings:
 
 
 def make_nmt(session: Session, settings: Settings, workers: int) -> Candidate:
-    """nmt's preparation by `workers` processes."""
     cache = str(session.new_directory("prepared"))
     settings = replace(settings, data=replace(settings.data, cache=cache, workers=workers))
     name = f"nmt, {workers} process{'es' if workers > 1 else ''}"

@@ -26,12 +26,10 @@ class Measurement:
 
     @property
     def rates(self) -> list[float]:
-        """Units per second of each round."""
         return [r["units"] / r["seconds"] for r in self.rounds]
 
     @property
     def seconds(self) -> list[float]:
-        """Seconds of each round."""
         return [r["seconds"] for r in self.rounds]
 
     @property
@@ -40,11 +38,9 @@ class Measurement:
         return self.last("gpu_bytes") or self.last("peak_bytes")
 
     def last(self, key: str) -> Any:
-        """A value of the last round, None where there is none."""
         return self.rounds[-1].get(key) if self.rounds else None
 
     def to_json(self) -> Answer:
-        """Everything, every round included."""
         answer: Answer = {"name": self.name, "facts": self.facts, "rounds": self.rounds}
         if self.failed is not None:
             answer["failed"] = self.failed
@@ -54,12 +50,10 @@ class Measurement:
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:
-    """Sum up one figure per round."""
     return {"median": median(values), "least": min(values), "most": max(values)}
 
 
 def middle(values: Sequence[float]) -> float | None:
-    """The median, or None if there are no values."""
     return median(values) if values else None
 
 

@@ -17,7 +17,7 @@ from nmt.config.compose import experiment_of
 from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import UserError
-from scripts.bench.candidates import Candidate, Command, Worker
+from scripts.bench.candidates import Candidate, Worker
 from scripts.bench.corpus import LONGEST
 
 PEERS = Path(__file__).parent / "peers"
@@ -43,7 +43,6 @@ class Session(NamedTuple):
         return monotonic() >= self.ends
 
     def within(self, seconds: float) -> "Session":
-        """The same with so much time from now."""
         return self._replace(ends=monotonic() + seconds)
 
     def shares(self, count: int) -> Iterator["Session"]:
@@ -57,11 +56,9 @@ class Session(NamedTuple):
 
     @property
     def vocab(self) -> int:
-        """Pieces of a vocabulary."""
         return 200 if self.options.quick else 8000
 
     def encodings(self) -> list[str]:
-        """Options of encoding= that are chosen; all if none are."""
         every = options_of("encoding", folders_in(parse(self.options.overrides)))
         return self.options.encodings or every
 
@@ -78,14 +75,12 @@ class Session(NamedTuple):
         return settings
 
     def attempt(self, *overrides: str) -> Settings | str:
-        """Settings, or why there are none: others may still be measured."""
         try:
             return self.settings(*overrides)
         except UserError as error:
             return str(error)
 
     def new_directory(self, name: str) -> Path:
-        """A directory with nothing in it."""
         return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=self.directory))
 
     def worker(
@@ -99,34 +94,27 @@ class Session(NamedTuple):
         argv = [sys.executable, "-m", "scripts.bench.workers", self.write_job(job | {"kind": kind})]
         return Worker(name, argv, job.get("threads", self.options.threads), self.ends)
 
-    def peer(
-        self, peer: str, precision: str, settings: Settings, units: int | None = None, **job: Any
-    ) -> Candidate:
-        """Another library with a model of the same size; absent where it is not installed.
-
-        With `units`, its whole process for each round, which makes so many of them.
-        """
+    def peer(self, peer: str, precision: str, settings: Settings, **job: Any) -> Candidate:
+        """Another library with a model of the same size; absent where it is not installed."""
         name, given = f"{peer} {precision}", Path(self.options.peers)
         python = given / peer / "bin" / "python" if given.is_dir() else given
         if not python.exists():
             return Candidate(name, f"not installed; the argument peers {given} installs it")
         job |= {"precision": precision, "model": asdict(settings.model), "vocab": self.vocab}
-        job |= {"longest": LONGEST + 28, "once": units is not None}
-        argv, threads = [str(python), str(PEERS / f"{peer}.py")], self.options.threads
-        argv.append(self.write_job(job))
-        if units is None:
-            return Worker(name, argv, threads, self.ends)
-        return Command(name, argv, threads, units, self.ends)
+        argv = [
+            str(python),
+            str(PEERS / f"{peer}.py"),
+            self.write_job(job | {"longest": LONGEST + 28}),
+        ]
+        return Worker(name, argv, self.options.threads, self.ends)
 
     def choose_peers(self, names: Iterable[str]) -> list[str]:
-        """Those of some peers that are to be measured."""
         if self.options.peers == "none":
             return []
         chosen = self.options.peer
         return [name for name in names if chosen is None or name.rstrip("_") in chosen]
 
     def write_job(self, job: dict[str, Any]) -> str:
-        """Write what a worker is asked to do; returns the file's name for its argv."""
         path = self.new_directory("job") / "job.json"
         shared = {"threads": self.options.threads, "quick": self.options.quick}
         path.write_text(json.dumps({"device": self.device} | shared | job), encoding="utf-8")

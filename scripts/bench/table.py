@@ -22,12 +22,10 @@ class BenchPart(NamedTuple):
     facts: dict[str, Any]  # for JSON: every round's figures
 
     def text(self) -> str:
-        """The table, as it stands on stdout."""
         lines = [self.title, *align([["", *self.columns, ""], *self.rows])]
         return "\n".join([*lines, *(f"  {note}" for note in self.notes)]) + "\n"
 
     def to_json(self) -> dict[str, Any]:
-        """All but the rows, whose figures are among the facts."""
         return {"title": self.title, "notes": self.notes} | self.facts
 
 
@@ -47,12 +45,10 @@ def align(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def figure(value: float | None, form: str) -> str:
-    """A number, or a dash where there is none."""
     return "-" if value is None else form.format(value)
 
 
 def figure_of(name: str, form: str) -> Callable[[Measurement], str]:
-    """The cell of a named figure."""
     return lambda m: figure(m.figures[name], form)
 
 
@@ -62,10 +58,8 @@ def ranged(values: Sequence[float], form: str = "{:,.0f}") -> str:
 
 
 def rates(m: Measurement) -> str:
-    """The cell of units per second."""
     return ranged(m.rates)
 
 
 def gigabytes(m: Measurement) -> str:
-    """The cell of the peak memory."""
     return figure(m.memory and m.memory / GIGA, "{:.2f}")

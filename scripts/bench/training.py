@@ -39,7 +39,6 @@ UPDATE = "seconds of an update"
 
 
 def show_share(measured: Measurement, name: str = SHARE) -> str:
-    """The cell of the share of the peak in the precision that the candidate's name holds."""
     shares = measured.figures[name]
     return figure(shares[next(w for w in measured.name.split() if w in shares)], "{:.1%}")
 
@@ -117,7 +116,6 @@ def make_corpus(
 def make_peer(
     session: Session, settings: Settings, data: SyntheticCorpus, name: str, precision: str, s: Setup
 ) -> Candidate:
-    """A peer on the same batches."""
     job: dict[str, Any] = {"part": "training", "options": s, "updates": data.updates}
     job |= {"batches": str(data.batches), "label_smoothing": settings.optim.label_smoothing}
     return session.peer(name, precision, settings, **job)
@@ -191,7 +189,6 @@ def report(
     notes: list[str],
     facts: dict[str, Any],
 ) -> BenchPart:
-    """The table of all precisions."""
     tokens, (source, target), options = data.tokens, data.real, settings.trainer
     shares = (
         f"share of real tokens: target {target:.3f}, source {source:.3f}; "
@@ -215,7 +212,6 @@ def report(
 
 
 def size_of(settings: Settings) -> str:
-    """A model's size in a few words."""
     m = settings.model
     return (
         f"{m.encoder_layers}+{m.decoder_layers} layers, dim {m.dim}, ff {m.feedforward_dim}, "
@@ -224,5 +220,4 @@ def size_of(settings: Settings) -> str:
 
 
 def giga(measured: Measurement) -> str:
-    """The median rate in billions per second."""
     return figure(middle([rate / GIGA for rate in measured.rates]), "{:,.0f}")

@@ -61,7 +61,6 @@ def multiply(n: int, precision: str, device: str) -> Answer:
 
 
 def translate(job: dict[str, Any]) -> None:
-    """Run Translator on lines of text, by the engine that is asked for."""
     from nmt import modeldir
     from nmt.config.settings import thaw
     from nmt.exchange import engines
@@ -95,7 +94,6 @@ def digest(texts: list[str]) -> list[int]:
 
 
 def prepare(job: dict[str, Any]) -> None:
-    """Prepare a corpus of text files, anew in each round."""
     from nmt.config.settings import thaw
     from nmt.corpus import prepare
 
@@ -159,7 +157,6 @@ def normalise_and_segment(job: dict[str, Any]) -> Answer:
 
 
 def train(job: dict[str, Any]) -> None:
-    """Run nmt's own training loop, held back between rounds."""
     from scripts.bench import held_trainer
 
     held_trainer.train(job)

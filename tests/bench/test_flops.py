@@ -32,17 +32,6 @@ def test_one_layer_by_hand() -> None:
     assert flops.training(SIZE, VOCAB, [3], [2]) == 3 * (encoder + decoder)
 
 
-def test_sentences_and_layers_add_up() -> None:
-    assert flops.training(SIZE, VOCAB, [3, 4], [2, 5]) == flops.training(
-        SIZE, VOCAB, [3], [2]
-    ) + flops.training(SIZE, VOCAB, [4], [5])
-    deep = replace(SIZE, encoder_layers=3, decoder_layers=3)
-    vocabulary = product(2, 2, 5)
-    assert flops.decoding(deep, VOCAB, 3, 2) - vocabulary == 3 * (
-        flops.decoding(SIZE, VOCAB, 3, 2) - vocabulary
-    )
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 def test_search_reads_the_source_once(beam: int) -> None:
     memory = 2 * product(3, 2, 2)

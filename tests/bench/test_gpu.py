@@ -6,17 +6,17 @@ from time import monotonic
 
 import pytest
 
-from scripts.bench import gpu, rounds
+from scripts.bench import gpu
 from scripts.bench.__main__ import GPU_PARTS, parse_arguments
 from scripts.bench.session import Session
-from scripts.bench.table import LEFT_OUT, BenchPart
+from scripts.bench.table import BenchPart
 
 ALL = 60 * gpu.MINUTES
 
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Session:
-    words = ["--quick", "--steady", "--rounds", "3", "--threads", "1", "--peers", "none"]
+    words = ["--quick", "--rounds", "3", "--threads", "1", "--peers", "none"]
     options = parse_arguments([*words, "--precision", "float32", "--model", "tiny"])
     return Session(options, tmp_path, "cpu")
 
@@ -48,24 +48,3 @@ def test_chosen_parts_share_the_time(
     assert names == [name for name in GPU_PARTS if name in chosen]
     assert had[names[0]] == pytest.approx(ALL / len(names), abs=1)
     assert had[names[-1]] == pytest.approx(ALL, abs=1)
-
-
-def test_parts_for_which_there_is_no_time_are_named(
-    bench: Session, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(gpu, "MINUTES", 0.0)
-    for part in gpu.parts(bench, GPU_PARTS):
-        assert f"{part.name}: {LEFT_OUT}" in part.text()
-        assert part.to_json()["left_out"] == [part.name]
-    part = gpu.train_sizes(bench.within(0))
-    assert part.to_json()["left_out"] == ["training, tiny, 400 tokens"] * 2
-
-
-def test_what_a_session_starts_is_stopped_at_its_end(bench: Session) -> None:
-    late = bench.within(0)
-    (workers,) = rounds.benchmark(1, [late.worker("a", "matmul", precision="float32")])
-    assert workers[0].failed == "killed: no time left"
-
-
-def test_parts_are_those_of_the_command_line() -> None:
-    assert tuple(gpu.PARTS) == GPU_PARTS

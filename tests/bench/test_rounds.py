@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench.candidates import Answer, Candidate, Command, Worker
+from scripts.bench.candidates import Answer, Candidate, Worker
 from scripts.bench.rounds import Measurement, benchmark, ratio, spread
 
 FAKE = Path(__file__).with_name("fake.py")
@@ -86,26 +86,3 @@ def test_no_round_begins_after_the_end() -> None:
     played = len(first.rounds)
     assert 0 < played < 4 and played == len(second.rounds), "all have the same rounds"
     assert first.failed == second.failed == f"{20 - played} of 20 rounds left out: no time"
-
-
-def test_what_is_not_there_is_said() -> None:
-    missing = Worker("a", ["/nowhere/python"], 1)
-    ((away, absent),) = benchmark(1, [missing, Candidate("b", "not installed")])
-    assert away.failed == "/nowhere/python: No such file or directory"
-    assert absent.failed == "not installed"
-
-
-def test_a_command_is_a_process_a_round() -> None:
-    good = Command("a", [sys.executable, "-c", "pass"], 1, units=7)
-    bad = Command("b", [sys.executable, "-c", "import sys; sys.exit('no such model')"], 1)
-    (entries,) = benchmark(2, [good, bad], warmup=0)
-    assert [each["units"] for each in entries[0].rounds] == [7, 7]
-    assert entries[0].seconds[0] > 0
-    assert entries[1].failed == "no such model"
-
-
-def test_all_have_the_same_threads() -> None:
-    assert Worker("a", ["x"], 3).threads == 3
-    code = "import os, sys; sys.exit(os.environ['OMP_NUM_THREADS'] + os.environ['HF_HUB_OFFLINE'])"
-    ((entry,),) = benchmark(1, [Command("a", [sys.executable, "-c", code], 3)])
-    assert entry.failed == "31"

@@ -3,10 +3,8 @@
 import sys
 from pathlib import Path
 
-import pytest
-
 from scripts.bench.candidates import Candidate, Worker
-from scripts.bench.setups import Setup, find_fastest, setups_of
+from scripts.bench.setups import Setup, find_fastest
 
 FAKE = Path(__file__).with_name("fake.py")
 
@@ -33,16 +31,3 @@ def test_set_ups_that_fail_are_passed_over(tmp_path: Path) -> None:
     some: list[Setup] = [{"sentences": 16}, {"sentences": 64}]
     assert find_fastest(make, some)[0] == some[1]
     assert find_fastest(lambda _: Candidate("a", "not installed"), some)[0] == some[0]
-
-
-@pytest.mark.parametrize("threads", [1, 2, 6])
-def test_an_engine_shares_all_threads_among_its_workers(threads: int) -> None:
-    options = setups_of("ctranslate2_", "decoding", threads, "cpu")
-    assert all(int(o["workers"]) * int(o["threads"]) == threads for o in options)
-    assert {o["workers"] for o in options} == {n for n in (1, 2, 3, 6) if threads % n == 0}
-
-
-def test_kernels_of_attention_are_a_choice() -> None:
-    for peer in ("xtransformers", "marian_hf"):
-        options = setups_of(peer, "training", 2, "cpu")
-        assert {o["attention"] for o in options} == {"sdpa", "eager"}

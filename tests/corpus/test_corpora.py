@@ -12,12 +12,10 @@ from nmt.config.check import read
 from nmt.config.data import Corpus, Data
 from nmt.corpus.batches import Batches
 from nmt.corpus.examples import Joining, draw_examples
-from nmt.corpus.prepare import Prepared, count_known, fingerprint, prepare
-from nmt.corpus.report import describe, log_remarks
+from nmt.corpus.prepare import Prepared, count_known, prepare
+from nmt.corpus.report import describe
 from nmt.corpus.sampling import RandomSegmentation, samplers
 from nmt.errors import UserError
-from nmt.training.corpus import prepare as prepare_for
-from tests.composing import settings_of
 from tests.corpus import test_prepare
 from tests.corpus.test_prepare import BPE, UNIGRAM, text
 
@@ -45,9 +43,8 @@ def prepared(folder: Path, segmenter: Any = BPE, **more: Any) -> Prepared:
     return prepare(settings(folder, **more), segmenter)
 
 
-@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_each_corpus_is_tagged_and_counted(segmenter: Any, tmp_path: Path) -> None:
-    made = prepared(tmp_path, segmenter)
+def test_each_corpus_is_tagged_and_counted(tmp_path: Path) -> None:
+    made = prepared(tmp_path, UNIGRAM)
     for store, sizes in ((made.train, SIZES), (made.dev, dict.fromkeys(SIZES, 5))):
         assert len(store) == sum(sizes.values())
         corpus = store.corpus_of(np.arange(len(store)))
@@ -95,54 +92,7 @@ def test_known_pairs_are_found_whatever_their_tags(tmp_path: Path) -> None:
         count_known(made, tmp_path / "it" / "dev.de", tmp_path / "short")
 
 
-@pytest.mark.parametrize("name", ["t.tsv:1 t.tsv:2", "train.de train.en"])
-def test_training_warns_of_test_pairs_that_are_known(
-    name: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """In a table as well, and where numbers are protected."""
-    (tmp_path / "numbers").write_text("[0-9]+\n")
-    source, target = (f"{tmp_path}/{part}" for part in name.split())
-    own: dict[str, Any] = {
-        "test_source": source,
-        "test_target": target,
-        "protected": str(tmp_path / "numbers"),
-    }
-    chosen = settings_of()
-    chosen.data, chosen.segmenter = test_prepare.corpus(tmp_path, **own), BPE
-    pairs = test_prepare.TRAIN
-    (tmp_path / "t.tsv").write_bytes(text(["\t".join(pair) for pair in pairs]))
-    prepare_for(chosen)
-    assert f"test text: {len(pairs)} of its {len(pairs)} pairs are also" in caplog.text
-
-
-def test_symbols_of_training_that_development_sources_lack_are_counted(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    data = settings(tmp_path)
-    for corpus in data.corpora.values():
-        corpus.dev_source = corpus.dev_target = None
-    lines = [">>fr<< hund 1", "hund 2", "hund 3", ">>fr<< hund"]
-    for code in ("de", "en"):
-        (tmp_path / f"dev.{code}").write_bytes(text(lines))
-    made = prepare(data, BPE)
-    of_it = int((made.train.ids["source"] == made.source.vocabulary.ids([">>it<<"])[0]).sum())
-    assert made.report["dev"]["untagged"] == 2 and of_it > 1
-    assert made.report["dev"]["absent"] == {">>it<<": of_it}
-    with caplog.at_level("INFO", "nmt"):
-        log_remarks(made.report)
-    assert f">>it<< ({of_it} pairs)" in caplog.text
-
-
-def test_weights_change_no_text_and_tags_do(tmp_path: Path) -> None:
-    data = settings(tmp_path)
-    first = fingerprint(data, BPE)
-    assert first == fingerprint(settings(tmp_path, (2, 0.5)), BPE)
-    data.corpora["it"].tag = "<it>"
-    assert fingerprint(data, BPE) != first
-
-
-@pytest.mark.parametrize("weights", [(1, 3), (0.5, 2.25), (2, 1), (1, 1)])
-@pytest.mark.parametrize("join", [1, 3])
+@pytest.mark.parametrize(("weights", "join"), [((1, 3), 1), ((0.5, 2.25), 1), ((0.5, 2.25), 3)])
 def test_an_epoch_has_pairs_by_weight(
     weights: tuple[float, float], join: int, tmp_path: Path
 ) -> None:
@@ -194,8 +144,7 @@ def test_lines_of_two_corpora_are_never_joined_and_a_tag_is_there_once(tmp_path:
         assert lengths[first] == pieces.sum() - (count - 1)
 
 
-@pytest.mark.parametrize("tag", ["", "<bt>"])
-@pytest.mark.parametrize("dropout", [0, 0.3])
+@pytest.mark.parametrize(("dropout", "tag"), [(0, ""), (0.3, "<bt>")])
 def test_lines_into_two_languages_are_never_joined_and_the_code_is_there_once(
     dropout: float, tag: str, tmp_path: Path
 ) -> None:
@@ -226,24 +175,14 @@ def test_lines_into_two_languages_are_never_joined_and_the_code_is_there_once(
     assert lines < 150, "many are joined"
 
 
-def test_weights_leave_the_order_of_one_corpus(tmp_path: Path) -> None:
-    store = prepared(tmp_path).train
-    examples = draw_examples(store, None, (1, 1), 1, 0)
-    assert examples.first.tolist() == list(range(len(store)))
-
-
 @pytest.mark.parametrize(
     ("values", "message"),
     [
         ({"corpora": {"a-b": {}}}, r"data\.corpora\.a-b: a corpus is named by"),
         ({"corpora": {"a": {"weight": 0}}}, r"data\.corpora\.a\.weight=0: must be from"),
-        ({"corpora": {"a": {"tag": "x y"}}}, r"data\.corpora\.a\.tag=x y: expected"),
         ({"corpora": {"a": {"dev_source": "x"}}}, r"\.a: give dev_source and dev_target, or"),
-        ({"corpora": {"a": {"weigth": 1}}}, r"a\.weigth: no such key; did you mean weight\?"),
         ({"corpora": {"a": {}}, "dev_source": None}, r"or those of a corpus: data\.corpora\.NAME"),
-        ({"corpora": {"a": {}}, "dev_lines": 3}, r"data\.dev_lines: not with data\.corpora"),
         ({"corpora": {"a": {}}, "columns": TOPIC}, r"data\.columns: not with data\.corpora"),
-        ({"dev_lines": 3, "columns": TOPIC}, r"data\.dev_lines: not with data\.columns"),
     ],
 )
 def test_what_is_no_corpus_is_refused(values: Any, message: str, tmp_path: Path) -> None:
@@ -259,9 +198,4 @@ def test_a_missing_file_says_which_key(tmp_path: Path) -> None:
         prepare(data, BPE)
     (tmp_path / "it" / "train.en").write_bytes(b"\n" * SIZES["it"])
     with pytest.raises(UserError, match=r"^data\.corpora\.it: no pair of the train text is left"):
-        prepare(data, BPE)
-    for corpus in data.corpora.values():
-        corpus.dev_source = corpus.dev_target = None
-    data.dev_target = str(tmp_path / "none.en")
-    with pytest.raises(UserError, match=r"or data\.dev_target, or those of a corpus"):
         prepare(data, BPE)

@@ -1,17 +1,15 @@
 """What is said of a corpus before anything is trained on it."""
 
 import logging
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from nmt import sweep as plan
 from nmt.cli.train import main as train
 from nmt.config.compose import experiment_of
-from nmt.corpus import report
 from nmt.corpus.prepare import prepare
 from nmt.corpus.report import MUCH_DROPPED, MUCH_UNKNOWN, log_remarks
+from nmt.training.corpus import prepare as prepare_for
 from tests.cli.test_other_corpus import FILES, write
 from tests.corpus.test_prepare import BPE, corpus
 
@@ -53,29 +51,10 @@ def test_training_says_it_though_the_corpus_was_prepared_before(
     root = write(tmp_path / "text", "haus")
     (root / "dev.de").write_text("один\n" * 9, encoding="utf-8")
     words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}", f"data.root={root}"]
-    for name in ("one", "two"):
-        assert train([*words, f"name={name}"]) == 0
-        err = capsys.readouterr().err
-        assert err.index("train text: 9 of 9 pairs kept\n") < err.index("step 1/2")
-        assert "dev text: 9 of 9 pairs kept; unknown pieces: source 100.0 %, target" in err
-        assert "dev text: 100.0 % of its source pieces are unknown" in err
-        log = (tmp_path / name / "train.log").read_text(encoding="utf-8")
-        assert "WARNING dev text: 100.0 % of its source pieces are unknown" in log
-
-
-def test_an_experiment_says_it_once_for_all(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    root = write(tmp_path / "text", "haus")
-    words = [*FILES, f"data.cache={tmp_path / 'cache'}", f"data.root={root}", f"runs={tmp_path}"]
-    names = ("none", "alibi")
-    experiments = [experiment_of([*words, f"encoding={name}", f"name={name}"]) for name in names]
-    with caplog.at_level(logging.INFO):
-        plan.prepare_corpora(list(map(plan.PlannedRun, names, experiments)))
-    assert messages(caplog, logging.INFO).count("train text: 9 of 9 pairs kept") == 1
-
-
-def test_why_nothing_is_left() -> None:
-    counts = Counter({("", report.UNLIKE, "pairs"): 2, ("", report.TOO_LONG, "pairs"): 3})
-    why = "most are dropped as too long; see data.max_length"
-    assert report.say_why_dropped(counts, "") == why
+    prepare_for(experiment_of(words).settings)
+    assert train([*words, "name=one"]) == 0
+    err = capsys.readouterr().err
+    assert err.index("train text: 9 of 9 pairs kept\n") < err.index("step 1/2")
+    assert "dev text: 9 of 9 pairs kept; unknown pieces: source 100.0 %, target" in err
+    log = (tmp_path / "one" / "train.log").read_text(encoding="utf-8")
+    assert "WARNING dev text: 100.0 % of its source pieces are unknown" in log

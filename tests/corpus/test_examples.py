@@ -1,7 +1,6 @@
 """Consecutive lines become one example: each pair once, within limits and borders."""
 
 import hashlib
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.batches import Batches
-from nmt.corpus.examples import Examples, Joining, draw_examples, find_longest, joining_of
+from nmt.corpus.examples import Examples, Joining, draw_examples, find_longest
 from nmt.corpus.pairs import Corpora, Pairs, PairStore, write_pairs
 from nmt.errors import UserError
 from nmt.text.vocab import BOS, EOS, PAD
-from tests.composing import settings_of
 
 JOINING = Joining(max_lines=3, share=0.6, max_length=30, within=None)
 
@@ -66,12 +64,6 @@ def test_each_pair_is_in_one_example_within_limits_and_borders(
         assert within is None or len(set(store.columns[within][row])) == 1
 
 
-def test_the_settings_name_the_border() -> None:
-    data = settings_of("data.join=3").data
-    joining = joining_of(replace(data, join_within="document"))
-    assert joining is not None and joining.within == "document"
-
-
 def test_shares_and_numbers_of_lines_are_those_asked_for(tmp_path: Path) -> None:
     large = stored(tmp_path / "large", 20_000)
     counts = draw_examples(large, Joining(4, 0.4, 1000, None), (), 1, 0).counts
@@ -81,29 +73,9 @@ def test_shares_and_numbers_of_lines_are_those_asked_for(tmp_path: Path) -> None
     assert (draw_examples(large, Joining(2, 0.0, 1000, None), (), 1, 0).counts == 1).all()
 
 
-def test_the_draw_is_a_function_of_seed_and_epoch(store: PairStore) -> None:
-    first = rows(draw_examples(store, JOINING, (), 1, 3))
-    np.random.seed(0)
-    assert rows(draw_examples(store, JOINING, (), 1, 3)) == first
-    assert rows(draw_examples(store, JOINING, (), 1, 4)) != first
-    assert rows(draw_examples(store, JOINING, (), 2, 3)) != first
-
-
-def test_what_is_too_long_keeps_as_many_lines_as_fit(store: PairStore) -> None:
-    """An example of three loses its last line, not all."""
-    wide = draw_examples(store, Joining(3, 1.0, 10**6, None), (), 1, 0)
-    narrow = draw_examples(store, Joining(3, 1.0, 20, None), (), 1, 0)
-    threes = {row[0]: row for row in rows(wide) if len(row) == 3}
-    starts = {row[0]: row for row in rows(narrow)}
-    for first, row in threes.items():
-        lengths = [max(of[row[:n]].sum() for of in store.lengths.values()) for n in (2, 3)]
-        if lengths[0] <= 20 < lengths[1] and store.lines[row[1]] - store.lines[row[0]] == 1:
-            assert starts[first] == row[:2]
-
-
 def test_the_longest_example_is_known_beforehand(store: PairStore) -> None:
     most = find_longest(store, JOINING)
-    seen = [draw_examples(store, JOINING, (), 1, epoch) for epoch in range(40)]
+    seen = [draw_examples(store, JOINING, (), 1, epoch) for epoch in range(12)]
     assert most["source"] >= max(int(e.lengths["source"].max()) for e in seen) > 12
     assert most["source"] <= JOINING.max_length and most["target"] <= JOINING.max_length
     pairs = range(len(store) - 2)
@@ -150,9 +122,9 @@ def test_joined_batches_are_the_same_on_every_machine(store: PairStore) -> None:
 
 
 def test_all_epochs_keep_the_budget_and_each_has_batches_of_its_own(store: PairStore) -> None:
-    for budget in (30, 60, 200, 1000):
+    for budget in (30, 200):
         batches = Batches(store, budget, "max", 1, JOINING)
-        for epoch in range(12):
+        for epoch in range(6):
             plan = batches.plan(epoch)
             assert plan.sizes.min() >= 1 and plan.sizes.sum() == len(plan.order)
             widths = np.maximum(*plan.examples.lengths.values())[plan.order] + 1

@@ -18,7 +18,3 @@ def test_every_place_once_within_the_budget_and_no_group_smaller_than_need_be(
         assert len(group) == 1 or len(group) * lengths[group[0]] <= budget
     for group in groups[:-1]:
         assert (len(group) + 1) * lengths[group[0]] > budget
-
-
-def test_equal_lengths_keep_their_order() -> None:
-    assert by_length([2, 3, 2, 3], 6) == [[1, 3], [0, 2]]

@@ -1,12 +1,7 @@
 """A corpus is prepared once, whole or not at all, the same with any number of processes."""
 
-import gzip
-import io
 import json
 import logging
-import os
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import fields, replace
@@ -17,14 +12,12 @@ import pytest
 from filelock import FileLock
 
 from nmt.config.data import Data, Segmentation
-from nmt.corpus import scan, steps
-from nmt.corpus.prepare import IRRELEVANT_KEYS, Prepared, load, prepare
+from nmt.corpus import scan
+from nmt.corpus.prepare import IRRELEVANT_KEYS, Prepared, fingerprint, load, prepare
 from nmt.corpus.report import describe
 from nmt.corpus.steps import Preparation
 from nmt.errors import Exit, UserError
-from nmt.system import atomic
 from tests.composing import settings_of
-from tests.pages import ROOT
 
 BPE = Segmentation("bpe", tokenizer="none", merges=20, min_frequency=2, shared_vocabulary=False)
 UNIGRAM = Segmentation(
@@ -84,16 +77,6 @@ def test_text_goes_in_and_comes_out(tmp_path: Path, segmenter: Segmentation) -> 
     assert str(tmp_path) not in json.dumps([prepared.facts, prepared.report])
 
 
-@pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
-def test_shared_vocabulary(tmp_path: Path, segmenter: Segmentation) -> None:
-    prepared = prepare(corpus(tmp_path), replace(segmenter, shared_vocabulary=True))
-    assert prepared.source.vocabulary.to_json() == prepared.target.vocabulary.to_json()
-    both = prepared.source.segmenter.encode("hund dog 3")
-    assert both == prepared.target.segmenter.encode("hund dog 3")
-    apart = prepare(corpus(tmp_path), segmenter)
-    assert apart.source.vocabulary.to_json() != apart.target.vocabulary.to_json()
-
-
 def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     data = corpus(tmp_path, invalid_utf8="drop")
     extra = [
@@ -150,38 +133,6 @@ def test_every_pair_is_accounted_for(tmp_path: Path) -> None:
     assert "dropped: too long" in shown and "46" in shown
 
 
-def test_lines_that_their_words_do_not_give_back_are_counted(tmp_path: Path) -> None:
-    pairs = [("a /proc hund" if n % 100 == 0 else "a hund", "It\u2019s so.") for n in range(200)]
-    report = prepare(corpus(tmp_path, pairs), replace(BPE, tokenizer="moses")).report
-    source, target = report["train"]["text"].values()  # of lines 1, 51, 101 and 151
-    assert (source["rejoined_lines"], source["rejoined_otherwise_lines"]) == (4, 2)
-    assert target["rejoined_lines"] == 4 and "rejoined_otherwise_lines" not in target
-
-
-def test_text_in_utf16_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    data = corpus(tmp_path, invalid_utf8="drop")
-    path = Path(str(data.dev_target))
-    path.write_bytes(path.read_text(encoding="utf-8").encode("utf-16"))
-    with pytest.raises(UserError, match=r"dev\.en: is UTF-16 or UTF-32, not UTF-8") as caught:
-        prepare(data, BPE)
-    assert caught.value.code == Exit.DATA
-    assert not Path(data.cache).exists()
-
-
-def test_limits_are_included(tmp_path: Path) -> None:
-    train = [*TRAIN, ("a" * 20, "b"), ("a", "b" * 21), (" " * 499 + "a", "b"), ("b", " " * 501)]
-    prepared = prepare(corpus(tmp_path, train), replace(BPE, merges=0))
-    assert prepared.train.lines.tolist() == [*range(1, 41), 41, 43]
-    dropped = prepared.report["train"]["dropped"]
-    assert dropped["too long"] == {"pairs": 1, "source_tokens": 1, "target_tokens": 21}
-    assert dropped["too many bytes"]["pairs"] == 1
-
-
-def test_repeated_pairs_are_counted(tmp_path: Path) -> None:
-    prepared = prepare(corpus(tmp_path, [*TRAIN, TRAIN[3], TRAIN[3], ("hund 1", "dog")]), BPE)
-    assert prepared.report["train"]["duplicates"] == 2
-
-
 def test_second_call_does_no_work(tmp_path: Path) -> None:
     data = corpus(tmp_path)
     first = prepare(data, BPE)
@@ -199,7 +150,8 @@ def test_second_call_does_no_work(tmp_path: Path) -> None:
 
 def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None:
     data = corpus(tmp_path)
-    first = prepare(data, BPE).path
+    first = fingerprint(data, BPE)
+    assert prepare(data, BPE).facts["fingerprint"] == first
     others: dict[str, Any] = {
         "source_language": "nl",
         "target_language": "nl",
@@ -213,30 +165,14 @@ def test_every_setting_that_matters_makes_another_corpus(tmp_path: Path) -> None
     }
     named = {field.name for field in fields(Data)}
     assert named == {*others, *IRRELEVANT_KEYS, "kind"}  # a new setting must be placed
-    for key, value in others.items():
-        assert prepare(replace(data, **{key: value}), BPE).path != first
+    digests = [first, *(fingerprint(replace(data, **{k: v}), BPE) for k, v in others.items())]
     segmenters: dict[str, Any] = {"merges": 19, "min_frequency": 3, "shared_vocabulary": True}
-    for key, value in segmenters.items():
-        assert prepare(data, replace(BPE, **{key: value})).path != first
+    digests += [fingerprint(data, replace(BPE, **{k: v})) for k, v in segmenters.items()]
     for pair in (("hund 17 lauft!", TRAIN[17][1]), (TRAIN[17][0], "the dog 17 runs?")):
         changed = [*TRAIN]
         changed[17] = pair
-        assert prepare(corpus(tmp_path, changed), BPE).path != first
-
-
-def test_gzip_is_the_same_text(tmp_path: Path) -> None:
-    data = corpus(tmp_path)
-    plain = prepare(data, BPE)
-    packed = tmp_path / "train.de.gz"
-    packed.write_bytes(gzip.compress(Path(data.train_source).read_bytes()))
-    again = replace(data, train_source=str(packed))
-    assert prepare(again, BPE).path == plain.path
-    elsewhere = replace(again, cache=str(tmp_path / "other"))
-    assert contents(prepare(elsewhere, BPE)) == contents(plain)
-    packed.write_bytes(packed.read_bytes()[:-9])
-    with pytest.raises(UserError, match="damaged gzip"):
-        prepare(replace(again, cache=str(tmp_path / "third")), BPE)
-    assert not (tmp_path / "third").exists()
+        digests.append(fingerprint(corpus(tmp_path, changed), BPE))
+    assert len({*digests}) == len(digests)
 
 
 @pytest.mark.parametrize("segmenter", [BPE, UNIGRAM], ids=["bpe", "unigram"])
@@ -246,38 +182,15 @@ def test_processes_change_nothing(
     caplog: pytest.LogCaptureFixture,
     segmenter: Segmentation,
 ) -> None:
-    monkeypatch.setattr(steps, "FEW_LINES", 0)
-    monkeypatch.setattr(steps, "cores", lambda: 2)
     monkeypatch.setattr(scan, "CHUNK", 7)
     data = corpus(tmp_path)
     one = contents(prepare(data, segmenter))
     with caplog.at_level(logging.INFO):
-        two = prepare(replace(data, workers=None, cache=str(tmp_path / "two")), segmenter)
+        two = prepare(replace(data, workers=2, cache=str(tmp_path / "two")), segmenter)
     assert contents(two) == one and "with 2 processes" in caplog.text
     monkeypatch.undo()
     whole = prepare(replace(data, cache=str(tmp_path / "whole")), segmenter)
     assert contents(whole) == one  # nor does where the chunks are cut
-
-
-PLAIN = """
-from pathlib import Path
-from nmt.corpus.prepare import prepare
-from tests.corpus.test_prepare import BPE, corpus
-
-print("once", flush=True)
-print(len(prepare(corpus(Path(), workers=2), BPE).train))
-"""
-
-
-def test_a_script_without_a_guard_runs_once(tmp_path: Path) -> None:
-    """A worker that ran the parent's script again would wait for the lock of the parent."""
-    script = tmp_path / "plain.py"
-    script.write_text(PLAIN)
-    done = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, cwd=tmp_path, timeout=60,
-        check=False, env={**os.environ, "PYTHONPATH": str(ROOT)},
-    )  # fmt: skip
-    assert (done.stdout, done.returncode) == ("once\n40\n", 0), done.stderr
 
 
 def test_an_error_in_a_process_reads_the_same(
@@ -326,48 +239,18 @@ def test_nothing_left_is_refused(tmp_path: Path) -> None:
     assert cached(data) == []
 
 
-def test_what_killed_runs_left_is_removed(tmp_path: Path) -> None:
+def test_files_of_a_user_stay(tmp_path: Path) -> None:
+    """Beside prepared corpora, and in one that must be made anew."""
     data = corpus(tmp_path)
-    final = prepare(replace(data, cache=str(tmp_path / "other")), BPE).path.name
-    for name in (final, "tiny-000000000000"):  # as after kill -9
-        (atomic.temporary_of(Path(data.cache) / name) / "train").mkdir(parents=True)
-    prepare(data, BPE)
-    assert cached(data) == [final]
-
-
-def test_what_another_user_left_in_the_cache_is_no_error(tmp_path: Path) -> None:
-    data = corpus(tmp_path)
-    other = Path(data.cache) / "other-000000000000"
-    left = atomic.temporary_of(other)
-    for directory in (left, other.with_name(f"{other.name}.lock")):  # opened as one of that user is
-        directory.mkdir(parents=True)
-    prepare(data, BPE)
-    assert left.is_dir()
-
-
-def test_files_of_a_user_in_the_cache_stay(tmp_path: Path) -> None:
-    data = corpus(tmp_path)
-    precious = Path(data.cache) / "poetry.tmp-final/poem.txt"
-    lock = Path(data.cache) / "poetry.lock"
+    precious, lock = (Path(data.cache) / name for name in ("poetry.tmp-final/p.txt", "poetry.lock"))
     precious.parent.mkdir(parents=True)
     for path in (precious, lock):
         path.write_bytes(b"precious")
-    prepare(data, BPE)
-    assert (precious.read_bytes(), lock.read_bytes()) == (b"precious", b"precious")
-
-
-def test_a_file_of_a_user_in_a_prepared_corpus_stays(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It is no damage, and is kept where all must be made anew."""
-    data = corpus(tmp_path)
     prepared = prepare(data, BPE)
+    assert (precious.read_bytes(), lock.read_bytes()) == (b"precious", b"precious")
     good, notes = contents(prepared), prepared.path / "train/notes.txt"
     notes.write_bytes(b"precious")
-    caplog.clear()
-    with caplog.at_level(logging.WARNING):
-        assert prepare(data, BPE).path == prepared.path and load(prepared.path)
-    assert not caplog.records
+    assert prepare(data, BPE).path == prepared.path and load(prepared.path)  # it is no damage
     path = prepared.path / "train" / "source.ids"
     path.write_bytes(path.read_bytes()[:-2])
     assert contents(prepare(data, BPE)) == good
@@ -391,13 +274,6 @@ def test_second_run_waits_for_the_first(tmp_path: Path) -> None:
     assert cached(data) == [name]
 
 
-def test_cache_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(UserError, match=r"data\.cache=") as caught:
-        prepare(corpus(tmp_path, cache=str(tmp_path / "file" / "cache")), BPE)
-    assert caught.value.code == Exit.CANT_CREATE
-
-
 def test_odd_lines_stay_one_line_each(tmp_path: Path) -> None:
     odd = [f"a{c}b" for c in "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\t\ufeff\u200b\u2581"]
     prepared = prepare(corpus(tmp_path, [(one, one) for one in odd]), BPE)
@@ -416,45 +292,19 @@ def test_training_lines_limits_what_unigram_sees(tmp_path: Path) -> None:
     assert "x" not in "".join(every.target.vocabulary.to_json())  # its partner is empty
 
 
-def test_chunks_hold_all_lines_at_every_size(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    lines = [b"x" * (i * 7 % 23) + b"\n" for i in range(50)] + [b"end"]
-    (tmp_path / "t").write_bytes(b"".join(lines))
-    for size in (1, 2, 7, 51, 100):
-        monkeypatch.setattr(scan, "CHUNK", size)
-        scanned = scan.scan(tmp_path / "t")
-        assert scanned.lines == 51
-        text = scan.ParallelText(scanned, scanned, {})
-        read = [line for chunk in text.chunks() for line in chunk.lines[0]]
-        assert read == lines and len(text.sizes()) == -(-51 // size)
-        assert [chunk.first for chunk in text.chunks()] == list(range(1, 52, size))
-
-
-def test_text_that_changes_while_it_is_read_is_refused(tmp_path: Path) -> None:
-    path = tmp_path / "t"
-    path.write_bytes(b"a\nb\n")
-    scanned = scan.scan(path)
-    path.write_bytes(b"a\n")
-    with pytest.raises(UserError, match="changed while they were read"):
-        list(scan.ParallelText(scanned, scanned, {}).chunks())
-    path.write_bytes(b"a\nc\n")
-    with pytest.raises(UserError, match="changed while they were read"):
-        list(scan.ParallelText(scanned, scanned, {}).chunks())
-
-
-def test_text_that_changes_after_its_scan_is_not_prepared(tmp_path: Path) -> None:
+def test_text_that_changes_after_its_scan_is_refused(tmp_path: Path) -> None:
     data = corpus(tmp_path)
     texts = scan.scan_files(data)
     path = Path(data.train_source)
-    path.write_bytes(path.read_bytes().replace(b"a", b"e"))
-    with pytest.raises(UserError, match=r"train\.en: changed while they were read; start again"):
-        Preparation(data, BPE, None, texts).write(tmp_path)
+    for changed in (path.read_bytes()[:-9], path.read_bytes().replace(b"a", b"e")):
+        path.write_bytes(changed)
+        with pytest.raises(UserError, match=r"train\.en: changed while they were read; start"):
+            Preparation(data, BPE, None, texts).write(tmp_path)
 
 
-@pytest.mark.parametrize("line", ["a" * 2**20, "hund " * 2**18], ids=["one word", "many words"])
-def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> None:
+def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path) -> None:
     """Such a line is no sentence, and segmenting and attending to it would stop everything."""
+    line = "a" * 2**20
     data = corpus(tmp_path, max_line_bytes=65536)
     for split in ("train", "dev"):
         for side in ("source", "target"):
@@ -466,41 +316,6 @@ def test_a_giant_line_is_dropped_from_either_text(tmp_path: Path, line: str) -> 
         assert told[split]["dropped"]["too many bytes"]["pairs"] == 1
         assert told[split]["kept"]["pairs"] == lines
     assert "dropped: too many bytes" in describe(told).split("\ndev")[1]
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_shown_on_a_terminal_and_logged_elsewhere(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    monkeypatch.setattr(scan, "CHUNK", 15)
-    data = corpus(tmp_path)
-    with caplog.at_level(logging.INFO):
-        prepare(data, BPE)
-        assert "of 20 merges" not in caplog.text
-        assert "of 40 lines" not in caplog.text  # it took no time
-        monkeypatch.setattr("nmt.system.progress.SECONDS", 0)
-        prepare(replace(data, cache=str(tmp_path / "two")), BPE)
-    logged = [line.getMessage() for line in caplog.records if " of 40 lines" in line.getMessage()]
-    assert logged == [
-        f"{what}: {done} of 40 lines"
-        for what in ("tokenising train", "segmenting train")
-        for done in (15, 30, 40)
-    ]
-    assert "learning: 20 of 20 merges" in caplog.text
-    with monkeypatch.context() as patch:
-        patch.setattr("sys.stderr", terminal := Terminal())
-        caplog.clear()
-        prepare(replace(data, cache=str(tmp_path / "three")), BPE)
-        assert "of 40 lines" not in caplog.text
-    assert "tokenising train" in terminal.getvalue() and "0/40" in terminal.getvalue()
-    assert capsys.readouterr().out == ""
 
 
 def test_pairs_of_unlike_lengths_are_dropped(tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """The files of a corpus: compressed, columns of tables, and text that is held out of another."""
 
 import gzip
-import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from nmt.config.data import Data
 from nmt.corpus.prepare import fingerprint, prepare
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError
-from nmt.text.lines import side_file
 from tests.composing import settings_of
 
 
@@ -65,31 +63,6 @@ def test_errors_name_the_line_of_the_text_that_was_given(tmp_path: Path) -> None
         assert str(e.value).startswith(f"{tmp_path}/train.en:{row + 1}: byte 2 ")
 
 
-def test_it_is_prepared_as_any_corpus_once(tmp_path: Path) -> None:
-    data, segmenter = corpus(tmp_path), settings_of().segmenter
-    expected = fingerprint(data, segmenter)
-    assert not Path(data.cache).exists()  # to know it, nothing is written
-    prepared = prepare(data, segmenter)
-    assert (len(prepared.train), len(prepared.dev)) == (36, 4)
-    assert prepared.facts["fingerprint"] == expected == fingerprint(data, segmenter)
-    stamp = {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")}
-    assert prepare(data, segmenter).path == prepared.path
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "cache").rglob("*")} == stamp
-    assert fingerprint(replace(data, dev_lines=5), segmenter) != prepared.facts["fingerprint"]
-
-
-def test_what_is_held_out_is_not_lost(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    data = corpus(tmp_path, 20, dev_lines=10)
-    for path, extra in (data.train_source, "\n"), (data.train_target, "alone\n"):
-        with Path(path).open("a") as file:
-            file.write(extra)
-    with caplog.at_level("INFO"):
-        log_remarks(prepare(data, settings_of().segmenter).report)
-    said = "train text: 10 of 11 pairs kept; dropped: empty side 9.1 %; held out: 10"
-    assert said in caplog.messages
-    assert not [each for each in caplog.messages if "are dropped" in each]
-
-
 def test_borders_of_documents_are_not_held_out(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -119,49 +92,25 @@ def test_too_many_lines_are_refused_and_absent_text_names_the_key(tmp_path: Path
     assert e.value.code == Exit.NO_INPUT
 
 
-@pytest.mark.parametrize("ending", [".gz", ".zst"])
-def test_compressed_sides_are_read(ending: str, tmp_path: Path) -> None:
+def test_compressed_sides_are_read(tmp_path: Path) -> None:
     data, segmenter = corpus(tmp_path), settings_of().segmenter
     plain = fingerprint(data, segmenter)
     for name in ("train.de", "train.en"):
         path = tmp_path / name
-        pack = gzip.compress if ending == ".gz" else zstd.compress
-        path.with_name(name + ending).write_bytes(pack(path.read_bytes()))
+        path.with_name(f"{name}.zst").write_bytes(zstd.compress(path.read_bytes()))
         path.unlink()
     assert fingerprint(data, segmenter) == plain == prepare(data, segmenter).facts["fingerprint"]
 
 
-@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+@pytest.mark.parametrize("ending", ["", ".gz"])
 def test_columns_of_a_table_are_sides(ending: str, tmp_path: Path) -> None:
     data, segmenter = corpus(tmp_path), settings_of().segmenter
     table = tmp_path / f"all.tsv{ending}"
     sides = [Path(p).read_bytes().split(b"\n")[:-1] for p in (data.train_source, data.train_target)]
     rows = b"".join(b"\t".join((b"0.7", *pair)) + b"\n" for pair in zip(*sides, strict=True))
-    packed = {"": rows, ".gz": gzip.compress(rows), ".zst": zstd.compress(rows)}
-    table.write_bytes(packed[ending])
+    table.write_bytes(gzip.compress(rows) if ending else rows)
     named = replace(data, train_source=f"{table}:2", train_target=f"{table}:3")
     assert fingerprint(named, segmenter) == fingerprint(data, segmenter)
     with pytest.raises(UserError, match=rf"{table}:1: has no column 4, only 3") as e:
         fingerprint(replace(named, train_target=f"{table}:4"), segmenter)
     assert e.value.code == Exit.DATA
-
-
-@pytest.mark.parametrize("named", ["", ".", "/"])
-def test_no_file_is_named(named: str) -> None:
-    with pytest.raises(UserError, match=f"^'{re.escape(named)}': no file; set data.root") as error:
-        side_file(named, "set data.root")
-    assert error.value.code == Exit.NO_INPUT
-
-
-def test_tables_are_named(tmp_path: Path) -> None:
-    table = tmp_path / "dev.tsv"
-    table.write_text("ein Haus\ta house\n", encoding="utf-8")
-    advice = f"name a column of it, such as {table}:1"
-    for name, message in (
-        ("dev.de", f"{tmp_path / 'dev.de'}: no such file; there is {table}: {advice}"),
-        ("dev.tsv", f"{table}: a table; {advice}"),
-        ("no.tsv:1", f"{tmp_path / 'no.tsv'}: no such file; set data.root"),
-    ):
-        with pytest.raises(UserError) as e:
-            side_file(str(tmp_path / name), "set data.root")
-        assert str(e.value) == message

@@ -51,7 +51,7 @@ def test_workers_that_are_not_forked_get_a_copy(segmenter: Any, tmp_path: Path) 
     numbering = Numbering(data, sides, {}, limited=True)
     copy = pickle.loads(pickle.dumps((cleaning, numbering)))
     cleaned = map(copy[0].clean, texts[0].chunks())
-    ids = [copy[1].number(chunk).pairs.ids["source"] for chunk in cleaned]
+    ids = [copy[1].number(chunk)[0].ids["source"] for chunk in cleaned]
     assert np.concatenate(ids).tolist() == prepared.train.ids["source"].tolist()
 
 

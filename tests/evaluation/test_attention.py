@@ -6,7 +6,6 @@ import pytest
 import torch
 
 from nmt.config.settings import Settings
-from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import SAMPLE, count_unattended, coverage, draw_lines
 from nmt.model.layers import AttentionRecord, watching
 from nmt.model.transformer import Transformer
@@ -16,7 +15,6 @@ from nmt.text.columns import ColumnLine, expand
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.vocab import BOS, Vocabulary
-from tests.composing import every_encoding
 
 PIECES = [letter + end for letter in "abcdefgh" for end in ("", "@@")]
 SOURCES = ["ab c", "h", "abc d ef", "a b c d", "gh", "abcdef abc h"]
@@ -82,10 +80,8 @@ def by_hand(some: Trained, place: int) -> list[float]:
         ["encoding=absolute"],
         ["encoding=relative", "model.norm=post"],
         ["encoding=complex_order"],
-        ["encoding=xl_pe"],
         ["encoding=tpe"],
         ["encoding=ldpe"],
-        ["encoding=universal", "model.share_layers=true"],
     ],
     ids=" ".join,
 )
@@ -95,8 +91,10 @@ def test_sums_by_hand(words: list[str], trained: Make) -> None:
         assert found == pytest.approx(by_hand(some, place), abs=1e-5)
 
 
-@pytest.mark.parametrize("option", every_encoding())
-def test_every_encoding_whatever_the_batches(option: str, trained: Make) -> None:
+@pytest.mark.parametrize(
+    "option", ["rotary", "alibi", "lstm", "graformer", "xl_pe", "universal", "complex_order"]
+)
+def test_batches_change_nothing(option: str, trained: Make) -> None:
     some = trained(f"encoding={option}")
     together = coverage(some, SOURCES, HYPOTHESES, COLUMNS)
     alone = coverage(some, SOURCES, HYPOTHESES, COLUMNS, tokens=1)
@@ -131,7 +129,9 @@ def test_what_got_little_is_counted_line_by_line(trained: Make) -> None:
     some = trained("encoding=absolute")
     counts = count_unattended(some, SOURCES, HYPOTHESES, [0, 2, 3])
     whole = coverage(some, SOURCES, HYPOTHESES)
-    assert counts == {i: (sum(c < 0.2 for c in whole[i]), len(whole[i])) for i in (0, 2, 3)}
+    assert counts[1].tolist() == [0, 0]
+    for i in (0, 2, 3):
+        assert counts[i].tolist() == [sum(c < 0.2 for c in whole[i]), len(whole[i])]
     assert counts[2][0] == counts[2][1] > 0  # an empty translation attends to nothing
 
 
@@ -141,14 +141,3 @@ def test_samples_are_fixed_and_hold_no_empty_line() -> None:
     assert len(lines) == SAMPLE and lines == sorted(lines) == draw_lines(range(80), texts, 1)
     assert lines != draw_lines(range(80), texts, 2) and not any(i % 2 for i in lines)
     assert draw_lines(range(4), texts, 1) == [0, 2]
-
-
-def test_what_does_not_fit_is_refused(trained: Make) -> None:
-    with pytest.raises(UserError) as caught:
-        coverage(trained("encoding=absolute"), ["a", "b"], ["c"])
-    assert caught.value.code == Exit.DATA
-    some = trained("encoding=xl_pe")
-    with pytest.raises(UserError, match="column order"):
-        coverage(some, ["a"], ["c"])
-    with pytest.raises(UserError, match="column order, line 2"):
-        coverage(some, ["a", "b"], ["c", "d"], {"order": ["0", "1 0"]})

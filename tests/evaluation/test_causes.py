@@ -1,7 +1,7 @@
 """End sign, place and content are told apart where it is known which one it is."""
 
 import random
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pytest
 
@@ -30,87 +30,25 @@ def test() -> Text:
     return Text(references, [len(line.split()) for line in references])
 
 
-Parts = dict[str, Figure]  # by name
-
-
-def of_systems(
-    test: Text, free: list[list[list[str]]], forced: list[list[list[str]]], longest: int = 10
-) -> dict[str, Parts]:
-    """The parts of each system (system, run -> lines), by its number."""
-    counts = [
-        [loss_counts(*test, longest, *pair) for pair in zip(*runs, strict=True)]
-        for runs in zip(free, forced, strict=True)
-    ]
-    labels = [str(n) for n in range(len(free))]
-    rows = causes_of_loss("t", labels, counts, samples=200, seed=3)
-    assert {row.group for row in rows if row.metric != "lost within"} <= {BEYOND}
-    found: dict[str, Parts] = {}
-    for row in rows:
-        found.setdefault(row.system, {})[row.metric] = row
-    return found
-
-
-def of_one(
+def parts_of(
     test: Text, free: list[list[str]], forced: list[list[str]], longest: int = 10
-) -> Parts | None:
-    """The parts of one system, by its runs."""
-    return of_systems(test, [free], [forced], longest).get("0")
-
-
-def parts_of(test: Text, free: Any, forced: Any) -> Parts:
-    """The parts where `free(words)` and `forced(words)` translate the words of long lines."""
-
-    def translated(by: Any) -> list[str]:
-        return [
-            " ".join(by(line.split())) if length > 10 else line
-            for line, length in zip(*test, strict=True)
-        ]
-
-    parts = of_one(test, [translated(free)], [translated(forced)])
-    assert parts is not None and len(parts) == 5
-    for share in parts.values():
-        assert share.low is not None and share.high is not None and share.pairs == 40
-        assert share.low <= share.mean <= share.high
-    total = sum(parts[name].mean for name in ("end sign", "place", "content"))
-    assert total == pytest.approx(parts["lost beyond"].mean - parts["lost within"].mean)
-    return parts
-
-
-def whole(words: list[str]) -> list[str]:
-    return words
-
-
-def test_what_comes_back_with_the_length_is_the_end_sign(test: Text) -> None:
-    parts = parts_of(test, lambda words: words[:10], whole)
-    assert parts["end sign"].mean == pytest.approx(0.5, abs=0.05)
-    assert parts["place"].mean == parts["content"].mean == parts["lost within"].mean == 0
-
-
-def test_what_is_lost_behind_the_beginning_is_the_place(test: Text) -> None:
-    def fading(words: list[str]) -> list[str]:
-        return [*words[:10], *(word[::-1] for word in words[10:])]
-
-    parts = parts_of(test, fading, fading)
-    assert parts["place"].mean == pytest.approx(0.5, abs=0.06)
-    assert parts["end sign"].mean == 0 and parts["content"].mean == pytest.approx(0, abs=0.01)
-
-
-def test_what_is_lost_from_the_beginning_on_is_content(test: Text) -> None:
-    def poor(words: list[str]) -> list[str]:
-        return [word[::-1] if n % 5 == 2 else word for n, word in enumerate(words)]
-
-    parts = parts_of(test, poor, poor)
-    assert parts["content"].mean == pytest.approx(parts["lost beyond"].mean, abs=0.05)
-    assert parts["content"].mean > 0.3
-    assert abs(parts["place"].mean) < 0.05 and parts["end sign"].mean == 0
+) -> dict[str, Figure]:
+    """The parts of one system by name, from the translations of its runs."""
+    pairs = zip(free, forced, strict=True)
+    counts = [[loss_counts(*test, longest, *pair) for pair in pairs]]
+    rows = causes_of_loss("t", ["system"], counts, samples=200, seed=3)
+    assert {row.group for row in rows if row.metric != "lost within"} <= {BEYOND}
+    return {row.metric: row for row in rows}
 
 
 def test_shares_by_plain_loops_and_means_over_runs(test: Text) -> None:
     """Free search gives half of the words in one run, all in the other; forced all, without one."""
     halves = [" ".join(line.split()[:5]) for line in test.references]
     without = [" ".join(line.split()[1:]) for line in test.references]
-    parts = of_one(test, [halves, test.references], [without, without])
-    assert parts is not None
+    parts = parts_of(test, [halves, test.references], [without, without])
+    for share in parts.values():
+        assert share.low is not None and share.high is not None
+        assert share.low <= share.mean <= share.high
 
     def lost(lines: list[int], hypotheses: list[str], beginning: bool) -> tuple[int, int]:
         total = absent = 0
@@ -146,34 +84,4 @@ def test_shares_by_plain_loops_and_means_over_runs(test: Text) -> None:
 @pytest.mark.parametrize("longest", [9, 20])
 def test_nothing_without_lines_on_both_sides(test: Text, longest: int) -> None:
     runs = [test.references]
-    assert of_one(test, runs, runs, longest) is None
-    assert of_systems(test, [[]], [[]]) == {}
-
-
-def test_nothing_without_any_n_gram() -> None:
-    assert of_one(Text(["a b", "c d e"], [2, 3]), [["a", "b"]], [["a", "b"]], 2) is None
-
-
-def test_a_draw_may_be_of_lines_without_n_grams() -> None:
-    far = Text(["abcdefghijklmnop", "", "abcdefghijklmnopq"], [1, 1, 3])
-    parts = of_one(far, [far.references], [far.references], 2)
-    assert parts is not None
-    assert {(share.mean, share.low, share.high) for share in parts.values()} == {(0, 0, 0)}
-    apart = of_one(far, [["b", "", "b"]], [["b", "", "b"]], 2)
-    assert apart is not None
-    within = apart["lost within"]
-    assert (within.mean, within.low, apart["lost beyond"].low) == (1, 1, 1)
-
-
-def test_seeds_that_differ_make_the_intervals_of_all_systems_wider(test: Text) -> None:
-    """Runs deviate by as much in all systems, and a system of one run is told nothing of others."""
-    half = [" ".join(line.split()[:10]) for line in test.references]
-    same, apart = [[half, half]] * 2, [[half, half], [half, test.references]]
-
-    def width(systems: list[list[list[str]]]) -> list[float]:
-        found = of_systems(test, systems, systems)
-        beyond = [found[str(s)]["lost beyond"] for s in range(len(systems))]
-        return [(share.high or 0) - (share.low or 0) for share in beyond]
-
-    assert all(wide > 2 * narrow for wide, narrow in zip(width(apart), width(same), strict=True))
-    assert width([*apart, [half]])[2] == pytest.approx(width([[half]])[0])
+    assert parts_of(test, runs, runs, longest) == {}

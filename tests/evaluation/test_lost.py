@@ -5,13 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from nmt.evaluation.lost import (
-    distinctive_ngrams,
-    lost_text,
-    ngrams,
-    parts_left_out,
-    parts_of_lines,
-)
+from nmt.evaluation.lost import lost_text, parts_left_out, parts_of_lines
 from nmt.evaluation.report import Report
 from tests.evaluation.made_up import compare, score
 
@@ -26,31 +20,6 @@ def poor(text: str, seed: int) -> str:
     draw = random.Random(seed)
     words = [w if draw.random() > 0.4 else draw.choice(FILLERS) for w in text.split()]
     return " ".join(w for w in words if draw.random() > 0.1)
-
-
-def test_n_grams_by_hand() -> None:
-    assert ngrams("ab cd efg") == {"abcdef": 1, "bcdefg": 1}
-    assert ngrams("aaa", (1, 2)) == {"a": 3, "aa": 2}
-    assert distinctive_ngrams(["abcab", "cad"], (2,)) == [{"ab": 2, "bc": 1}, {"ad": 1}]
-
-
-def test_unrelated_text_hardly_arrives_however_long_it_is() -> None:
-    """Words of few letters in the order of chance, as a model writes that has lost its place."""
-    draw = random.Random(1)
-
-    def text(words: int) -> str:
-        return " ".join("".join(draw.choices("enisratdhulc", k=5)) for _ in range(words))
-
-    shares = {}
-    for orders in ((6,), range(1, 7)):
-        for words in (10, 100):
-            expected = [ngrams(text(words), orders) for _ in range(30)]
-            outputs = [ngrams(text(words), orders) for _ in range(30)]
-            total = sum(grams.total() for grams in expected)
-            absent = sum((e - o).total() for e, o in zip(expected, outputs, strict=True))
-            shares[len(orders), words] = 1 - absent / total
-    assert shares[1, 10] < shares[1, 100] < 0.001
-    assert shares[6, 100] > shares[6, 10] + 0.1  # what orders 1 to 6 would make of it
 
 
 def test_what_is_lost_is_pooled_over_lines() -> None:
@@ -143,11 +112,3 @@ def test_places_are_apart_by_the_number_of_parts_and_means_over_runs() -> None:
     assert surplus[3] == pytest.approx(1 / 2, abs=0.02) and surplus[0] == 0
     second = report.figure("arrived", "a", "2 of 2")
     assert second and (second.low, second.high) == (0, 1)  # 1 and 1/2 of two seeds
-
-
-def test_draws_of_lines_without_n_grams_do_not_widen_an_interval() -> None:
-    """Of two lines one is too short for any: half of the draws have it alone, or do not."""
-    report = places([[FIRST, "No."]], [[FIRST, SECOND], ["Yes.", "No."]])
-    first, second = (report.figure("arrived", "a", f"{n} of 2") for n in (1, 2))
-    assert first and (first.mean, first.low, first.high) == (1, 1, 1)
-    assert second and second.low == second.mean == second.high and second.mean < 0.1

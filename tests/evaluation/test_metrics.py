@@ -3,15 +3,13 @@
 import math
 import sys
 
-import numpy as np
 import pytest
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from nmt.errors import Exit, UserError
-from nmt.evaluation.metrics import REPETITION, Floats, Metric, is_unspaced, make_metrics, ratio
-from nmt.evaluation.options import parse_metrics
+from nmt.evaluation.metrics import REPETITION, Floats, Metric, is_unspaced, make_metrics
 from tests.evaluation.made_up import by_name, noisy, references, score
 
 
@@ -60,20 +58,6 @@ def test_chinese_is_split_into_characters() -> None:
         by_name(["我"], "zh", ["TER-moses"])
 
 
-def test_case_counts_in_bleu_alone() -> None:
-    found = by_name(["The Old Man Sleeps."], names=MOSES)
-    scores = {n: score(found[n], ["the old man sleeps."]) for n in MOSES}
-    assert scores["BLEU"] < 50 and scores["BLEU-moses"] < 50
-    assert scores["TER"] == scores["TER-moses"] == 0
-
-
-def test_length_ratio_counts_tokens_whatever_else_is_shown() -> None:
-    found = by_name(["a b c .", "a b"], names=["exact"])
-    assert list(found) == ["exact", "length ratio", "repeated 4-grams"]
-    assert score(found["length ratio"], ["a b c.", ""]) == pytest.approx(4 / 6)
-    assert math.isnan(ratio(np.zeros(10)))
-
-
 def test_a_tokenizer_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [m for m in sys.modules if "mecab" in m.lower()]:
         monkeypatch.delitem(sys.modules, name)
@@ -111,9 +95,3 @@ def test_scripts_without_spaces_are_told_from_others() -> None:
         assert is_unspaced([text]) == (text.count("e") == 0)
     for text in ("We are here.", "Мы здесь.", "우리는 여기 있다", "हम यहाँ हैं", "", "12 %"):
         assert not is_unspaced([text])
-
-
-def test_metrics_are_chosen_by_name_in_order() -> None:
-    assert parse_metrics("Exact, bleu,exact") == ["exact", "BLEU"]
-    with pytest.raises(UserError, match="--metric meteor"):
-        make_metrics(parse_metrics("BLEU,meteor"), ["a"])

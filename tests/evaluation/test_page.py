@@ -17,7 +17,6 @@ from nmt.evaluation.notation import spell_out
 from nmt.evaluation.page import GAP, html, mark_differences
 from nmt.evaluation.report import Report
 from tests.evaluation.made_up import HOSTILE, compare, noisy, references
-from tests.fast import fast_first
 
 VOID = {"br", "hr", "img", "meta"}
 EXPECTED = """
@@ -26,7 +25,7 @@ table thead tbody tr th td details summary img dl dt dd ul li
 """
 TEXT = st.text(st.characters(codec=None, exclude_categories=()), max_size=40)
 INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u202a-\u202e\u2066-\u2069]")
-RIGHT = references(150)
+RIGHT = references(110)
 WASH = "#f6efe2"  # behind what is longer than any text in training
 
 
@@ -115,10 +114,6 @@ def test_what_is_shown_can_be_seen_and_written(text: str) -> None:
     assert spell_out(shown) == shown and len(shown) >= len(text)
 
 
-def test_the_same_study_gives_the_same_bytes(study: Report, page: str) -> None:
-    assert html(study) == page
-
-
 def test_cells_hold_the_numbers_and_what_is_sure_is_shaded(study: Report, page: str) -> None:
     found = study.figure("BLEU", "worse", "all")
     assert found and found.significant and found.low is not None and found.high is not None
@@ -172,16 +167,12 @@ def test_differing_words_and_missing_ones_are_marked() -> None:
     assert re.findall("<mark>(.*?)</mark>", mark_differences("我很好", "我不好")) == ["很"]
 
 
-@pytest.mark.parametrize("suffix", fast_first(1, figure.FORMATS))
-def test_plots_are_made_and_repeatable(study: Report, tmp_path: Path, suffix: str) -> None:
-    a, b = tmp_path / f"a{suffix}", tmp_path / f"b{suffix}"
+def test_pages_and_plots_are_repeatable(study: Report, page: str, tmp_path: Path) -> None:
+    assert html(study) == page
+    a, b = tmp_path / "a.pdf", tmp_path / "b.pdf"
     plot.draw(study, a)
     plot.draw(study, b)
     assert a.read_bytes() == b.read_bytes() and a.stat().st_size > 5000
-
-
-def test_no_two_systems_of_a_plot_look_alike() -> None:
-    assert len({tuple(plot._style(s).values()) for s in range(49)}) == 49
 
 
 def test_plots_show_where_training_ends_and_any_label(tmp_path: Path) -> None:
@@ -196,7 +187,5 @@ def test_plots_show_where_training_ends_and_any_label(tmp_path: Path) -> None:
     assert WASH in (tmp_path / "all.svg").read_text()
     plot.draw(compare(systems, RIGHT, [20, 99, 20]), tmp_path / "one_beyond.svg")
     assert WASH not in (tmp_path / "one_beyond.svg").read_text()
-    plot.draw(compare(systems, RIGHT, [99, 99, 99]), tmp_path / "b.svg")
-    assert "longest in training" not in (tmp_path / "b.svg").read_text()
     plot.draw(compare(systems, RIGHT, lengths=None, unit=None), tmp_path / "c.svg")
     assert "all pairs" in (tmp_path / "c.svg").read_text()

@@ -28,24 +28,6 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     assert half == pytest.approx(results[1].ci, abs=1e-4)
 
 
-def test_an_interval_is_cut_at_both_ends_alike() -> None:
-    assert interval(np.arange(200.0)) == (5, 194)
-
-
-def test_the_sign_of_a_difference_does_not_matter() -> None:
-    rng = np.random.default_rng(1)
-    a, b = rng.normal(30, 1, 500), rng.normal(31.5, 1, 500)
-    assert p_value(a, b, 1.5) == p_value(b, a, -1.5) < 1
-
-
-def test_one_seed_one_result() -> None:
-    counts = np.arange(20.0).reshape(10, 2)
-    again, part = resampled([counts, counts[:, 1:]], 50, 3)
-    assert (resampled([counts], 50, 3)[0] == again).all()
-    assert (resampled([counts], 50, 4)[0] != again).any()
-    assert (again[:, 1:] == part).all()
-
-
 def is_between(low: float, share: float, high: float) -> bool:
     return low < share < high
 
@@ -78,11 +60,8 @@ def test_intervals_hold_the_truth_and_tests_err_as_often_as_they_say_unlike_sacr
     assert len(wrong[as_sacrebleu]) / trials > 0.075
 
 
-@pytest.mark.parametrize(("count", "covers"), [(2, (0.92, 1.0)), (3, (0.92, 0.99))])
-def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say(
-    count: int, covers: tuple[float, float]
-) -> None:
-    rng = np.random.default_rng(0)
+def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say() -> None:
+    rng, count = np.random.default_rng(0), 3
     trials, covered, false, found = 300, 0, 0, 0
     for trial in range(trials):
         truths = [30, 30, 42]  # a system, one as good, a better one
@@ -96,15 +75,6 @@ def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say
         observed = [of_system.mean() for of_system in np.split(scores.mean(axis=0), 3)]
         false += p_value(a, same, observed[1] - observed[0]) < 0.05
         found += p_value(a, better, observed[2] - observed[0]) < 0.05
-    assert covers[0] < covered / trials <= covers[1]
+    assert 0.92 < covered / trials <= 0.99
     assert false / trials < 0.08  # 0.2 and more where runs are drawn with replacement
-    assert found / trials > (0.5 if count == 2 else 0.9)
-
-
-def test_single_runs_have_their_own_samples() -> None:
-    alone, one, several = np.random.default_rng(1).normal(30, 1, (3, 1, 50))
-    (kept,) = over_seeds([alone], 7)
-    assert (kept == alone[0]).all()
-    kept, spread = over_seeds([one, np.concatenate([several, several + 5])], 7)
-    assert (kept == one[0]).all()
-    assert np.std(spread - several[0] - 2.5) > 2
+    assert found / trials > 0.9

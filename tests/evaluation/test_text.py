@@ -1,6 +1,5 @@
 """The report as text, Markdown, TSV and JSON: what is in it, and that any fits."""
 
-import json
 import re
 from dataclasses import replace
 
@@ -10,7 +9,7 @@ from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import conclude, notes_of, order_systems
 from nmt.evaluation.report import ComparedSystem, Figure, Group, Report
 from nmt.evaluation.text import COLUMNS, render, tsv
-from tests.evaluation.made_up import compare, lengths, noisy, references
+from tests.evaluation.made_up import compare, noisy, references
 
 RIGHT = references(240)
 SYSTEMS = {
@@ -119,16 +118,7 @@ def test_a_line_of_tsv_for_each_figure_and_nothing_is_rounded(three: Report) -> 
     assert {line.count("\t") for line in tsv(odd).split("\n")[:-1]} == {len(COLUMNS) - 1}
 
 
-def test_json_is_plain_values(three: Report) -> None:
-    plain = json.loads(json.dumps(three.to_json(), allow_nan=False))
-    assert len(plain["figures"]) == len(three.figures)
-    assert [system["label"] for system in plain["systems"]] == ["good", "worse", "best"]
-    assert plain["tests"][0]["lines"][0]["hypotheses"][2] == [RIGHT[0]]
-    assert lengths(RIGHT)[plain["tests"][0]["examples"][0]["line"] - 1] > 0
-    assert render(Report([], [], [], 100, 1, "Nothing")).startswith("Nothing\n")
-
-
-def test_a_figure_of_other_pairs_than_its_column_says_so_and_sorts_nothing(three: Report) -> None:
+def test_a_figure_of_other_pairs_than_its_column_says_so(three: Report) -> None:
     """As the loss of a system whose training knew longer lines than another's."""
     test = replace(
         three.tests[0],
@@ -139,6 +129,3 @@ def test_a_figure_of_other_pairs_than_its_column_says_so_and_sorts_nothing(three
     own = Figure("test", "beyond training", 35, "worse", "lost beyond", 0.25)
     report = Report(three.systems, [test], [*three.figures, own], 40, 7)
     assert "25.0 (n = 35)" in render(report)
-    kept = [f for f in report.figures if f.group != "beyond training" or f is own]
-    lost = Report(three.systems, [test], kept, 40, 7)
-    assert order_systems(lost, test) == ["best", "good", "worse"]

@@ -44,14 +44,6 @@ def test_both_files_are_split_anew_by_length(tmp_path: Path) -> None:
     assert lengths["test"] == set(range(171, 201))
 
 
-def test_the_development_set_depends_on_the_pairs_not_on_their_order(tmp_path: Path) -> None:
-    made(tmp_path, LINES, LINES[:1])
-    first = set(read(tmp_path / "out" / "dev.command"))
-    tabs = [line.removeprefix("IN: ").replace(" OUT: ", "\t") for line in reversed(LINES)]
-    made(tmp_path, tabs, tabs[:1])
-    assert set(read(tmp_path / "out" / "dev.command")) == first
-
-
 @pytest.mark.parametrize("line", ["walk I_WALK", "IN: walk OUT:", "a\tb\tc", ""])
 def test_other_lines_are_refused(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

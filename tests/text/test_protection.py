@@ -11,7 +11,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nmt.config.data import Column
 from nmt.corpus.prepare import fingerprint, prepare
 from nmt.errors import Exit, UserError
 from nmt.text.bpe import Bpe
@@ -19,12 +18,10 @@ from nmt.text.protection import PLACEHOLDERS, ProtectedLine, Protection, read_pa
 from nmt.text.segmenter_files import sides_of_files
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer, normalise
-from nmt.training import corpus
 from tests.corpus import test_prepare
 from tests.pages import ROOT
 from tests.text.test_segmenter_files import bpe as codes_files
 from tests.text.test_segmenter_files import codes_and_vocabulary
-from tests.training import tiny
 
 SHIPPED = str(ROOT / "conf/data/protected.txt")
 EXAMPLES = ROOT / "tests/text/protected.tsv"
@@ -41,24 +38,6 @@ def protection(*patterns: str, symbols: tuple[str, ...] = ()) -> Protection:
     return Protection(Tokenizer("nfc", "none", "de", [*symbols, *PLACEHOLDERS], [*patterns]))
 
 
-@pytest.mark.parametrize(
-    ("text", "kept"),
-    [
-        (f"see {URL}, please", [URL]),
-        ("(www.x.de/a_(b)).", ["www.x.de/a_(b)"]),
-        (f"to {MAIL}.", [MAIL]),
-        ('a <b class="x y">c</b><br/> 1 < 2 > 1', ['<b class="x y">', "</b>", "<br/>"]),
-        ("x &amp; y & z; &#160;", ["&amp;", "&#160;"]),
-        ("Hi {user.name}, {} ${x}", ["{user.name}", "{}", "${x}"]),
-        ("%s %1$d %(n)s %.2f 50% of 100%.", ["%s", "%1$d", "%(n)s", "%.2f"]),
-    ],
-)
-def test_the_patterns_that_come_along(shipped: Protection, text: str, kept: list[str]) -> None:
-    line = shipped.line(text)
-    assert list(line.strings.values()) == kept
-    assert line.restored(line.text) == text
-
-
 def test_strings_of_localisation_files_are_found_exactly(shipped: Protection) -> None:
     """But for a selector of Fluent, and for a URL that ends in Chinese."""
     rows = [line.split("\t") for line in EXAMPLES.read_text("utf-8").splitlines()[1:]]
@@ -67,34 +46,31 @@ def test_strings_of_localisation_files_are_found_exactly(shipped: Protection) ->
     assert len(rows) == 150 and wrong == ["Fluent", "URL"]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
-        "I am 100 % sure: 50% discount, 20%, e.g. 5 % of 10.",
-        "Die 100%ige Tochter, 50 %iger Essig, um 6 %zu viel, 5 %der Fälle und 3%!",
-        "增长5%\uff0cGDP增长6%。人均(约)3%至4%\uff1b比例\uff1a1:2\uff0c时间10:30:45。",
-        "売上は前年比5%増、利益率10%です。「はい」と言った。",
-        "AT&T; R&D; Q&A, Universit&auml;t, M&amp, a < b and c > d, x <3 y <b and",
-        "and/or, he/she, km/h, Groß/Mittel/Klein, Lese-/Schreib-/Löschrecht, 1/2, 24/7, w/o",
-        "24.12.2020, 1.000.000, 10.5, z.B.so, i.e. this, v. Chr., ver 2, 3.1.4",
-        "US$5 and $6, A$AP, Ke$ha, $15m to $20m, $ 5, $5bn$",
-        "``Quoted'' and ``again'', `quoted', the 90`s and 80`s, rock`n`roll, `a ` b",
-        "me @ home, 5 @ 3, a@b, :-) :p ;) 10:30: so: yes, a:b:c, Note:this:that",
-        "{a b} and {c d}, {\u4e00 \u4e8c} \u548c {\u4e09 \u56db}",
-        "give <the file to read> or <path \u2026>, x <y = z, 1 <2 and a=b>",
-        "`a', under OS/2 `;', and `it's` so",
-        "(a) [b] {eins, zwei} [sic], C:, c:/x, \\ , a\\b, # 5, *so*, _so_",
-    ],
-)
-def test_ordinary_text_has_no_strings(shipped: Protection, text: str) -> None:
-    assert list(shipped.spans(text)) == []
+ORDINARY = [
+    "I am 100 % sure: 50% discount, 20%, e.g. 5 % of 10.",
+    "Die 100%ige Tochter, 50 %iger Essig, um 6 %zu viel, 5 %der Fälle und 3%!",
+    "增长5%\uff0cGDP增长6%。人均(约)3%至4%\uff1b比例\uff1a1:2\uff0c时间10:30:45。",
+    "売上は前年比5%増、利益率10%です。「はい」と言った。",
+    "AT&T; R&D; Q&A, Universit&auml;t, M&amp, a < b and c > d, x <3 y <b and",
+    "and/or, he/she, km/h, Groß/Mittel/Klein, Lese-/Schreib-/Löschrecht, 1/2, 24/7, w/o",
+    "24.12.2020, 1.000.000, 10.5, z.B.so, i.e. this, v. Chr., ver 2, 3.1.4",
+    "US$5 and $6, A$AP, Ke$ha, $15m to $20m, $ 5, $5bn$",
+    "``Quoted'' and ``again'', `quoted', the 90`s and 80`s, rock`n`roll, `a ` b",
+    "me @ home, 5 @ 3, a@b, :-) :p ;) 10:30: so: yes, a:b:c, Note:this:that",
+    "{a b} and {c d}, {\u4e00 \u4e8c} \u548c {\u4e09 \u56db}",
+    "give <the file to read> or <path \u2026>, x <y = z, 1 <2 and a=b>",
+    "`a', under OS/2 `;', and `it's` so",
+    "(a) [b] {eins, zwei} [sic], C:, c:/x, \\ , a\\b, # 5, *so*, _so_",
+]
+
+
+def test_ordinary_text_has_no_strings(shipped: Protection) -> None:
+    assert [text for text in ORDINARY if [*shipped.spans(text)]] == []
 
 
 HOSTILE = (
-    *("{", "<a ", "(", "%", "a", "\u00e9", ".", " ", "@", "/", "&", "$", "`", "\\", ":"),
-    *("http://", "http://(", "http://a.", "a@b.", "@a-", "<a b=", '<a b="', "<!--", "<%", "</1"),
-    *("{{", "{%", "${", "{a,date,", "{a,plural,", "} a", "%a", "%(a", "%1$", "$a", "` a", "/a."),
-    *("C:\\a.", "v1.", ":a", "{}", "%s", "<b>", "{0} ", "www.", "mailto:"),
+    *("{", "<a ", "(", "%", "\u00e9", " ", "@", "/", "&", "$", "`", "\\", "http://", "http://a."),
+    *("a@b.", "@a-", '<a b="', "<!--", "</1", "{{", "${", "{a,date,", "%(a", "$a", "C:\\a.", "{}"),
 )
 
 
@@ -102,7 +78,7 @@ HOSTILE = (
 def test_long_hostile_strings_take_no_time(shipped: Protection, unit: str) -> None:
     """Linear or nearly so: a pattern that is not would take minutes, or for ever."""
     start = time.process_time()
-    for text in (unit * (10_000 // len(unit)), unit + "a" * 10_000, unit + " " * 10_000 + "a"):
+    for text in (unit * (5_000 // len(unit)), unit + "a" * 5_000, unit + " " * 5_000 + "a"):
         line = shipped.line(text)
         assert line.restored(line.text) == text.strip(" ")
     assert time.process_time() - start < 3
@@ -145,39 +121,21 @@ def test_of_matches_that_overlap_the_first_and_longest_counts(
     )
 
 
-def test_text_that_looks_like_a_placeholder_may_be_protected() -> None:
-    line = protection("<[^>]*>").line("<x3> a <b>")
-    assert line == ("<x1> a <x2>", {"<x1>": "<x3>", "<x2>": "<b>"})
-    assert line.restored(line.text) == "<x3> a <b>"
-
-
-def test_beyond_nine_strings_are_text() -> None:
-    text = " ".join(f"{{{i}}}" for i in range(11))
-    line = protection(r"\{\d+\}").line(text)
-    assert line.text == " ".join([*PLACEHOLDERS, "{9}", "{10}"])
-    assert line.restored(line.text) == text
-
-
 @pytest.mark.parametrize(
     ("source", "output", "restored"),
     [
         ("(<x1>).", "( <x1> ) .", "(A) ."),
         ("at <x1>.", "<x1> is it.", "A is it."),  # no word follows it in the source
-        ("<x1>word<x2> two", "<x1> Wort <x2> zwei", "AWortB zwei"),
         ("<x1> word<x2>", "<x1> Wort <x2>", "A WortB"),
         ("<x1><x2>", "<x1> <x2>", "AB"),
         ("\u8bbf\u95ee<x1>\u3002", "visit <x1> .", "visit A."),  # no spaces between Chinese words
         ("<x1> b", "<x1> <x3> b <x3>", "A b"),  # of no string
-        ("<x1> b", "c <x1> <x1>", "c A A"),
         ("<x1>px b, <x1> c", "<x1> px b, <x1> c, <x1> d", "Apx b, A c, A d"),  # each its own
-        ("(<x1>) <x1>", "( <x1> ) : <x1>", "(A) : A"),
         ("see <x1> now", "jetzt <x1> .", "jetzt A."),  # punctuation follows it here alone
         ("<x1> and <x2>", "( <x2> , <x1> )", "(B, A)"),
-        ("see <x1> now", "\u8bf7\u770b <x1> \u3002", "\u8bf7\u770b A\u3002"),
         ("a <x1> , b", "a <x1> , b", "a A , b"),  # as here
         ("\u7528<x1>\uff0c<x2>\u3002", "use <x1> , <x2> .", "use A, B."),
         ("\u7248\u672c\uff1a<x1>\uff08<x2>\uff09", "Version: <x1> ( <x2> )", "Version: A (B)"),
-        ("\u300c<x1>\u300d", '" <x1> "', '"A"'),
         ("<x1>a<x2>", "<x1> <x2> a <x1> <x2>", "A B a A B"),
         ("a <x1>", "<x5> a <x4> <x1> <x3>.", "a A."),
     ],
@@ -210,14 +168,6 @@ def test_so_it_does_from_a_model_that_copies(shipped: Protection, text: str) -> 
     assert line.restored(SPACED.words(line.text)) == text
 
 
-@given(st.lists(UNSPACED | STRING).map("".join))
-def test_strings_between_words_without_spaces_are_exact(shipped: Protection, text: str) -> None:
-    line = shipped.line(text)
-    restored = line.restored(SPACED.words(line.text))
-    assert restored.replace(" ", "") == text.replace(" ", "")
-    assert all(restored.count(string) >= text.count(string) for string in line.strings.values())
-
-
 def test_lost_strings_are_counted() -> None:
     line = ProtectedLine("<x1> a <x2> <x1>", {"<x1>": "A", "<x2>": "B"})
     assert [line.count_lost(t) for t in ("<x1><x2><x1>", "<x2> <x1>", "<x3>", "A B A")] == [
@@ -225,8 +175,9 @@ def test_lost_strings_are_counted() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("tokenizer", ["none", "moses"])
-@pytest.mark.parametrize("kind", ["bpe", "unigram", "codes"])
+@pytest.mark.parametrize(
+    ("kind", "tokenizer"), [("bpe", "none"), ("unigram", "moses"), ("codes", "none")]
+)
 def test_a_corpus_has_placeholders(kind: str, tokenizer: str, tmp_path: Path) -> None:
     data = test_prepare.corpus(tmp_path, PAIRS, protected=SHIPPED)
     choice: Any = test_prepare.BPE if kind == "bpe" else test_prepare.UNIGRAM
@@ -244,19 +195,6 @@ def test_a_corpus_has_placeholders(kind: str, tokenizer: str, tmp_path: Path) ->
         assert again.protection.line(URL) == ("<x1>", {"<x1>": URL})
 
 
-def test_any_number_of_processes_prepares_the_same(tmp_path: Path) -> None:
-    one, two = (
-        prepare(
-            test_prepare.corpus(
-                tmp_path, PAIRS, protected=SHIPPED, workers=n, cache=str(tmp_path / f"{n}")
-            ),
-            test_prepare.BPE,
-        )
-        for n in (1, 2)
-    )
-    assert test_prepare.contents(one) == test_prepare.contents(two)
-
-
 def test_other_patterns_are_another_corpus_and_another_path_is_not(tmp_path: Path) -> None:
     paths = [tmp_path / name for name in ("one", "same", "other")]
     for path, pattern in zip(paths, ("a+", "# as before\n\na+", "b+"), strict=True):
@@ -269,26 +207,10 @@ def test_other_patterns_are_another_corpus_and_another_path_is_not(tmp_path: Pat
     assert one == same and len({none, one, other}) == 3
 
 
-def test_columns_go_by_words_with_placeholders(tmp_path: Path) -> None:
-    for split, count in (("train", len(PAIRS)), ("dev", len(test_prepare.DEV))):
-        lines = [s for s, _ in (PAIRS if split == "train" else test_prepare.DEV)]
-        integers = [" ".join(map(str, range(len(line.split())))) for line in lines]
-        (tmp_path / f"{split}.c").write_text("".join(f"{line}\n" for line in integers))
-        assert len(integers) == count
-    column = Column("word", str(tmp_path / "train.c"), str(tmp_path / "dev.c"), None)
-    data = test_prepare.corpus(tmp_path, PAIRS, protected=SHIPPED, columns={"c": column})
-    prepared = prepare(data, test_prepare.BPE)
-    source = prepared.source.vocabulary.pieces(prepared.train.pair(0)[0])
-    values = prepared.train.columns["c"][: len(source)].tolist()
-    place = source.index("<x1>")
-    assert values[place : place + 2] == [1, 2]
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a\n# b\n(c\n", r"patterns:3: \(c: no regular expression for data.protected: missing \)"),
-        ("a{99999999999}\n", "patterns:1: .*: no regular expression"),
         ("a\nb*\n", r"patterns:2: b\*: .*: matches the empty string"),
         ("# a\n\n", "patterns: no pattern"),
     ],
@@ -308,24 +230,20 @@ def test_a_missing_file_and_a_symbol_that_is_a_placeholder_are_named(tmp_path: P
         prepare(data, test_prepare.BPE)
 
 
-@pytest.mark.parametrize("wrong", ["(b", 5])
-def test_damaged_patterns_of_a_model_are_named(wrong: Any) -> None:
+def test_damaged_patterns_of_a_model_are_named() -> None:
     tokenizer = Tokenizer("nfc", "none", "de", [*PLACEHOLDERS], ["a"])
     plain = Side.of(Bpe(tokenizer, []), ["a"]).to_json()
-    plain["segmenter"]["tokenizer"]["protected"] = ["a", wrong]
+    plain["segmenter"]["tokenizer"]["protected"] = ["a", "(b"]
     with pytest.raises(UserError, match=r"tokenizer\.protected") as error:
         Side.from_json(plain)
     assert error.value.code == Exit.DATA
 
 
 def test_a_parent_keeps_its_own_patterns(tmp_path: Path) -> None:
-    tiny.train(tmp_path / "parent", tiny.prepared(tmp_path / "corpus"), trainer__max_steps=1)
-    chosen = tiny.settings(trainer__init_from=str(tmp_path / "parent"))
-    data = test_prepare.corpus(tmp_path, protected=SHIPPED)
+    data, plain = (test_prepare.corpus(tmp_path, protected=path) for path in (SHIPPED, None))
+    made, without = (prepare(each, test_prepare.BPE) for each in (data, plain))
     with pytest.raises(UserError, match=r"data\.protected=.*: has other patterns than the model"):
-        corpus.prepare(replace(chosen, data=data))
-    made = prepare(data, test_prepare.BPE)
-    sides = [made.source, made.target]
-    for protected in (SHIPPED, None):
-        again = prepare(replace(data, protected=protected), test_prepare.BPE, sides)
+        prepare(data, test_prepare.BPE, [without.source, without.target])
+    for each in (data, plain):
+        again = prepare(each, test_prepare.BPE, [made.source, made.target])
         assert again.source.to_json() == made.source.to_json()

@@ -109,41 +109,6 @@ def test_pieces_are_those_of_subword_nmt(minimum: int, tmp_path: Path) -> None:
         assert pieces_of(side, line) == expected
 
 
-def test_each_side_may_have_files_of_its_own(tmp_path: Path) -> None:
-    data = test_prepare.corpus(tmp_path)
-    large, small = (
-        spm_model(tmp_path / f"{size}.model", model_type="unigram", vocab_size=size)
-        for size in (36, 33)
-    )
-    source, target = sides_of_files(data, replace(spm(large), target_model=str(small)))
-    assert len(source.vocabulary) == len(target.vocabulary) + 3
-    codes, whole = codes_and_vocabulary(tmp_path)
-    shorter = tmp_path / "shorter"
-    shorter.write_bytes(b"".join(whole.read_bytes().splitlines(keepends=True)[:-1]))
-    choice = replace(
-        bpe(codes, shorter), source_vocabulary=str(whole), target_vocabulary=str(shorter)
-    )
-    source, target = sides_of_files(data, choice)
-    assert len(source.vocabulary) == len(target.vocabulary) + 1
-
-
-def test_pieces_that_no_normalised_text_has_are_left_out(tmp_path: Path) -> None:
-    data = test_prepare.corpus(tmp_path)
-    codes, vocabulary = codes_and_vocabulary(tmp_path)
-    known, _ = sides_of_files(data, bpe(codes, vocabulary))
-    for path, lines in (codes, "\xa0 %</w>\na \u200f\n"), (vocabulary, "\u200f@@ 5\n\xa0@@ 5\n"):
-        path.write_text(path.read_text(encoding="utf-8") + lines, encoding="utf-8")
-    sides = sides_of_files(data, bpe(codes, vocabulary))
-    assert sides[0].to_json() == known.to_json()
-    assert prepare(data, bpe(codes, vocabulary), sides).source.to_json() == known.to_json()
-    symbols = ["\u200f", "a\u2028b", "Haus"]
-    more: dict[str, Any] = {"model_type": "unigram", "vocab_size": 40}
-    path = spm_model(tmp_path / "spm.model", user_defined_symbols=symbols, **more)
-    sides = sides_of_files(data, spm(path))
-    made = prepare(data, spm(path), sides)
-    assert {*symbols} & {*made.source.vocabulary.to_json()} == {"Haus"}
-
-
 def test_a_corpus_is_the_same_wherever_the_files_lie(tmp_path: Path) -> None:
     path, other = tmp_path / "spm.model", tmp_path / "elsewhere.model"
     spm_model(path, model_type="unigram", vocab_size=36)
@@ -181,42 +146,25 @@ def test_a_run_goes_on_without_the_files(tmp_path: Path) -> None:
     assert error.value.code == Exit.NO_INPUT
 
 
-@pytest.mark.parametrize(
-    ("options", "more", "message"),
-    [
-        ({"model_type": "bpe"}, {"subword_alpha": 0.1}, "source: its .* is no unigram model"),
-        ({"model_type": "unigram"}, {"bpe_dropout": 0.1}, "segmenter.kind=unigram has none"),
-    ],
-    ids=str,
-)
-def test_a_segmenter_that_cannot_sample_is_refused_before_text_is_read(
-    options: dict[str, Any],
-    more: dict[str, Any],
-    message: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    path = spm_model(tmp_path / "spm.model", vocab_size=36, **options)
-    monkeypatch.setattr("nmt.corpus.scan.scan_files", lambda _: pytest.fail("read"))
-    settings = replace(
-        tiny.settings(), data=test_prepare.corpus(tmp_path, **more), segmenter=spm(path)
-    )
-    with pytest.raises(UserError, match=message) as error:
-        corpus.prepare(settings)
+def test_a_segmenter_that_cannot_sample_is_refused(tmp_path: Path) -> None:
+    path = spm_model(tmp_path / "spm.model", vocab_size=36, model_type="bpe")
+    data = test_prepare.corpus(tmp_path, subword_alpha=0.1)
+    with pytest.raises(UserError, match=r"source: its .* is no unigram model") as error:
+        prepare(data, spm(path), sides_of_files(data, spm(path)))
     assert error.value.code == Exit.USAGE
+    settings = replace(tiny.settings(), data=replace(data, subword_alpha=None, bpe_dropout=0.1))
+    with pytest.raises(UserError, match=r"segmenter\.kind=unigram has none"):
+        corpus.prepare(replace(settings, segmenter=spm(path)))
 
 
 @pytest.mark.parametrize(
     ("name", "content", "message"),
     [
         ("codes", "a b\n", r"codes:1: expected '#version: 0.2'"),
-        ("codes", "", "codes:1: expected"),
         ("codes", "#version: 0.2\na b\nabc\n", "codes:3: expected two symbols"),
         ("vocabulary", "a@@ 3\na@@ 2\n", "vocabulary:2: expected a piece that no line before has"),
-        ("vocabulary", "a@@ many\n", "vocabulary:1: expected a piece"),
         ("vocabulary", "a@@\n", r"vocabulary:1: has no count; set segmenter.min_frequency=0"),
         ("vocabulary", "", "vocabulary: no piece occurs 1 times"),
-        ("spm.model", "no model", "source_model=.*: no SentencePiece model"),
         ("spm.model", "", "source_model=.*: no SentencePiece model"),
     ],
 )

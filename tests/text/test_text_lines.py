@@ -20,7 +20,6 @@ from nmt.errors import Exit, UserError
 from nmt.text.lines import (
     CONTROLS,
     checked,
-    decoded,
     opened,
     raw_lines,
     read_parallel,
@@ -32,29 +31,12 @@ LINE_LIKE = "\r\v\f\x1c\x1d\x1e\x1f\x85\u2028\u2029\x00\ufeff\t \u00a0"
 TEXT = st.text(st.one_of(st.sampled_from(LINE_LIKE), st.characters(codec="utf-8")))
 MALFORMED = [
     b"\xc0\x80",  # overlong
-    b"\xc1\xbf",
-    b"\xe0\x80\x80",
     b"\xf0\x80\x80\x80",
-    b"\xed\xa0\x80",  # surrogates
-    b"\xed\xbf\xbf",
-    b"\xff",
-    b"\xfe",
+    b"\xed\xa0\x80",  # a surrogate
     b"\x80",  # continuation alone
-    b"\xf5\x80\x80\x80",
     b"\xf4\x90\x80\x80",  # beyond U+10FFFF
     b"\xe2\x82",  # cut off
-    b"\xf0\x9f\x98",
 ]
-
-
-@given(st.lists(TEXT.filter(lambda t: "\n" not in t), min_size=1), st.booleans())
-def test_any_text_without_lf_is_one_line(texts: list[str], final: bool) -> None:
-    content = "\n".join(texts).encode() + (b"\n" if final or not texts[-1] else b"")
-    found = list(raw_lines(io.BytesIO(content)))
-    expected = [text.removesuffix("\r").encode() for text in texts]
-    if texts[0].startswith("\ufeff"):
-        expected[0] = texts[0][1:].removesuffix("\r").encode()
-    assert found == expected
 
 
 def test_crlf_and_byte_order_mark_are_removed() -> None:
@@ -74,11 +56,6 @@ def test_malformed_utf8_is_refused_with_its_place(tmp_path: Path, bad: bytes) ->
     assert place in str(caught.value)
 
 
-def test_decoded_names_only_the_first_bytes() -> None:
-    with pytest.raises(UserError, match=r"f:7: byte 0 .*: \\xff\\xff\\xff\\xff; do this$"):
-        decoded(b"\xff" * 1000, "f:7", "do this")
-
-
 def test_missing_file(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no such file; set it") as caught:
         read_text(tmp_path / "none", "set it")
@@ -88,32 +65,23 @@ def test_missing_file(tmp_path: Path) -> None:
     assert caught.value.code == Exit.NO_INPUT
 
 
-GOOD = gzip.compress(b"".join(b"line %d\n" % i for i in range(10_000)), mtime=0)
+LINES = b"".join(b"line %d\n" % i for i in range(10_000))
+GOOD, PACKED = gzip.compress(LINES, mtime=0), zstd.compress(LINES)
 DAMAGED = {
     "truncated": GOOD[: len(GOOD) // 2],
     "flipped": GOOD[:5000] + bytes([GOOD[5000] ^ 0xFF]) + GOOD[5001:],
     "garbage after": GOOD + b"garbage",
     "checksum": GOOD[:-8] + b"\x00\x00\x00\x00" + GOOD[-4:],
+    "truncated zstd": PACKED[:-1],
+    "garbage after zstd": PACKED + b"garbage",
 }
 
 
 @pytest.mark.parametrize("name", DAMAGED)
-def test_damaged_gzip_is_refused(tmp_path: Path, name: str) -> None:
-    path = tmp_path / "t.gz"
+def test_damaged_archives_are_refused(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "t"
     path.write_bytes(DAMAGED[name])
-    with pytest.raises(UserError, match="damaged gzip") as caught:
-        read_text(path)
-    assert caught.value.code == Exit.DATA
-
-
-PACKED = zstd.compress(b"".join(b"line %d\n" % i for i in range(10_000)))
-
-
-@pytest.mark.parametrize("bad", [PACKED[:-1], PACKED[:500], PACKED + b"garbage"])
-def test_damaged_zstd_is_refused(tmp_path: Path, bad: bytes) -> None:
-    path = tmp_path / "t.zst"
-    path.write_bytes(bad)
-    with pytest.raises(UserError, match="damaged zstd") as caught:
+    with pytest.raises(UserError, match=r"damaged (zstd|gzip)") as caught:
         read_text(path)
     assert caught.value.code == Exit.DATA
 
@@ -128,20 +96,9 @@ def test_zstd_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         read_text(path)
 
 
-def test_a_column_has_the_lines_of_its_table(tmp_path: Path) -> None:
-    path = tmp_path / "t.tsv"
-    path.write_bytes(b"\xef\xbb\xbfa\tb\r\n\r\n" + b"x\t\n" * 3000 + b"p\tq")
-    first, second = (read_text(Path(f"{path}:{n}")) for n in (1, 2))
-    assert first == ["a", "", *["x"] * 3000, "p"]
-    assert second == ["b", "", *[""] * 3000, "q"]
-    with pytest.raises(UserError, match=rf"^{path}:1: has no column 3, only 2"):
-        read_text(Path(f"{path}:3"))
-
-
-@pytest.mark.parametrize("column", [1, 2])
 @pytest.mark.parametrize(
-    ("odd", "columns"),
-    [(b"half of\tthe source\ttarget", 3), (b"source alone", 1), (b"source\ttarget\t", 3)],
+    ("odd", "columns", "column"),
+    [(b"half of\tthe source\ttarget", 3, 1), (b"source alone", 1, 2), (b"source\ttarget\t", 3, 2)],
 )
 def test_a_line_of_other_columns_is_refused(
     tmp_path: Path, odd: bytes, columns: int, column: int
@@ -153,31 +110,17 @@ def test_a_line_of_other_columns_is_refused(
     assert caught.value.code == Exit.DATA
 
 
-@pytest.mark.parametrize(("content", "lines"), [(GOOD * 2, 20_000), (GOOD + bytes(512), 10_000)])
-def test_whole_gzip_is_read(tmp_path: Path, content: bytes, lines: int) -> None:
-    path = tmp_path / "t.gz"
-    path.write_bytes(content)
-    with opened(path) as stream:
-        assert sum(1 for _ in raw_lines(stream)) == lines
+def test_whole_gzip_is_read(tmp_path: Path) -> None:
+    for content, lines in ((GOOD * 2, 20_000), (GOOD + bytes(512), 10_000)):
+        (tmp_path / "t.gz").write_bytes(content)
+        assert len(read_text(tmp_path / "t.gz")) == lines
 
 
-PACKERS: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.compress, "zstd": zstd.compress}
 UNREAD: dict[str, Callable[[bytes], bytes]] = {
     "bzip2": bz2.compress,
     "xz": lzma.compress,
     "zip": lambda content: b"PK\x03\x04" + content,
 }
-
-
-@pytest.mark.parametrize("kind", PACKERS)
-@pytest.mark.parametrize("name", ["train.de", "train.gz", "train.zst", "train.de.gz", "train.bz2"])
-def test_bytes_say_what_is_compressed(tmp_path: Path, kind: str, name: str) -> None:
-    path = tmp_path / name
-    for content in (b"eins\n\nzwei", b"", b"nur eine\n" * 5000):
-        lines = content.decode().removesuffix("\n").split("\n") if content else []
-        for written in (PACKERS[kind](content), content):
-            path.write_bytes(written)
-            assert read_text(path) == lines
 
 
 @pytest.mark.parametrize("kind", UNREAD)
@@ -189,12 +132,6 @@ def test_what_is_compressed_otherwise_is_named(tmp_path: Path, kind: str) -> Non
             with pytest.raises(UserError, match=rf"^{path}: is compressed by {kind}; ") as caught:
                 read_text(path)
             assert caught.value.code == Exit.DATA
-
-
-def test_what_is_compressed_twice_is_named(tmp_path: Path) -> None:
-    (tmp_path / "t.gz").write_bytes(gzip.compress(zstd.compress(b"eins\n")))
-    with pytest.raises(UserError, match="is compressed by zstd; "):
-        read_text(tmp_path / "t.gz")
 
 
 SENTENCES = {
@@ -213,39 +150,30 @@ SENTENCES = {
 WIDE = ("utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be")
 
 
-@pytest.mark.parametrize("name", SENTENCES)
 @pytest.mark.parametrize("codec", WIDE)
-@pytest.mark.parametrize("mark", ["\ufeff", ""])
-def test_wide_encodings_are_refused(name: str, codec: str, mark: str, tmp_path: Path) -> None:
-    content = (mark + SENTENCES[name] * 20).encode(codec)
+def test_wide_encodings_are_refused(codec: str, tmp_path: Path) -> None:
+    """Of any script, with a mark or without; in a file, and in a pipe before its third line."""
     path = tmp_path / "it's.de"
-    for written in (content, gzip.compress(content)):
-        path.write_bytes(written)
-        with pytest.raises(UserError) as caught:
-            read_text(path)
-        assert caught.value.code == Exit.DATA
-        assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert it: ")
+    for sentences in SENTENCES.values():
+        for mark in ("\ufeff", ""):
+            path.write_bytes((mark + sentences * 20).encode(codec))
+            with pytest.raises(UserError) as caught:
+                read_text(path)
+            assert caught.value.code == Exit.DATA
+            assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert")
+        read: list[bytes] = []
+        with pytest.raises(UserError, match="UTF-16"):
+            read.extend(checked(io.BytesIO((sentences * 3).encode(codec)), "stdin"))
+        assert len(read) < 3
 
 
-@pytest.mark.parametrize("name", [name for name in SENTENCES if name not in ("English", "Hindi")])
-@pytest.mark.parametrize("codec", WIDE)
-def test_so_are_they_without_any_space_or_line_end(name: str, codec: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["Russian", "Chinese", "Korean", "Thai", "Arabic"])
+def test_so_are_they_without_any_space_or_line_end(name: str, tmp_path: Path) -> None:
     text = "".join(filter(str.isalpha, SENTENCES[name])) * 900
-    (tmp_path / "t").write_bytes(text.encode(codec))
-    with pytest.raises(UserError, match="UTF-16") as caught:
-        read_text(tmp_path / "t")
-    assert caught.value.code == Exit.DATA
-
-
-@pytest.mark.parametrize("name", SENTENCES)
-@pytest.mark.parametrize("codec", WIDE)
-def test_so_are_they_in_a_pipe_before_the_third_line(name: str, codec: str) -> None:
-    """Whose lines are read as they come, in blocks of any size."""
-    lines = io.BytesIO((SENTENCES[name] * 3).encode(codec))
-    read: list[bytes] = []
-    with pytest.raises(UserError, match="UTF-16"):
-        read.extend(checked(lines, "stdin"))
-    assert len(read) < 3
+    for codec in WIDE:
+        (tmp_path / "t").write_bytes(text.encode(codec))
+        with pytest.raises(UserError, match="UTF-16"):
+            read_text(tmp_path / "t")
 
 
 @pytest.mark.parametrize(
@@ -253,9 +181,7 @@ def test_so_are_they_in_a_pipe_before_the_third_line(name: str, codec: str) -> N
     [
         (SENTENCES["German"] * 20, "latin-1"),
         (SENTENCES["Russian"] * 20, "cp1251"),
-        (SENTENCES["Russian"] * 20, "koi8-r"),
         (SENTENCES["Chinese"] * 20, "gb18030"),
-        (SENTENCES["Japanese"] * 20, "shift-jis"),
         ("Un café très agréable où l'on mange bien.\n" * 20, "cp1252"),
     ],
 )
@@ -336,10 +262,10 @@ def test_no_line_is_lost_added_or_moved(texts: list[str], final: bool, mark: boo
         assert [line.decode() for line in raw_lines(stream)] == lines
 
 
-@pytest.mark.parametrize("odd", [b"a\x00b\n", b"\x00\n", b"", b"a", b"\x00", b"ab" * 90 + b"\0"])
-def test_a_few_nuls_are_control_characters(odd: bytes) -> None:
-    assert not is_refused(odd)
-    assert is_refused(odd + 99 * b"\0")
+def test_a_few_nuls_are_control_characters() -> None:
+    for odd in (b"a\x00b\n", b"", b"\x00", b"ab" * 90 + b"\0"):
+        assert not is_refused(odd)
+        assert is_refused(odd + 99 * b"\0")
 
 
 def test_lines_that_belong_together_are_as_many(tmp_path: Path) -> None:
@@ -351,24 +277,17 @@ def test_lines_that_belong_together_are_as_many(tmp_path: Path) -> None:
     assert error.value.code == Exit.DATA
 
 
-@pytest.mark.parametrize(
-    "head",
-    [
+def test_markup_is_no_text_of_lines_and_tags_in_a_sentence_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.sgm"
+    for head in (
         b'<srcset setid="t">\n<seg id="1">A</seg>',
         b'\xef\xbb\xbf<?xml version="1.0" encoding="UTF-8"?>\r\n<dataset id="wmt">',
-        b'<?xml version="1.0"?>',
         b"<!DOCTYPE mteval SYSTEM 'x'>",
         b'\n<TMX version="1.4">',
-    ],
-)
-def test_markup_is_no_text_of_lines(head: bytes, tmp_path: Path) -> None:
-    (tmp_path / "t.sgm").write_bytes(head)
-    with pytest.raises(UserError, match=r"t\.sgm: is SGML, XML or TMX") as caught:
-        read_text(tmp_path / "t.sgm")
-    assert caught.value.code == Exit.DATA
-
-
-@pytest.mark.parametrize("line", ["<b>bold</b> text", "<?xml version='1.0'?> begins a file", "< 3"])
-def test_tags_in_a_sentence_are_text(line: str, tmp_path: Path) -> None:
-    (tmp_path / "t").write_text(f"{line}\n", encoding="utf-8")
-    assert read_text(tmp_path / "t") == [line]
+    ):
+        path.write_bytes(head)
+        with pytest.raises(UserError, match=r"t\.sgm: is SGML, XML or TMX"):
+            read_text(path)
+    for line in ("<b>bold</b> text", "<?xml version='1.0'?> begins a file", "< 3"):
+        path.write_text(f"{line}\n", encoding="utf-8")
+        assert read_text(path) == [line]

@@ -24,15 +24,6 @@ def test_known_pieces_come_back(pieces: list[str]) -> None:
     assert vocabulary.pieces([BOS, *ids, PAD, 7, EOS]) == pieces
 
 
-def test_specials() -> None:
-    vocabulary = Vocabulary(PIECES)
-    assert (PAD, BOS, EOS, UNK) == (0, 1, 2, 3)
-    assert len(vocabulary) == 9
-    assert vocabulary.ids(["?"]) == [UNK, EOS]
-    assert vocabulary.pieces([UNK, PAD, 4]) == ["<unk>", "a@@"]
-    assert vocabulary.pieces([]) == []
-
-
 def side() -> Side:
     pieces = ["a@@", "b", "a", "c@@"]
     return Side(Bpe(Tokenizer("nfc", "none", "de"), ["a b</w>"], pieces), Vocabulary(pieces))
@@ -46,16 +37,14 @@ def test_side_round_trip() -> None:
         assert one.text([BOS, 4, 5, 6, EOS, 4]) == "ab a"
 
 
-@pytest.mark.parametrize(
-    "value", [None, [], {}, {"segmenter": {}, "vocabulary": []}, {"segmenter": 1, "vocabulary": 1}]
-)
+@pytest.mark.parametrize("value", [None, {}, {"segmenter": {}, "vocabulary": []}])
 def test_hostile_side_is_refused(value: Any) -> None:
     with pytest.raises(UserError) as caught:
         Side.from_json(value)
     assert caught.value.code == Exit.DATA
 
 
-@pytest.mark.parametrize("value", [None, {}, [1], ["a", "a"], ["\n"], [""], [["a"]]])
+@pytest.mark.parametrize("value", [None, [1], ["a", "a"], ["\n"], [""]])
 def test_hostile_vocabulary_is_refused(value: Any) -> None:
     with pytest.raises(UserError):
         Vocabulary.from_json(value)

@@ -8,12 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from filelock import FileLock
 
 from nmt.config.data import Data
 from nmt.errors import Exit, UserError
-from nmt.system import manifest
-from nmt.toy.recipe import RECORD, ensure_text, write
+from nmt.toy.recipe import ensure_text, write
 from tests.composing import settings_of
 from tests.pages import ROOT
 from tests.training.tiny import tree
@@ -54,20 +52,6 @@ def test_it_is_written_once(tmp_path: Path) -> None:
     assert written == tree(tmp_path / "fresh")
 
 
-def test_long_lines_are_not_joined(tmp_path: Path) -> None:
-    write(corpus(tmp_path, "data.train_longest=9", "data.test_shortest=10"), tmp_path)
-    assert [(tmp_path / f"concat_seq.{code}").read_bytes() for code in ("de", "en")] == [b"", b""]
-
-
-def test_other_settings_have_another_directory(tmp_path: Path) -> None:
-    keys = ["train_pairs", "train_shortest", "train_longest", "dev_pairs", "test_pairs"]
-    keys += ["test_shortest", "test_longest", "corpus_seed"]
-    changes = [*(f"data.{key}=17" for key in keys), "data.source_language=gsw"]
-    roots = {settings_of(change).data.root for change in changes}
-    assert len(roots) == len(changes) and settings_of().data.root not in roots
-    assert settings_of("data.max_length=9").data.root == settings_of().data.root
-
-
 def test_a_directory_of_other_settings_is_refused(tmp_path: Path) -> None:
     ensure_text(corpus(tmp_path))
     before = tree(tmp_path)
@@ -76,19 +60,8 @@ def test_a_directory_of_other_settings_is_refused(tmp_path: Path) -> None:
     assert error.value.code == Exit.USAGE and tree(tmp_path) == before
 
 
-def test_another_version_of_the_grammar_is_noticed(tmp_path: Path) -> None:
-    (tmp_path / "now").mkdir()
-    write(corpus(tmp_path), tmp_path / "now")
-    record = tmp_path / "now" / RECORD
-    record.write_text(record.read_text().replace('"grammar": "', '"grammar": "0'))
-    files = [(path.name, path.read_bytes()) for path in (tmp_path / "now").iterdir()]
-    manifest.write(tmp_path / "text", files)
-    with pytest.raises(UserError, match="was written with grammar=0"):
-        ensure_text(corpus(tmp_path))
-
-
-@pytest.mark.parametrize("name", ["train.de", "test.heads", "concat_seq.en"])
-def test_an_edited_file_is_noticed_and_kept(name: str, tmp_path: Path) -> None:
+def test_an_edited_file_is_noticed_and_kept(tmp_path: Path) -> None:
+    name = "test.heads"
     data = corpus(tmp_path)
     ensure_text(data)
     (tmp_path / "text" / name).write_bytes(b"mine\n")
@@ -128,22 +101,3 @@ def test_killed_while_it_writes_nothing_is_there(tmp_path: Path) -> None:
     ensure_text(corpus(tmp_path))
     assert {path.name for path in tmp_path.iterdir()} <= {"text", "text.lock"}
     assert "train.de" in tree(tmp_path / "text")
-
-
-def test_of_two_at_once_one_writes_and_the_other_waits(tmp_path: Path) -> None:
-    with FileLock(tmp_path / "text.lock"):
-        other = start(tmp_path)
-        assert other.stderr is not None and "waiting" in other.stderr.readline()
-        made = tmp_path / "made"
-        ensure_text(settings_of(*SMALL, f"data.root={made}").data)
-        made.rename(tmp_path / "text")
-        before = (tmp_path / "text" / "train.de").stat().st_ino
-    assert other.wait() == 0
-    assert (tmp_path / "text" / "train.de").stat().st_ino == before
-
-
-def test_of_two_at_once_with_other_settings_one_is_refused(tmp_path: Path) -> None:
-    both = [start(tmp_path), start(tmp_path, "data.corpus_seed=2")]
-    errors = [process.communicate()[1] for process in both]
-    assert sorted(process.returncode for process in both) == [0, 1]
-    assert "was written with data.corpus_seed=" in "".join(errors)

@@ -9,7 +9,6 @@ from protocol import read_job, serve
 
 
 def main() -> None:
-    """Answer rounds; or translate once and leave, if that is asked for."""
     job = read_job()
     options, pieces = job["options"], job["pieces"]
     ids = {piece: str(number) for number, piece in enumerate(pieces)}
@@ -38,7 +37,7 @@ def main() -> None:
         digests = [zlib.crc32(" ".join(ids[t] for t in tokens).encode()) for tokens in best]
         return {"units": sum(map(len, best)), "seconds": seconds, "digests": digests}
 
-    serve(play, job["once"], version=ctranslate2.__version__, threads=job["threads"])
+    serve(play, version=ctranslate2.__version__, threads=job["threads"])
 
 
 if __name__ == "__main__":

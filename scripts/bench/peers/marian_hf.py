@@ -19,7 +19,6 @@ FACTS = {"version": transformers.__version__, "differs": "layer norm after each 
 
 
 def random_model(job: dict[str, Any]) -> MarianMTModel:
-    """A model of the size that is asked for, with random weights."""
     size = job["model"]
     torch.manual_seed(1)
     return MarianMTModel(
@@ -51,7 +50,6 @@ def random_model(job: dict[str, Any]) -> MarianMTModel:
 
 
 def training(job: dict[str, Any]) -> None:
-    """Answer rounds of updates."""
     model = random_model(job)
     model.set_attn_implementation(job["options"]["attention"])
 
@@ -70,7 +68,7 @@ def decoding(job: dict[str, Any]) -> None:
     model = MarianMTModel.from_pretrained(where, dtype=dtype).to(job["device"]).eval()
     model.set_attn_implementation(job["options"]["attention"])
     rows = sorted(job["sources"], key=len, reverse=True)
-    serve(lambda: {"units": search(model, rows, job)}, job["once"], **FACTS)
+    serve(lambda: {"units": search(model, rows, job)}, **FACTS)
 
 
 @torch.inference_mode()

@@ -40,7 +40,6 @@ class Channel:
         self._send({"ready": facts})
 
     def next_round(self) -> bool:
-        """Wait for the next round; false when there is none."""
         line = sys.stdin.readline()
         self._cpu = _cpu_seconds()
         return line.strip() == "round"
@@ -58,14 +57,11 @@ class Channel:
         self._out.flush()
 
 
-def serve(play: Callable[[], Answer], once: bool = False, **facts: Any) -> None:
+def serve(play: Callable[[], Answer], **facts: Any) -> None:
     """Answer rounds with `play() -> {"units": ..., ...}` until there are no more.
 
-    `play` may give its own "seconds"; else all of it counts. With `once` it is called and no more.
+    `play` may give its own "seconds"; else all of it counts.
     """
-    if once:
-        play()
-        return
     channel = Channel()
     channel.ready(**facts)
     while channel.next_round():
@@ -81,7 +77,6 @@ def _cpu_seconds() -> float:
 
 
 def _peak_bytes() -> int:
-    """The most memory that this process has had."""
     status = Path("/proc/self/status")
     if status.exists():  # there ru_maxrss begins with the memory of the process that started this
         peak = [line.split() for line in status.read_text().split("\n") if "VmHWM" in line]

@@ -19,7 +19,6 @@ FIRST = 4  # the first id of a word, as in the other models
 
 
 def make(job: dict[str, Any], folder: Path) -> None:
-    """Write a model folder with random weights."""
     size, words, longest = job["model"], job["vocab"], job["longest"]
     torch.manual_seed(1)
     config = partial(
@@ -82,7 +81,6 @@ def make(job: dict[str, Any], folder: Path) -> None:
 
 
 def load(job: dict[str, Any], folder: Path) -> inference.Translator:
-    """The translator that `sockeye-translate` makes."""
     device = torch.device(job["device"])
     models, sources, targets = load_models(
         device, [str(folder)], dtype=job["precision"], inference_only=True
@@ -102,7 +100,6 @@ def load(job: dict[str, Any], folder: Path) -> inference.Translator:
 
 
 def main() -> None:
-    """Answer rounds; or translate once and leave, if that is asked for."""
     logging.disable(logging.WARNING)
     job = read_job()
     folder = Path(job["converted"])
@@ -119,7 +116,7 @@ def main() -> None:
             translations = translator.translate(inputs, fill_up_batches=False)
         return {"units": sum(len(output.tokens) for output in translations)}
 
-    serve(play, job["once"], version=sockeye.__version__)
+    serve(play, version=sockeye.__version__)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from x_transformers import XTransformer
 
 
 def main() -> None:
-    """Answer rounds."""
     job = read_job()
     torch.manual_seed(1)
     size = job["model"]
