@@ -6,7 +6,7 @@ import pytest
 
 from nmt.build import shrunken
 from nmt.checks.example import perturbed
-from nmt.config.catalog import FAMILIES, UNSTATED, entries_of, families, family_of
+from nmt.config.catalog import FAMILIES, UNSTATED, entries_of, family_of, list_encodings
 from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
 SEVERAL = FAMILIES[-1]
@@ -48,7 +48,7 @@ def test_a_family_of_ones_own_comes_last_and_none_is_said(tmp_path: Path) -> Non
     }.items():
         text = f"# @package _global_\n# What it does\n{line}encoding: {{}}\n"
         (tmp_path / "encoding" / f"{name}.yaml").write_text(text, encoding="utf-8")
-    members = families((tmp_path,))
-    assert list(members) == [*FAMILIES, "dreams", UNSTATED]
-    assert members["dreams"] == ["a"] and members[UNSTATED] == ["b"]
-    assert members["no positions"] == ["c", "none"]
+    listed = list_encodings((tmp_path,))
+    assert list(dict.fromkeys(facts.family for facts in listed)) == [*FAMILIES, "dreams", UNSTATED]
+    assert [facts.name for facts in listed[:2]] == ["c", "none"]
+    assert [facts.name for facts in listed[-2:]] == ["a", "b"]

@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
-from nmt.decode import scheduler
-from nmt.decode.scheduler import Scheduler, batches_of
+from nmt.decode.scheduler import batches_of, count_workers
 from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
@@ -164,49 +163,18 @@ def test_batches_hold_each_place_once_and_are_even(
         assert groups == by_length(lengths, budget)
 
 
-class Device:
-    """An engine that says how many workers it may have."""
-
-    def __init__(self, most_workers: int) -> None:
-        self.most_workers = most_workers
-
-    def workers(self, count: int) -> Any:
-        raise UserError(f"{count} were asked for")
-
-
 @pytest.mark.parametrize(
-    ("batches", "most", "asked", "gigabytes", "expected"),
+    ("batches", "most", "gigabytes", "expected"),
     [
-        (2, 4, None, 64, 1),  # a small text
-        (3, 4, None, 64, 3),
-        (9, 4, None, 64, 4),
-        (9, 1, None, 64, 1),  # one thread, or a GPU
-        (90, 64, None, 16, 16),  # a gigabyte for each
-        (9, 4, 1, 64, 1),
-        (1, 1, 3, 1, 3),  # as was asked for
+        (2, 4, 64, 1),  # a small text
+        (3, 4, 64, 3),
+        (9, 4, 64, 4),
+        (9, 1, 64, 1),  # one thread, or a GPU
+        (90, 64, 16, 16),  # a gigabyte for each
     ],
 )
-def test_how_many_workers_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-    batches: int,
-    most: int,
-    asked: int | None,
-    gigabytes: int,
-    expected: int,
-) -> None:
-    monkeypatch.setattr(scheduler, "memory_of", lambda: gigabytes * 2**30)
-    some: Any = Device(most)
-    with Scheduler(some, asked) as job:
-        job.start(0)  # empty lines decide nothing
-        if expected > 1:
-            with pytest.raises(UserError, match=f"^{expected} were asked for"):
-                job.start(batches)
-        else:
-            job.start(batches)
-            assert not job.running
-            if most > 1 and asked is None and gigabytes > 1:  # a later window may pay
-                with pytest.raises(UserError, match="were asked for"):
-                    job.start(99)
+def test_as_many_workers_as_pay(batches: int, most: int, gigabytes: int, expected: int) -> None:
+    assert count_workers(batches, most, gigabytes * 2**30) == expected
 
 
 def test_a_daemon_searches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
