@@ -62,12 +62,6 @@ def garbage(path: Path) -> None:
     path.write_bytes(b"\xff\xfe precious \x00 {\n")
 
 
-def directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-    (path / "precious").write_bytes(b"precious")
-
-
 def dangling(path: Path) -> None:
     shutil.rmtree(path)
     path.symlink_to("no/such/place")
@@ -95,10 +89,6 @@ LINES = {  # of metrics.jsonl: a line that cannot be read
     "a number": second_line(b"17"),
     "no keys": second_line(b"{}"),
     "brackets without end": second_line(b"[" * 100_000),
-}
-LOGS: dict[str, tuple[str, Damage]] = {
-    "metrics.jsonl, a directory": ("metrics.jsonl", directory),
-    "best, garbage": ("best", garbage),
 }
 TRUTH: dict[str, tuple[str, Damage]] = {
     "config.json, garbage": ("config.json", garbage),
@@ -149,19 +139,6 @@ def test_a_damaged_checkpoint_costs_a_line_and_training_goes_on(
     assert "already finished" in err and not lines_of(err, copy), err
 
 
-@pytest.mark.parametrize("kind", LOGS)
-def test_a_report_says_the_same_whatever_became_of_the_log_files(
-    kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    name, damage = LOGS[kind]
-    assert evaluate.main([str(copy), *trained.test]) == 0
-    whole, _ = capsys.readouterr()
-    damage(copy / name)
-    before = tiny.tree(copy)
-    assert evaluate.main([str(copy), *trained.test]) == 0
-    assert capsys.readouterr().out == whole and "BLEU" in whole and tiny.tree(copy) == before
-
-
 @pytest.mark.parametrize("kind", TRUTH)
 def test_where_the_truth_is_damaged_nothing_is_trained_or_changed(
     kind: str, trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
@@ -190,16 +167,6 @@ def test_a_run_is_evaluated_by_the_search_settings_of_its_checkpoint_and_no_othe
     change_config(copy, "model", "dim", 17)
     assert evaluate.main([str(copy), *trained.test]) == Exit.DATA
     assert capsys.readouterr().err.startswith(f"nmt: {copy / 'config.json'}: ")
-
-
-def test_a_checkpoint_that_lacks_a_file_is_not_taken_for_a_run(
-    trained: Trained, copy: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    checkpoint = copy / "checkpoints/step-00000004"
-    (checkpoint / "manifest.json").unlink()
-    assert evaluate.main([str(checkpoint), *trained.test]) == Exit.DATA
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith(f"nmt: {checkpoint}") and "manifest.json" in line
 
 
 def change_config(run: Path, group: str, key: str, value: object) -> None:

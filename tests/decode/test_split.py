@@ -55,7 +55,6 @@ def test_as_many_together_as_fit(most: int | None, sizes: list[int]) -> None:
             "en",
             ["He came … She left. ...", "And?", "(i) One.", "ii. Two.", "A. Three.", "IV. Four."],
         ),
-        ("en", ["• One.", "• Two."]),
         ("en", ["Is it so?", "Yes.", "• 1a) So it is. ! ?", "* * * Fine. 😀"]),
         ("ru", ["1. Он пришёл.", "2. Она ушла.", "а) Да."]),  # noqa: RUF001
         ("fr", ["1. Il vient.", "*** Elle part.", "Non."]),
