@@ -1,37 +1,89 @@
-"""The model that a run starts from (trainer.init_from): read for the run to have its settings."""
+"""The model that a run starts from (trainer.init_from), and what the run takes from it.
 
-from collections.abc import Iterable, Sequence
+That are overrides which stand before the user's.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
-from nmt.config import compose
-from nmt.config.compose import Experiment
-from nmt.config.inherit import START, Parent
-from nmt.config.settings import Settings, freeze, thaw
+from nmt.config import check, compose
+from nmt.config.catalog import ABOUT, Folders, chain_of, chosen_by, quote, values_of
+from nmt.config.compose import START, Experiment
+from nmt.config.data import RECIPE, Data
+from nmt.config.hydra_conf import chosen_options
+from nmt.config.settings import Settings, freeze, is_path, thaw
 from nmt.errors import Exit, UserError
 from nmt.modeldir import read_settings
 from nmt.system import manifest
 
 CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
+FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
+TREATMENT = {  # keys of data about the use of a text; the others say which text it is
+    *("max_length", "join", "join_share", "join_length", "join_within"),
+    *("bpe_dropout", "subword_alpha", "subword_nbest", "cache", "workers"),
+}
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
     """The experiment of overrides, with what its parent decides; UserError for a misfit."""
-    return compose.experiment_of(words, read_parent)
+    return compose.experiment_of(words, inherit)
 
 
 def composed(overrides: Sequence[Override]) -> DictConfig:
     """The config of overrides, likewise, interpolations unresolved."""
-    return compose.composed(overrides, read_parent)
+    return compose.composed(overrides, inherit)
 
 
-def read_parent(path: Path, run: Path | None = None) -> Parent:
-    """Read a parent's settings; if it is gone, those of the `run` that began from it.
+def inherit(
+    path: Path, run: Path | None, overrides: Sequence[Override], folders: Folders
+) -> Iterator[str]:
+    """What the parent at a path is, as overrides, but for groups and keys that are chosen.
 
-    Raises UserError (65, 66) for a parent that cannot be read.
+    If it is gone, the `run` that began from it tells. Raises UserError for keys of the segmenter,
+    whose pieces the vocabulary numbers, for those of an encoding that is not chosen, and for a
+    parent that cannot be read (65, 66) or does not tell what it was trained on.
     """
+    settings, recorded = _read(path, run)
+    typed = {override.key_or_group: override for override in overrides}
+    options = _choose_options(typed, folders)
+    chosen = {*typed, *(group for group, _ in options)}
+    _check_typed(typed, "encoding" in chosen, settings)
+    decode, data = settings["decode"], recorded or settings["data"]
+    values: dict[str, Mapping[str, Any]] = {
+        "segmenter": settings["segmenter"],
+        "decode": {key: decode[key] for key in ("source_language", "target_language")},
+    }
+    yield f"data.normalize={data['normalize']}"
+    if "model" not in typed:  # nor does a scale choose its size
+        values["model"] = settings["model"]
+    if "encoding" not in chosen:
+        yield "~encoding"
+        values["encoding"] = settings["encoding"]
+    if "data" not in chosen:
+        if recorded is None and "data.root" not in typed:
+            raise UserError(
+                f"{START}={path}: nothing in it tells where the text of its training lies; name "
+                "the text to train on, as in data=files data.root=DIR, or data=toy"
+            )
+        yield f"data={data['kind']}"
+        left_out = TREATMENT | _replaced_keys(typed)
+        values["data"] = {key: value for key, value in data.items() if key not in left_out}
+    files = [values_of(group, option, folders) for group, option in options if "$" not in option]
+    for group, inherited in values.items():
+        # a file that is chosen decides on its keys, such as encoding=universal on share_layers
+        in_files = {name for file in files for name in file.get(group) or ()}
+        for name, value in inherited.items():
+            if group in ("segmenter", "encoding") or name not in in_files:
+                yield f"++{group}.{name}={quote(value)}"
+
+
+def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A parent's settings, and the text of its training with its places; None: unknown."""
     if not path.exists():
         begun = None if run is None or not (run / CONFIG).is_file() else _recorded(run / CONFIG)
         # by its name alone: its place may be spelled in other ways
@@ -42,13 +94,13 @@ def read_parent(path: Path, run: Path | None = None) -> Parent:
                 Exit.NO_INPUT,
             )
         plain = freeze(begun)
-        return Parent(plain, plain["data"])
+        return plain, plain["data"]
     settings = freeze(read_settings(path))
     places = path.resolve(), path.resolve().parent.parent  # a run, or one of its checkpoints
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():
-        return Parent(settings, None)
-    return Parent(settings, freeze(_recorded(trained / CONFIG))["data"])
+        return settings, None
+    return settings, freeze(_recorded(trained / CONFIG))["data"]
 
 
 def _recorded(config: Path) -> Settings:
@@ -57,3 +109,39 @@ def _recorded(config: Path) -> Settings:
         return thaw(manifest.read(config))
     except UserError as error:
         raise UserError(f"{START}: {config}: {error}", Exit.DATA) from None
+
+
+def _check_typed(
+    typed: Mapping[str, Override], has_encoding: bool, settings: Mapping[str, Any]
+) -> None:
+    """Raise UserError for keys of the segmenter, and of an encoding that is not chosen."""
+    for key, override in typed.items():
+        if re.match(r"segmenter\b|data\.normalize$", key):
+            line = override.input_line
+            raise UserError(f"{line}: with {START} text is cut as the parent cuts it; leave it out")
+        if not has_encoding and (key == "tau" or key.startswith("encoding.")):
+            name = next(iter(settings["encoding"]), "relative")
+            raise UserError(
+                f"{key}: with {START} the encoding is the parent's; name one to change its keys, "
+                f"as encoding={name}, whose other keys are then the defaults of that option"
+            )
+
+
+def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
+    """Groups and options that are typed, and those that their files choose."""
+    options = [(g, o) for g in ABOUT if g in typed for o in chosen_options(typed[g])]
+    for group, option in options:  # which grows: an experiment may choose a scale
+        parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
+        for part in parts:
+            inner = chosen_by(group, part, folders)
+            options += [each for each in inner if each[0] not in typed and each not in options]
+    return options
+
+
+def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
+    """The keys of data that are not the parent's since overrides name other files."""
+    keys = {key.removeprefix("data.") for key in typed}
+    if keys & {"root", *RECIPE}:  # which all names are made of
+        return {*FILES, "name", "columns", "corpora"}
+    dev = {"dev_lines"} if keys & {"dev_source", "dev_target"} else set()
+    return dev | ({"corpora"} if keys & {"train_source", "train_target"} else set())

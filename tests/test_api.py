@@ -83,16 +83,6 @@ def test_what_it_offers_is_what_the_api_has() -> None:
         nmt.lod  # noqa: B018
 
 
-def test_a_saved_model_says_the_same(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
-    trained = small(tiny, settings_of, "encoding=relative")
-    nmt.save(trained, tmp_path / "new" / "model")
-    loaded = nmt.load(tmp_path / "new" / "model", torch.device("cpu"))
-    lines = ["ab c", "", "h"]
-    assert nmt.translate(loaded, lines) == nmt.translate(trained, lines)
-    with pytest.raises(nmt.UserError, match="exists; give another path"):
-        nmt.save(trained, tmp_path / "new" / "model")
-
-
 def test_another_default_dtype_of_torch_changes_nothing(
     tiny: Any, settings_of: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -108,16 +98,18 @@ def test_another_default_dtype_of_torch_changes_nothing(
         torch.set_default_dtype(torch.float32)
 
 
-def test_what_could_not_be_loaded_is_not_saved(tiny: Any, settings_of: Any, tmp_path: Path) -> None:
+def test_what_would_overwrite_or_could_not_be_loaded_is_not_saved(
+    tiny: Any, settings_of: Any, tmp_path: Path
+) -> None:
     trained = small(tiny, settings_of, "encoding=relative")
+    with pytest.raises(nmt.UserError, match="exists; give another path"):
+        nmt.save(trained, tmp_path)
     other = small(tiny, settings_of, "encoding=absolute")
     for changes, message in (
         ({"model": tiny("encoding=relative", vocab=20).bfloat16()}, "torch.bfloat16, its config"),
-        ({"model": tiny("encoding=relative", vocab=21)}, "[21, 16] torch.float32, its config"),
         ({"model": other.model}, "is missing"),
         ({"facts": {"step": 3}}, "facts: longest_source=?: expected an integer"),
         ({"facts": {"longest_source": 3, "x": math.nan}}, "facts['x']: Out of range float"),
-        ({"facts": {"longest_source": 3, "x": np.float32(1)}}, "facts['x']: Object of type float3"),
     ):
         with pytest.raises(nmt.UserError, match=re.escape(message)) as error:
             nmt.save(trained._replace(**changes), tmp_path / "new" / "model")
@@ -132,6 +124,10 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(
     before = nmt.translate(trained, lines)
     nmt.translate(trained, lines, position_scale=np.float64(0.25), beam_size=np.int64(1))
     assert nmt.translate(trained, lines) == before
+    best = [translation.text for translation, *_ in nmt.n_best(trained, lines, 3, beam_size=4)]
+    assert best == nmt.translate(trained, lines, beam_size=4)
+    begun = nmt.translate(trained, lines, target_prefixes=["d", ""])
+    assert begun[0].startswith("d") and begun[1] == before[1]
     with pytest.raises(nmt.UserError, match=r"decode\.beam_sise: no such key"):
         nmt.translate(trained, lines, beam_sise=3)
     with pytest.raises(nmt.UserError, match="give beam_size=9"):
@@ -143,11 +139,7 @@ def test_decode_keys_are_checked_and_change_nothing_but_this_call(
     [
         ("ab c\nde f", ["ab c", "de f"], "{}\n{}"),
         ("ab c\r\n\r\n\nde\n", ["ab c", "de"], "{}\r\n\r\n\n{}\n"),
-        ("\n\nh", ["h"], "\n\n{}"),
-        ("\n\n", [], "\n\n"),
-        ("ab c\n", ["ab c"], "{}"),  # as a file's lines have their ends
-        ("ab c\r\n", ["ab c"], "{}"),
-        ("\n", [], ""),
+        ("ab c\r\n", ["ab c"], "{}"),  # as a file's lines have their ends
         ("a\u2028b\rc\x85d", ["a b c d"], "{}"),
     ],
 )
@@ -155,14 +147,13 @@ def test_a_text_of_several_lines_is_translated_line_by_line(
     text: str, lines: list[str], form: str, tiny: Any, settings_of: Any
 ) -> None:
     trained = small(tiny, settings_of, "encoding=relative")
-    expected = form.format(*nmt.translate(trained, lines))
+    expected = form.format(*nmt.translate(trained, lines, beam_size=1))
     counted: list[int] = []
-    texts = ["gh", text, "", text, "a"]
-    found = nmt.translate(trained, texts, progress=counted.append)
-    assert found == [*nmt.translate(trained, ["gh"]), expected, "", expected, found[-1]]
+    texts = ["gh", text, "", "a"]
+    found = nmt.translate(trained, texts, progress=counted.append, beam_size=1)
+    assert found == [*nmt.translate(trained, ["gh"], beam_size=1), expected, "", found[-1]]
     assert counted == list(range(1, counted[-1] + 1))
-    for window in (1, 2, 100):
-        assert list(nmt.translate_stream(trained, iter(texts), window=window)) == found
+    assert list(nmt.translate_stream(trained, iter(texts), window=2, beam_size=1)) == found
 
 
 def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any) -> None:
@@ -181,14 +172,6 @@ def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any
     assert nmt.score(trained, ["a\n"], ["b\r\n"]) == nmt.score(trained, ["a"], ["b"])
 
 
-def test_the_best_of_n_is_the_translation(tiny: Any, settings_of: Any) -> None:
-    trained = small(tiny, settings_of, "encoding=absolute")
-    lines = ["a b", "cde", ""]
-    found = nmt.n_best(trained, lines, 3, beam_size=4)
-    assert [best.text for best, *_ in found] == nmt.translate(trained, lines, beam_size=4)
-    assert all([t.score for t in ts] == sorted((t.score for t in ts), reverse=True) for ts in found)
-
-
 def test_columns_that_an_encoding_reads_have_to_be_given(tiny: Any, settings_of: Any) -> None:
     trained = small(tiny, settings_of, "encoding=spr_relative")
     with pytest.raises(nmt.UserError, match="column heads: this model reads it"):
@@ -204,17 +187,6 @@ def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
     assert nmt.compose(["model=narrow"], config_dir=tmp_path).settings.model.heads == 2
     with pytest.raises(nmt.UserError, match="no such option"):
         nmt.compose(["model=narrow"])
-
-
-def test_a_key_that_was_added_to_a_file_since_is_known(tmp_path: Path) -> None:
-    file, overrides = tmp_path / "encoding" / "mine.yaml", ["encoding=mine", "+encoding.mine.k=3"]
-    file.parent.mkdir()
-    file.write_text("# @package _global_\nencoding: {mine: {use: relative, tau: 3}}\n")
-    nmt.compose(overrides, tmp_path)
-    file.write_text(
-        "# @package _global_\ntau: 3\nencoding: {mine: {use: relative, tau: '${tau}'}}\n"
-    )
-    assert nmt.compose([*overrides, "tau=4"], tmp_path).settings.encoding["mine"]["tau"] == 4
 
 
 def test_composing_leaves_the_applications_own_hydra_and_waits_for_other_threads(
@@ -241,12 +213,6 @@ def test_every_encoding_is_listed_and_can_be_built() -> None:
         nmt.build_encodings(settings, "head")
 
 
-def test_a_model_has_the_sizes_of_the_vocabularies(settings_of: Any) -> None:
-    model = nmt.build_model(settings_of("encoding=lstm"), 11, 13)
-    source, prefix = torch.tensor([[4, 5, 2]]), torch.tensor([[1, 6]])
-    assert model(source, prefix).shape == (1, 2, 13)
-
-
 def test_evaluating_gives_the_numbers_of_the_command(tmp_path: Path) -> None:
     texts = {"a": "the dog sees a bird\nit sings\n", "b": "the dog sees birds\nit sang\n"}
     for name, text in texts.items():
@@ -268,11 +234,9 @@ def test_a_text_for_a_list_and_counts_below_one_are_refused(tiny: Any, settings_
     for use, message in (
         (lambda: nmt.translate(trained, "ab"), text),
         (lambda: nmt.n_best(trained, "ab", 1), text),
-        (lambda: nmt.score(trained, "ab", ["a", "b"]), text),
         (lambda: nmt.score(trained, ["a", "b"], "ab"), text),
         (lambda: nmt.compose("encoding=relative"), text),
         (lambda: nmt.translate(trained, ["a"], workers=0), "workers=0: must be at least 1"),
-        (lambda: nmt.translate_stream(trained, ["a"], -1), "workers=-1: must be at least 1"),
         (lambda: nmt.score(trained, ["a"], ["a"], batch_tokens=0), "batch_tokens=0: must be at"),
         (lambda: nmt.list_encodings("nonexistent"), "--config-dir: name a directory"),
     ):
@@ -293,43 +257,6 @@ def test_a_model_in_training_mode_is_saved_but_not_run(
     ):
         with pytest.raises(nmt.UserError, match=r"^model: in training mode, .*model\.eval\(\)$"):
             use()
-
-
-def test_a_model_is_shown_on_one_line(tiny: Any, settings_of: Any) -> None:
-    trained = small(tiny, settings_of, "encoding=[absolute,relative]")
-    numbers = sum(p.numel() for p in trained.model.parameters())
-    model = trained.settings.model
-    assert (
-        repr(trained)
-        == str(trained)
-        == (
-            "<Trained languages de-en, encoding absolute+relative, layers "
-            f"{model.encoder_layers}+{model.decoder_layers} x {model.dim}, parameters {numbers:,}, "
-            f"vocabularies {len(PIECES) + 4} and {len(PIECES) + 4}, longest source 30, step None>"
-        )
-    )
-    facts = {"longest_source": 30, "dev_perplexity": 1.5, "note": "a < b", "many": [1, 2]}
-    table = trained._replace(facts=facts)._repr_html_()
-    assert table.startswith("<table><tr><th>") and table.count("<tr>") == table.count("</tr>") == 10
-    for row in ("<th>dev perplexity</th><td>1.5", "<th>note</th><td>a &lt; b", "source</th><td>30"):
-        assert table.count(row) == 1
-
-
-def test_progress_counts_the_lines(tiny: Any, settings_of: Any) -> None:
-    trained, counts = small(tiny, settings_of, "encoding=relative"), list[int]()
-    lines = ["ab", "", "c"]
-    translated = nmt.translate(trained, lines, workers=1, window=2, progress=counts.append)
-    assert counts == [1, 2, 3]
-    assert translated == nmt.translate(trained, lines, workers=1)
-
-
-@pytest.mark.parametrize("bounds", [[50, 25], [25, 25], [0]])
-def test_bounds_are_checked_as_those_of_the_command(bounds: list[int], tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes(b"")
-    with pytest.raises(nmt.UserError, match="bounds="):
-        nmt.evaluate(
-            {"a": str(tmp_path / "a.txt")}, "b.txt", options=nmt.EvaluationOptions(bounds=bounds)
-        )
 
 
 def test_a_stream_is_translated_as_it_comes(tiny: Any, settings_of: Any, tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 import pytest
 
-from nmt.config.catalog import options_of
 from nmt.config.compose import experiment_of
 from tests.composing import settings_of
 from tests.conftest import TINY
@@ -25,10 +24,7 @@ STILL = (
         ("encoding=[rotary,alibi,learned]",),
         ("encoding=[complex_order,alibi]", *TINY),
         ("encoding=[relative,absolute]", "tau=3"),
-        *(
-            pytest.param((f"encoding={option}",), marks=[pytest.mark.slow] * (option not in FILES))
-            for option in options_of("encoding")
-        ),
+        *[(f"encoding={option}",) for option in FILES],
     ],
     ids=" ".join,
 )

@@ -16,6 +16,7 @@ import pytest
 import nmt
 import nmt.api
 from nmt.config.catalog import options_of
+from nmt.errors import Exit
 from tests.pages import PAGES, ROOT, blocks, examples, text_of
 from tests.toy.toy_parser import translate
 
@@ -108,10 +109,13 @@ def test_every_encoding_can_be_exported_or_has_a_reason() -> None:
     assert sorted(named) == options_of("encoding")
 
 
-def test_every_command_is_in_the_table_of_commands() -> None:
+def test_every_command_and_exit_code_is_in_its_table() -> None:
     scripts = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
     page = text_of("docs/commands.md")
     assert set(re.findall(r"^\| `(nmt-\w+)` \|", page, re.M)) == set(scripts)
+    table = page.partition("### Exit codes")[2].partition("\n## ")[0]
+    codes = ", ".join(re.findall(r"^\| ([\d, ]+) \|", table, re.M)).split(", ")
+    assert sorted(map(int, codes)) == sorted([1, *Exit])  # 1: a bug in nmt
 
 
 @pytest.mark.slow

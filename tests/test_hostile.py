@@ -39,36 +39,16 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
         *("config.json", setting("encoding", "${oc.env:SECRET}", value={})),
         "interpolation is not allowed",
     ),
-    "text of the environment, inside of an encoding": (
-        "config.json",
-        setting("encoding", "absolute", "at", value={"index": {"start": "${oc.env:SECRET}"}}),
-        "interpolation is not allowed",
-    ),
     "the name of code": (
         *("config.json", setting("model", "_target_", value="torch.hub.load")),
         "model._target_: no such key",
     ),
     "a window beyond all bounds": ("config.json", setting("decode", "window", value=1e30), ""),
-    "a ratio beyond all bounds": (
-        *("config.json", setting("decode", "max_length_ratio", value=1e308)),
-        "",
-    ),
     "a million layers": (*("config.json", setting("model", "encoder_layers", value=1_000_000)), ""),
-    "layers beyond all bounds": (
-        "config.json",
-        setting("model", "decoder_layers", value=10**40),
-        "",
-    ),
-    "a width without end": ("config.json", setting("model", "dim", value=2**40), ""),
-    "an inner width without end": (
-        *("config.json", setting("model", "feedforward_dim", value=2**30)),
-        "model.safetensors",
-    ),
     "a width that no tensor has": (
         *("config.json", setting("model", "dim", value=2**30)),
         "model.safetensors",
     ),
-    "heads without end": ("config.json", setting("model", "heads", value=2**30), ""),
     "other layers than the tensors": (
         *("config.json", setting("model", "encoder_layers", value=7)),
         "model.safetensors",
@@ -88,10 +68,6 @@ HOSTILE: dict[str, tuple[str, Change, str]] = {
     "no facts": ("facts.json", lambda plain: plain.clear(), "longest_source"),
     "facts of another kind": (
         *("facts.json", setting("longest_source", value=[ESCAPES])),
-        "longest_source",
-    ),
-    "facts beyond all bounds": (
-        *("facts.json", setting("longest_source", value=-(10**30))),
         "longest_source",
     ),
     "a vocabulary that moves the cursor": (

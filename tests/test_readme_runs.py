@@ -5,14 +5,18 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
+from importlib import import_module
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
 from nmt.toy import draw
 from tests.exchange import m2m100_models, marian_models
-from tests.pages import PAGES, ROOT, commands
+from tests.pages import PAGES, ROOT, commands, text_of
 
+SCRIPTS: dict[str, str] = tomllib.loads(text_of("pyproject.toml"))["project"]["scripts"]
 ADDING = "needs the files of its page; tests/test_adding_one.py"
 NLLB = "nllb-200-distilled-600M"
 NOT_RUN = {  # command -> why this test does not run it
@@ -71,6 +75,13 @@ def small(command: str) -> str:
     return f"{command} {shlex.join(w for w in more if w.partition('=')[0] not in given)}"
 
 
+def run_here(command: str) -> None:
+    """Run a command of nmt at a small size in this process, which has torch already."""
+    name, *words = shlex.split(small(command))
+    module, _, main = SCRIPTS[name].partition(":")
+    assert getattr(import_module(module), main)(words) == 0, small(command)
+
+
 def run_in_shell(command: str, where: Path, root: Path) -> None:
     """Run it at a small size, with the package that lies in `root`; it must end well."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
@@ -123,8 +134,16 @@ def test_every_reason_not_to_run_a_command_is_of_one_on_a_page() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_work_in_their_order(page: str, tmp_path: Path) -> None:
+def test_the_commands_work_in_their_order(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_texts(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", StringIO())
     for command in commands(page):
-        if command not in NOT_RUN:
+        if command in NOT_RUN:
+            continue
+        if command.startswith("nmt-") and not re.search(r"[*?{}|<>$&;]", command):
+            run_here(command)
+        else:
             run_in_shell(command, tmp_path, ROOT)

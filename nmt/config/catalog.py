@@ -175,14 +175,6 @@ def family_of(encoding: str, folders: Folders = ()) -> str:
     return stated[1] if stated else UNSTATED
 
 
-def families(folders: Folders = ()) -> dict[str, list[str]]:
-    """The encodings of each family that has any: those of FAMILIES first, then others."""
-    members: dict[str, list[str]] = {family: [] for family in FAMILIES}
-    for option in options_of("encoding", folders):
-        members.setdefault(family_of(option, folders), []).append(option)
-    return {family: options for family, options in members.items() if options}
-
-
 class EncodingFacts(NamedTuple):
     """An encoding in a list of them."""
 
@@ -192,12 +184,13 @@ class EncodingFacts(NamedTuple):
 
 
 def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
-    """All options of `encoding=`, by family."""
-    return [
-        EncodingFacts(name, family, summary("encoding", name, folders))
-        for family, names in families(folders).items()
-        for name in names
-    ]
+    """All options of `encoding=`, by family: those of FAMILIES first, then others."""
+    members: dict[str, list[EncodingFacts]] = {family: [] for family in FAMILIES}
+    for name in options_of("encoding", folders):
+        family = family_of(name, folders)
+        facts = EncodingFacts(name, family, summary("encoding", name, folders))
+        members.setdefault(family, []).append(facts)
+    return [facts for of_family in members.values() for facts in of_family]
 
 
 def commented(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:

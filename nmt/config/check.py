@@ -80,7 +80,7 @@ class Key(NamedTuple):
 
 def keys_of(schema: Any) -> dict[str, Key]:
     """The keys of a dataclass, or of a constructor, in their order."""
-    keys: dict[str, Key] = _keys_of(schema)
+    keys: dict[str, Key] = _keys_of(schema)  # `cache` would take no class, as mypy sees it
     return keys
 
 
@@ -88,15 +88,14 @@ def keys_of(schema: Any) -> dict[str, Key]:
 def _keys_of(schema: Any) -> dict[str, Key]:
     if is_dataclass(schema):
         hints = get_type_hints(schema, include_extras=True)
-        return {f.name: Key(hints[f.name], default_of(f)) for f in fields(schema) if f.init}
+        return {f.name: Key(hints[f.name], _default_of(f)) for f in fields(schema) if f.init}
     hints = get_type_hints(schema.__init__, include_extras=True)
     defaults = {n: ... if p.default is Parameter.empty else p.default
                 for n, p in signature(schema).parameters.items()}  # fmt: skip
     return {name: Key(hints[name], default) for name, default in defaults.items() if name in hints}
 
 
-def default_of(declared: Field[Any]) -> Any:
-    """The default of a field of a dataclass; `...`: it has none."""
+def _default_of(declared: Field[Any]) -> Any:
     if declared.default_factory is not MISSING:
         return declared.default_factory()
     return ... if declared.default is MISSING else declared.default

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
 from itertools import product
 from pathlib import Path
@@ -36,12 +36,15 @@ from nmt.config.hydra_conf import (
     reading_conf,
     translating_errors,
 )
-from nmt.config.inherit import START, ReadParent, inherit
 from nmt.config.settings import GROUPS, Place, Settings, thaw
 from nmt.errors import UserError
 
 log = logging.getLogger(__name__)
 
+# what a run takes from the model that it starts from, as overrides that stand before those typed;
+# given the model's path, the directory of the run if it is named, what was typed, and folders
+Inherit = Callable[[Path, Path | None, Sequence[Override], Folders], Iterable[str]]
+START = "trainer.init_from"
 OWN = ("seed", "encoding", *GROUPS)  # keys of a composed config that make up the settings
 OTHERS = {  # keys at the root that encodings, tables and recipes have
     *("tau", "limits", "bounds", "tests", "remarks", "table", "samples", "attention"),
@@ -60,14 +63,10 @@ class Experiment(NamedTuple):
     others: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`
 
 
-def experiment_of(words: Iterable[str], read_parent: ReadParent | None = None) -> Experiment:
-    """Compose, resolve and check what overrides ask for; UserError for what does not fit.
-
-    `read_parent` reads the model that trainer.init_from names, whose encoding, model, segmenter and
-    text the run then has, unless they are chosen.
-    """
+def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
+    """Compose, resolve and check what overrides ask for; UserError for what does not fit."""
     overrides = parse(words)
-    cfg = composed(overrides, read_parent)
+    cfg = composed(overrides, inherit)
     with translating_errors(overrides):
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
@@ -83,7 +82,7 @@ def experiment_of(words: Iterable[str], read_parent: ReadParent | None = None) -
     return Experiment(settings, run, lines, changed, place.jobs, others)
 
 
-def composed(overrides: Sequence[Override], read_parent: ReadParent | None = None) -> DictConfig:
+def composed(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
     """The config of one run, interpolations unresolved; raises as `experiment_of`."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
@@ -96,9 +95,9 @@ def composed(overrides: Sequence[Override], read_parent: ReadParent | None = Non
             raise UserError(
                 "several runs, of a sweep or a table: only nmt-train makes them; choose one"
             )
-        if read_parent is not None and (start := OmegaConf.select(cfg, START)) is not None:
-            parent = read_parent(path := Path(str(start)), _named_run(cfg))
-            cfg = compose([*parse(inherit(parent, path, overrides, folders)), *overrides])
+        if inherit is not None and (start := OmegaConf.select(cfg, START)) is not None:
+            words = inherit(Path(str(start)), _named_run(cfg), overrides, folders)
+            cfg = compose([*parse(words), *overrides])
         elif named:
             cfg = compose(overrides)
         with open_dict(cfg):

@@ -54,9 +54,8 @@ class Scheduler(ExitStack):
         """Start workers if so many batches pay for them; UserError where they cannot be had."""
         if self.running or not batches:
             return
-        most = min(self.engine.most_workers, max(1, memory_of() // MEMORY_PER_WORKER))
-        # where few batches leave workers idle, all threads work at one batch after the other
-        count = self.workers or (min(batches, most) if 2 * batches > most else 1)
+        most = self.engine.most_workers
+        count = self.workers or count_workers(batches, most, memory_of())
         if count > 1:
             self.executor = self.enter_context(self.engine.workers(count))
             self.running = count
@@ -84,6 +83,13 @@ class Scheduler(ExitStack):
         pending = sum(not call.done() for window in windows for _, call in window.calls)
         few = pending < (1 + AHEAD) * self.running and len(windows) < AHEAD * self.running
         return self.running > 0 and (len(windows) < 2 or few)
+
+
+def count_workers(batches: int, most: int, memory: int) -> int:
+    """How many workers pay for so many batches, with so many bytes of memory; 1: none."""
+    most = min(most, max(1, memory // MEMORY_PER_WORKER))
+    # where few batches leave workers idle, all threads work at one batch after the other
+    return min(batches, most) if 2 * batches > most else 1
 
 
 def batches_of(lengths: Sequence[int], budget: int, least: int, parallel: int) -> list[list[int]]:

@@ -15,12 +15,11 @@ from nmt.config.compose import experiment_of
 from nmt.config.data import Column
 from nmt.config.settings import freeze
 from nmt.errors import UserError
-from nmt.evaluation.testsets import columns_of_test
 from nmt.modeldir import Trained
 from nmt.training.directory import differences
 from tests.conftest import TINY
 from tests.decode.copying import model_of
-from tests.decode.test_sources import beside, settings, translator
+from tests.decode.test_sources import beside, translator
 from tests.pretended import pretend
 
 
@@ -60,9 +59,7 @@ def test_translate_reads_files_beside_stdin(
 @pytest.mark.parametrize(
     ("names", "message", "code"),
     [
-        ((), "column heads: this model reads it with the text; give --columns heads=FILE,", 2),
         (("heads",), "column language: this model reads it with the text; give --columns la", 2),
-        (("heads", "language", "text"), "column text: unknown to this model; its corpus had h", 2),
         (("heads", "language", "none"), "none: no such file; check the path", 66),
     ],
 )
@@ -76,23 +73,7 @@ def test_translate_refuses_other_columns(
     assert message in err and err.count("\n") == 1 and not out
 
 
-def test_evaluate_reads_them_too(
-    model: Any, place: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = str(place / "text")
-    words = [f"m={place / 'model'}", "--source", text, "--reference", text, "--samples", "40"]
-    given = option(place, "heads", "language", "text")
-    assert evaluate.main([*words, "--columns", given]) == 0
-    assert beside(model, "gh")["language"] == [6]
-    assert "--columns: no model reads text" in capsys.readouterr().err
-    (place / "heads").write_bytes(b"0 1\n")
-    assert evaluate.main([*words, "--columns", given]) == 65
-    assert "heads: has 1 lines, but" in capsys.readouterr().err
-    assert evaluate.main([*words, "--columns", option(place, "language")]) == 2
-    assert "model: reads the column heads" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("word", ["", "heads", "heads=", "=a", "heads=a,heads=b", "heads=a,"])
+@pytest.mark.parametrize("word", ["", "heads=", "heads=a,heads=b"])
 def test_wrong_words(word: str) -> None:
     with pytest.raises(UserError, match=r"expected NAME=FILE,\.\.\., each name once"):
         translate.parse_arguments(["x", "--columns", word])
@@ -100,17 +81,6 @@ def test_wrong_words(word: str) -> None:
     assert translate.parse_arguments(["x"]).columns == {}
     with pytest.raises(UserError, match="stdin can be one of the texts"):
         translate.command(["x", "--columns", "heads=-"])
-
-
-def test_the_next_command_names_the_files() -> None:
-    toy = experiment_of(["data.root=x"]).settings
-    assert columns_of_test(toy)["heads"] == "x/test.heads"
-    assert columns_of_test(settings()) == {}
-    unnamed = {"heads": "TEST.heads", "tag": "TEST.tag"}
-    assert columns_of_test(settings("heads", "tag")) == unnamed
-    word = "+data.columns.tag={per: word,train: a,dev: b,test: x/c}"
-    named = experiment_of(["data=files", "data.root=x", word]).settings
-    assert columns_of_test(named) == {"tag": "x/c"}
 
 
 def test_a_model_directory_keeps_no_path_and_may_move() -> None:

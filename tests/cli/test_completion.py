@@ -24,8 +24,6 @@ done
 OFFERED = {  # line -> what Tab behind it offers
     "nmt-train optim=adam_i": ["optim=adam_inverse_sqrt"],
     "nmt-train encoding=relative ta": ["tau="],
-    "nmt-train trainer.th": ["trainer.threads="],
-    "nmt-train encoding=rotary": ["encoding=rotary", "encoding=rotary_partial"],  # all of them
 }
 
 

@@ -4,13 +4,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
-import torch
 from torch import Tensor
 
 from nmt import modeldir
-from nmt.checks import parity, run
-from nmt.checks.parity import BOUNDS, CONDITIONS, Deviation
-from nmt.checks.properties import CHECKS
+from nmt.checks.parity import CONDITIONS
 from nmt.checks.run import OF_TRAINED
 from nmt.cli.encodings import exportable, main
 from nmt.config.catalog import FAMILIES, options_of
@@ -33,17 +30,10 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
     ]
 
 
-def test_counts_at_the_chosen_size(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relative", "model=base"]) == 0
-    assert "50,688 in a model of 512 x 6+6 layers" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("option", "said"),
     [
-        ("relative", "nmt-export --to ctranslate2 writes it"),
         ("rotary", "nmt-export --to ctranslate2 writes it"),
-        ("relative_absolute", "no: encoding."),
         ("lstm", "no: encoding.lstm: cannot be exported"),
     ],
 )
@@ -67,17 +57,6 @@ def test_wrong_arguments(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert not out and err.startswith(f"nmt: {message}") and err.count("\n") == 1
-
-
-@pytest.mark.slow
-def test_one_encoding_is_checked_line_by_line(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["relative", "--check", "tau=2"]) == 0
-    printed = capsys.readouterr()
-    heading, *lines = printed.out.rstrip().split("\n")
-    assert heading == "relative" and printed.err == ""
-    checks = [*CHECKS, *(f"decoding: {c.name}, {p}" for p in BOUNDS for c in CONDITIONS)]
-    assert [line[2:42].rstrip() for line in lines] == checks
-    assert all(line[42:45] == "ok " for line in lines)
 
 
 def off_by_one(
@@ -110,26 +89,6 @@ def test_failures_are_named_and_leave_with_70(
 
 
 @pytest.mark.usefixtures("float32_only")
-@pytest.mark.slow
-def test_all_are_checked_but_those_that_the_overrides_do_not_fit(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(run, "options_of", lambda *group: ["absolute", "relative"])
-    assert main(["--check", "tau=3"]) == 0
-    relative, absolute = capsys.readouterr().out.rstrip().split("\n")
-    refused = "refused: tau: no such key with this encoding; these have it: "
-    assert absolute.split(maxsplit=1)[1].startswith(refused)
-    assert relative.endswith("18 checks passed, 0 failed")
-    assert main(["absolute", "relative", "--check", "tau=3"]) == 70
-    assert capsys.readouterr().err == "nmt: checks that failed: 1; see above\n"
-    assert main(["absolute", "--check", "tau=3"]) == 2
-    capsys.readouterr()
-    assert main(["--check", "model.dimm=3"]) == 2
-    message = "nmt: model.dimm: no such key; did you mean model.dim?\n"
-    assert capsys.readouterr() == ("", message)
-
-
-@pytest.mark.usefixtures("float32_only")
 def test_a_trained_model_is_checked(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tiny: Make
 ) -> None:
@@ -143,18 +102,6 @@ def test_a_trained_model_is_checked(
     assert main(["--check", "--run", "runs/x"]) == 70
 
 
-def test_decoding_is_checked_on_the_device(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_decoding_is_checked_on_the_device(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["absolute", "--check", "--device", "cuda:7"]) == 69
     assert "device=cuda:7: torch finds no such GPU here" in capsys.readouterr().err
-    devices: list[torch.device] = []
-
-    def noted(model: Transformer, *rest: object) -> list[Deviation]:
-        devices.append(model.output.weight.device)
-        return []
-
-    monkeypatch.setattr(parity, "measure", noted)
-    monkeypatch.setattr("nmt.system.device.pick", lambda name: torch.device("meta"))
-    assert main(["absolute", "--check", "--device", "auto"]) == 0
-    assert devices == [torch.device("meta")]

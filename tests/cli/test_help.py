@@ -60,20 +60,13 @@ def test_the_page_of_a_group_is_its_part_of_everything(group: str) -> None:
 @pytest.mark.parametrize(
     ("topic", "said"),
     [
-        ("trainer", "trainer.threads "),
         ("data=multi30k", "[${data.root}/val.${data.source_language}]"),
-        ("data=toy", "data.train_pairs "),
         ("optim=adam_inverse_sqrt", "optim.warmup "),
         ("encoding=relative", "  tau "),
-        ("encoding=relative", "encoding.NAME.where, .at"),
         ("encoding=relative_absolute", "encoding.absolute.at.index.start       number of the fi"),
-        ("encoding=spr_relative", "  encoding.relative.where                it writes words that"),
         ("scale=small", "limits.short "),
         ("experiment=demo", "Chooses data=toy model=tiny optim=adam_inverse_sqrt\n"),
         ("experiment=demo", "  trainer.max_steps                      [1600]"),
-        ("experiment=table2", "Chooses scale=wmt19\n"),
-        ("experiment=table2", "table.buckets "),
-        ("run=R1", "data.max_length "),
     ],
 )
 def test_a_page_says_what_is_set(topic: str, said: str) -> None:
@@ -81,26 +74,11 @@ def test_a_page_says_what_is_set(topic: str, said: str) -> None:
     assert said in page and len(page.split("\n")) < 55
 
 
-def test_sites_and_positions_need_no_sign(capsys: pytest.CaptureFixture[str]) -> None:
-    for page in (help_page(train.MANUAL, "encoding"), help_page(train.MANUAL, "all")):
-        assert "encoding.NAME.where, .at" in page and "add with +" not in page
-    given = ["encoding.absolute.at=index", "encoding.absolute.where=[encoder]"]
-    assert train.main(["--cfg", "job", *given]) == 0
-    assert "where:" in capsys.readouterr().out
-
-
-def test_the_page_of_an_option_has_its_own_values() -> None:
-    assert " [512]" in help_page(train.MANUAL, "model=base")
-    assert "optim.warmup" not in help_page(train.MANUAL, "optim=adam_plateau")
-
-
 @pytest.mark.parametrize(
     ("topic", "said"),
     [
         ("trainr", "--help trainr: no such group; did you mean trainer?"),
         ("trainer=cup", "trainer=cup: no such option; did you mean cpu?"),
-        ("modle", "--help modle: no such group; did you mean model?"),
-        ("zzz", "--help zzz: no such group; choose one of all, data, "),
     ],
 )
 def test_an_unknown_topic_gets_one_line(

@@ -1,7 +1,6 @@
 """nmt-translate on a terminal and on a pipe that waits for answers: a line at a time."""
 
 import gzip
-import io
 import os
 import pty
 import select
@@ -10,7 +9,6 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -18,7 +16,6 @@ from nmt import modeldir
 from nmt.cli import streams, translate
 from nmt.cli.streams import IncomingLines
 from nmt.modeldir import Trained
-from tests.cli.conftest import Run
 
 WINDOW = "decode.window=2000"
 LINES = [b"w1 w2", b"w3", b"", b"w4 w5 w6"]
@@ -108,7 +105,6 @@ def test_each_line_is_answered_before_the_next_is_written(
     ("content", "answers"),
     [
         (("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-le"), 1),
-        (("因为昨天晚上下了很大的雨\n河水涨得很高\n" * 9).encode("utf-16-be"), 0),
         (gzip.compress(b"w1 w2\n" * 50, mtime=0), 0),
     ],
 )
@@ -140,34 +136,6 @@ def test_a_pipe_that_is_named_answers_as_stdout_does(
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
 
 
-def test_the_bytes_are_those_of_a_file(
-    nmt_translate: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "in").write_bytes(b"".join(line + b"\n" for line in LINES))
-    for words in (["--json"], ["--scores", "--n-best=2"]):
-        expected = nmt_translate(str(tmp_path / "in"), WINDOW, *words)[1]
-        with monkeypatch.context() as patch:
-            code, talking = talk(patch, False, lambda one: one.lines(*LINES), WINDOW, *words)
-        assert (code, b"".join(talking.heard)) == (0, expected)
-
-
-@pytest.mark.usefixtures("model")
-def test_a_pipe_that_keeps_up_is_read_by_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmt.decode.translator import Translator
-
-    windows: list[int] = []
-    begin = Translator._submit
-
-    def spy(self: Translator, *rest: Any) -> Any:
-        windows.append(len(rest[-1]))
-        return begin(self, *rest)
-
-    monkeypatch.setattr(Translator, "_submit", spy)
-    many = b"".join(b"w%d\n" % (i % 7) for i in range(25))
-    code, talking = talk(monkeypatch, False, lambda one: one.all_at_once(many), "decode.window=10")
-    assert (code, b"".join(talking.heard), windows) == (0, many, [10, 10, 5])
-
-
 def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     reading, writing = os.pipe()
     monkeypatch.setattr(streams, "PATIENCE", 0)
@@ -185,15 +153,3 @@ def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert arriving.waits() and next(lines) == b"three" and arriving.waits()
     assert list(lines) == []
     os.close(reading)
-
-
-def test_only_what_may_wait_for_an_answer_arrives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert IncomingLines.at("some/file", lambda: None) is None
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
-    assert IncomingLines.at("-", lambda: None) is None
-    (tmp_path / "in").write_bytes(b"w1\n")
-    with (tmp_path / "in").open() as file:
-        monkeypatch.setattr(sys, "stdin", file)
-        assert IncomingLines.at("-", lambda: None) is None

@@ -2,48 +2,28 @@
 
 import errno
 import os
-import re
 import sys
 from importlib import import_module
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
 
-from nmt import modeldir
 from nmt.cli import evaluate
 from nmt.cli.output import write_outputs
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_read, transformers_read
 from nmt.modeldir import Trained
 from nmt.system import atomic, manifest
 from nmt.system.outputs import check_writable, text_writer
-from nmt.training import corpus
 from tests.evaluation.made_up import noisy, references
 from tests.pretended import pretend
 
-
-class Option(NamedTuple):
-    """An option that names what a command writes."""
-
-    module: str  # of nmt.cli
-    words: str  # OUT stands for the output, MODEL for a directory
-    directory: bool = False  # whether it may be a directory that is there
-
-
-OPTIONS = {
-    "evaluate -o": Option("evaluate", "MODEL --source src --reference ref -o OUT.json"),
-    "evaluate --output-dir": Option(
-        "evaluate", "MODEL --source src --reference ref --output-dir OUT", True
-    ),
-    "evaluate -o picture": Option("evaluate", "MODEL --test a=src,ref -o OUT.png"),
-    "train runs=": Option("train", "experiment=table3 scale=toy run=R1 runs=OUT", True),
-    "translate -o": Option("translate", "MODEL src -o OUT"),
-    "score -o": Option("score", "MODEL src ref -o OUT"),
-    "average -o": Option("average", "MODEL MODEL -o OUT"),
-    "export DIR": Option("export_model", "MODEL OUT --to marian"),
-    "export FILE": Option("export_model", "MODEL OUT.argosmodel --to argos"),
-    "import MODEL": Option("import_model", "MODEL OUT"),
+OUTPUTS = {  # option -> command; OUT stands for the output, and may be a directory for some
+    "evaluate -o": "evaluate model --source src --reference ref -o OUT.json",
+    "evaluate --output-dir": "evaluate model --source src --reference ref --output-dir OUT",
+    "translate -o": "translate model src -o OUT",
+    "average -o": "average model model -o OUT",
+    "export DIR": "export_model model OUT --to marian",
+    "import MODEL": "import_model model OUT",
 }
 
 
@@ -58,33 +38,6 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.fixture
-def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever takes time is a failure of the test."""
-
-    def work(*arguments: object, **more: object) -> Any:
-        raise AssertionError("work began")
-
-    for module, name in (
-        *((modeldir, "load"), (modeldir, "locate"), (corpus, "prepare")),
-        *((transformers_read, "marian"), (ctranslate2_read, "read")),
-    ):
-        monkeypatch.setattr(module, name, work)
-
-
-def run(option: Option, out: str) -> int:
-    """The exit code of a command with its output there."""
-    words = [word.replace("OUT", out).replace("MODEL", "model") for word in option.words.split()]
-    code: int = import_module(f"nmt.cli.{option.module}").main(words)
-    return code
-
-
-def suffix(option: Option) -> str:
-    """What the name of its output ends in."""
-    named = re.search(r"OUT(\.\w+)", option.words)
-    return named[1] if named else ""
-
-
 def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     """Let every block that is written meet an error of the system."""
 
@@ -94,32 +47,24 @@ def ends_so(number: int, patch: pytest.MonkeyPatch) -> None:
     patch.setattr(atomic, "sync", fail)
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("no_work")
-@pytest.mark.parametrize("name", OPTIONS)
+@pytest.mark.parametrize("option", OUTPUTS)
 def test_what_cannot_be_written_is_refused_before_the_work(
-    name: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    option: str, place: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    option = OPTIONS[name]
-    if not option.directory:
-        (place / f"there{suffix(option)}").mkdir()
+    """Work would end with another code: what passes for a model is none."""
     before = sorted(place.rglob("*"))
-    monkeypatch.setattr(sys, "stdin", None)
 
     def refused(out: str, said: str) -> None:
-        code, (shown, err) = run(option, out), capfd.readouterr()
+        module, *words = OUTPUTS[option].replace("OUT", out).split()
+        code, (shown, err) = import_module(f"nmt.cli.{module}").main(words), capfd.readouterr()
         assert (code, shown) == (Exit.CANT_CREATE, ""), err
         assert err.startswith("nmt: ") and err.count("\n") == 1 and said in err, err
         assert sorted(place.rglob("*")) == before
 
-    if not option.directory:
-        refused("there", "there")
     refused("src/out", "src")
-    refused("/proc/none/out", "/proc")
-    for number in (errno.ENOSPC, errno.EROFS, errno.EACCES):
-        with monkeypatch.context() as patch:
-            ends_so(number, patch)
-            refused("out", f": {os.strerror(number)}; ")
+    with monkeypatch.context() as patch:
+        ends_so(errno.ENOSPC, patch)
+        refused("out", f": {os.strerror(errno.ENOSPC)}; ")
 
 
 def full(patch: pytest.MonkeyPatch, *names: str) -> None:
@@ -137,7 +82,7 @@ def full(patch: pytest.MonkeyPatch, *names: str) -> None:
 FILES = ["-o", "new/s.json", "-o", "new/s.svg", "--output-dir", "kept"]
 
 
-@pytest.mark.parametrize("lost", [("s.json",), ("s.svg",), ("model.txt",), ("s.json", "model.txt")])
+@pytest.mark.parametrize("lost", [("s.svg",), ("s.json", "model.txt")])
 def test_a_disk_that_fills_costs_only_what_it_does_not_hold(
     lost: tuple[str, ...],
     place: Path,
@@ -174,23 +119,6 @@ def test_files_are_written_though_the_reader_of_the_table_goes_away(
             )
         os.dup2(os.open(os.devnull, os.O_WRONLY), writer)
     assert path.read_text(encoding="utf-8") == "numbers\n"
-
-
-def test_a_place_that_is_tried_is_left_as_it_was(tmp_path: Path) -> None:
-    (tmp_path / "old").write_bytes(b"old")
-    for name in ("old", "a/b/new", "new"):
-        check_writable([tmp_path / name])
-        assert [path.name for path in tmp_path.rglob("*")] == ["old"]
-    assert (tmp_path / "old").read_bytes() == b"old"
-    for path in (Path(os.devnull), Path("/")):
-        with pytest.raises(UserError, match="not a file") as error:
-            check_writable([path])
-        assert error.value.code == Exit.CANT_CREATE
-
-
-def test_whatever_lies_in_a_directory_leaves_room_for_more(tmp_path: Path) -> None:
-    (tmp_path / "file").mkdir()
-    check_writable([], directories=[tmp_path])
 
 
 def test_an_error_names_the_file_that_is_meant(

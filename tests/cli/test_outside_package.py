@@ -8,18 +8,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.build import transformer
-from nmt.cli.encodings import main as encodings
-from nmt.cli.evaluate import main as evaluate
-from nmt.cli.train import main as train
-from nmt.cli.translate import main as translate
-from nmt.config.catalog import config_dir_override
-from nmt.config.compose import experiment_of
 from nmt.encodings import passes
 from nmt.encodings.base import Dims
 from nmt.encodings.registry import create
 from nmt.testing import check_encoding
-from tests.cli.test_plug_in import TINY
 from tests.fast import fast_first
 from tests.plug_ins import ROOT, install
 
@@ -27,7 +19,6 @@ PLACE = ROOT / "tests" / "outside"
 BESIDE = ["--config-dir", str(PLACE)]
 CLASSES = {"forgetting": "Forgetting", "slower_turns": "SlowerTurns"}
 POSITIONS = {"bilevel": "Bilevel"}
-BUILT_IN = {"forgetting": "fox", "slower_turns": "yarn"}
 COMPLEX = "encoding=[bilevel,complex_order]"
 BACK = "encoding.forgetting.where=[decoder,cross]"
 Capture = pytest.CaptureFixture[str]
@@ -47,74 +38,11 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]
         sys.modules.pop(f"outside_{name}", None)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", [*CLASSES, *POSITIONS])
-def test_has_a_card(name: str, capsys: Capture) -> None:
-    assert encodings([name, *BESIDE]) == 0
-    shown = capsys.readouterr().out
-    assert shown.startswith(f"{name}\n") and "cached decoding     exact" in shown
-
-
 @pytest.mark.parametrize(
-    "words",
-    fast_first(
-        2,
-        [["forgetting"], ["bilevel"], ["slower_turns"], ["forgetting", BACK], ["bilevel", COMPLEX]],
-    ),
+    "words", fast_first(2, [["forgetting"], ["bilevel"], ["slower_turns"], ["bilevel", COMPLEX]])
 )
 def test_passes_all_checks(words: list[str]) -> None:
-    in_encoder = BACK not in words
-    check_encoding(
-        *words, config_dir=PLACE, tokens=12, order_matters=in_encoder, precisions=["float32"]
-    )
-
-
-@pytest.mark.parametrize(
-    "words",
-    fast_first(1, [["encoding=forgetting", BACK], ["encoding=slower_turns"], ["encoding=bilevel"]]),
-)
-def test_trains_translates_with_a_beam_and_is_evaluated(
-    words: list[str], tmp_path: Path, capsys: Capture
-) -> None:
-    places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
-    assert train([*BESIDE, *words, *TINY, *places, "name=run"]) == 0
-    source, reference = tmp_path / "in.txt", tmp_path / "ref.txt"
-    source.write_text("ein satz\nnoch ein satz\n", encoding="utf-8")
-    reference.write_text("a sentence\nanother sentence\n", encoding="utf-8")
-    capsys.readouterr()
-    run = str(tmp_path / "run")
-    assert translate([run, str(source), "decode.beam_size=4", "--threads", "1"]) == 0
-    assert capsys.readouterr().out.count("\n") == 2
-    assert evaluate([run, "--source", str(source), "--reference", str(reference)]) == 0
-    assert "BLEU" in capsys.readouterr().out
-
-
-def stacked(weights: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Gates of layers [heads, dim] and [heads] as the toolkit has them, for all layers together."""
-    found: dict[str, list[Tensor]] = {}
-    for name, weight in weights.items():
-        place, gate, rest = name.partition(".gates.")
-        kind = rest.rpartition(".")[2]
-        ours = name if not gate else f"{place}.{'gate_bias' if kind == 'bias' else 'weight'}"
-        found.setdefault(ours, []).append(weight)
-    return {name: torch.stack(w) if len(w) > 1 else w[0] for name, w in found.items()}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", CLASSES)
-def test_says_what_the_one_of_the_toolkit_says(name: str) -> None:
-    """With the same parameters, in all three sites where gates can be."""
-    where = "[encoder,decoder,cross]" if name == "forgetting" else "[encoder,decoder]"
-    made = {}
-    for option in (name, BUILT_IN[name]):
-        words = [f"encoding={option}", "model=tiny", f"encoding.{option}.where={where}"]
-        settings = experiment_of([*config_dir_override(str(PLACE)), *words]).settings
-        torch.manual_seed(1)
-        made[option] = transformer(settings, 30, 30).double().eval()
-    theirs, ours = (made[option] for option in (name, BUILT_IN[name]))
-    ours.load_state_dict(stacked(theirs.state_dict()))
-    source, target = torch.randint(4, 30, (2, 3, 9))
-    torch.testing.assert_close(theirs.hidden(source, target, {}), ours.hidden(source, target, {}))
+    check_encoding(*words, config_dir=PLACE, tokens=12, precisions=["float32"])
 
 
 def levels(ids: list[int], end: int) -> tuple[list[int], list[int]]:

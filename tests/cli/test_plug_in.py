@@ -11,7 +11,6 @@ import pytest
 from nmt.cli.encodings import main as encodings
 from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
-from nmt.testing import check_encoding
 from tests.plug_ins import example, install
 
 TINY = [
@@ -50,17 +49,6 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
     assert encodings(["theirz", *beside]) == 2
     assert capsys.readouterr().err == "nmt: encoding=theirz: no such option; did you mean theirs?\n"
-
-
-@pytest.mark.slow
-@pytest.mark.usefixtures("float32_only")
-def test_passes_all_checks(folder: Path, capsys: Capture) -> None:
-    beside = ["--config-dir", str(folder)]
-    assert encodings([f"[{NAME},relative]", "--check", *beside]) == 0
-    assert "FAILED" not in capsys.readouterr().out
-    check_encoding(NAME, config_dir=folder, tokens=8, precisions=["float32"])
-    assert encodings(["theirz", "--check", *beside]) == 2
-    assert "encoding=theirz: no such option; did you mean theirs?" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("float32_only")

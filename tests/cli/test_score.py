@@ -24,7 +24,7 @@ from nmt.modeldir import Trained
 from nmt.text.bpe import Bpe
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
-from nmt.text.vocab import END, Vocabulary
+from nmt.text.vocab import Vocabulary
 from tests.decode.copying import WORDS, Spaces
 
 Run = Callable[..., tuple[int, bytes, str]]
@@ -142,32 +142,6 @@ def test_a_line_for_a_pair(
     assert nmt_score(empty, empty)[:2] == (0, b"")
 
 
-def test_the_pieces_have_their_own(
-    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path]
-) -> None:
-    found = api.score(known(), SOURCES, TARGETS)
-    code, out, _ = nmt_score(*texts, "--tokens")
-    objects = [json.loads(line) for line in out.decode().split("\n")[:-1]]
-    assert code == 0 and [each["line"] for each in objects] == list(range(1, 10))
-    for each, given in zip(objects, found, strict=True):
-        assert each["pieces"] == given.pieces and each["pieces"][-1] == END
-        assert each["log_probs"] == pytest.approx(given.log_probs, abs=1e-4)
-        assert each["log_prob"] == pytest.approx(given.log_prob, abs=1e-4)
-
-
-@pytest.mark.parametrize("short", [0, 1])
-@pytest.mark.parametrize("lines", [3, 4])  # within a window, and at its end
-def test_texts_that_are_not_parallel_end_in_65(
-    nmt_score: Run, known: Callable[..., Trained], texts: tuple[Path, Path], short: int, lines: int
-) -> None:
-    known()
-    write(texts[short], [SOURCES, TARGETS][short][:lines])
-    output = texts[0].with_name("out")
-    code, _, err = nmt_score(*texts, "-o", output)
-    assert code == 65 and f"{('the text', 'translations')[short]}: only {lines} lines" in err
-    assert not output.exists()
-
-
 def test_the_next_command_goes_on(
     nmt_score: Run,
     known: Callable[..., Trained],
@@ -240,10 +214,7 @@ def test_columns_stand_beside_the_source(
 @pytest.mark.parametrize(
     ("words", "code", "told"),
     [
-        (["-", "-"], 2, "-: stdin can be one of the texts only; give files for the others"),
         (["-", "x", "--columns", "a=-"], 2, "-: stdin can be one of the texts only"),
-        (["x"], 2, "the following arguments are required: TARGET; see --help"),
-        (["x", "y", "--batch-tokens=0"], 2, "0: expected an integer from 1"),
         (["x", "y"], 66, "x: no such file"),
         (["-", "/dev/null", "-o", "/no/where"], 73, "/no/where: No such file"),
     ],

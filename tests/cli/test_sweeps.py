@@ -74,30 +74,6 @@ def test_what_fits_no_glob_is_left_out_with_a_warning(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-@pytest.mark.slow
-def test_a_sweep_of_ones_own(
-    words: list[str],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    (tmp_path / "experiment").mkdir()
-    (tmp_path / "experiment" / "mine.yaml").write_text(
-        "# @package _global_\nhydra:\n  mode: MULTIRUN\n  sweeper: {params: {model.heads: '1,3'}}\n"
-    )
-    start_by(monkeypatch, refuse_commands)
-    mine = ["--config-dir", str(tmp_path), "experiment=mine", *words[:2], *words[3:]]
-    assert train(mine) == 2
-    assert "model.heads=3: must divide" in capsys.readouterr().err
-    assert train([*mine, "model.heads=1,2"]) == 2  # the second would find the first's directory
-    assert "model.heads=2: would share" in capsys.readouterr().err
-    started: list[LoggedCommand] = []
-    start_by(monkeypatch, noting(started, 0))
-    assert train([*mine, "model.heads=1,2", "name=heads-${model.heads}"]) == 70  # nothing trained
-    assert [each.name for each in started] == ["heads-1", "heads-2"]
-    assert {"experiment=mine", "model.heads=2"} <= set(started[1].arguments)
-
-
 def test_the_config_of_each_run_is_shown(
     words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -113,6 +89,7 @@ def test_the_config_of_each_run_is_shown(
 PLUGIN = "hydra_plugins.hydra_joblib_launcher"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not (find_spec("hydra_plugins") and find_spec(PLUGIN)), reason="needs the extra `sweep`"
 )

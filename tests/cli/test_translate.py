@@ -1,9 +1,7 @@
 """nmt-translate: what it writes, what it refuses, and how it fails."""
 
-import bz2
 import gzip
 import json
-import lzma
 import os
 import select
 import shutil
@@ -18,7 +16,7 @@ import pytest
 from backports import zstd
 
 from nmt import modeldir
-from nmt.config.settings import Decode, Settings
+from nmt.config.settings import Settings
 from nmt.decode.torch_engine import TorchEngine
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -40,7 +38,7 @@ def test_a_line_for_a_line(nmt_translate: Run) -> None:
     assert nmt_translate("-", stdin=b"\n")[:2] == (0, b"\n")
 
 
-@pytest.mark.parametrize("codec", ["utf-16", "utf-16-le", "utf-32-be"])
+@pytest.mark.parametrize("codec", ["utf-16", "utf-32-be"])
 def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
     """Read as UTF-8 it would be translated letter by letter, or be all U+FFFD."""
     for text in ("w1 w2\nw3\n", "w1"):
@@ -49,7 +47,7 @@ def test_wide_text_is_named_on_stdin(nmt_translate: Run, codec: str) -> None:
         assert "nmt: stdin: is UTF-16 or UTF-32" in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress, bz2.compress, lzma.compress])
+@pytest.mark.parametrize("pack", [gzip.compress, zstd.compress])
 def test_compressed_text_is_named_on_stdin(
     nmt_translate: Run, pack: Callable[[bytes], bytes], tmp_path: Path
 ) -> None:
@@ -60,20 +58,6 @@ def test_compressed_text_is_named_on_stdin(
         assert "nmt: stdin: is compressed by " in err and err.count("\n") == 1
     (tmp_path / "in").write_bytes(gzip.compress(b"w1\n\nw2"))
     assert nmt_translate(str(tmp_path / "in"))[:2] == (0, b"w1\n\nw2\n")
-
-
-def test_a_text_in_another_encoding_is_not_translated(nmt_translate: Run, tmp_path: Path) -> None:
-    text = ("Die Größe des Hauses\nÜber alle Maßen schön\n" * 20).encode("latin-1")
-    (tmp_path / "in").write_bytes(text)
-    for code, out, err in (nmt_translate(stdin=text), nmt_translate(str(tmp_path / "in"))):
-        assert (code, b"\xef" in out) == (65, False)
-        assert "is not UTF-8 but" in err.splitlines()[-1]
-
-
-def test_a_file_may_begin_with_a_short_line_of_nuls(nmt_translate: Run, tmp_path: Path) -> None:
-    (tmp_path / "nuls").write_bytes(b"w1\0w2\0w3\n" + b"w4\n" * 100)
-    code, out, _ = nmt_translate(str(tmp_path / "nuls"))
-    assert code == 0 and out.count(b"\n") == 101 and out.endswith(b"w4\n")
 
 
 def test_a_line_ends_at_lf_alone(nmt_translate: Run) -> None:
@@ -123,27 +107,9 @@ def test_alignments(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None
     weights = b"w1 w2 ||| 1.0,0.0,0.0 0.0,1.0,0.0\n ||| \nw3 ||| 1.0,0.0\n"
     assert nmt_translate(*soft, stdin=text)[1] == weights
     assert nmt_translate(*hard, "--scores", stdin=b"w3")[1].endswith(b"\tw3 ||| 0-0\n")
-    lines = nmt_translate(*hard, "--n-best", "2", stdin=b"w3 w4")[1].splitlines()
-    assert lines[0].endswith(b"\tw3 w4 ||| 0-0 1-1")
     for how, name, value in ((hard, "alignment", [[0, 0]]), (soft, "attention", [[1.0, 0.0]])):
         ((best),) = json.loads(nmt_translate(*how, "--json", stdin=b"w3")[1])["translations"]
         assert best[name] == value and set(best) == {"text", "score", name}
-    code, _, err = nmt_translate("--alignment", stdin=b"")
-    assert (code, "argument --alignment: expected one argument" in err) == (2, True)
-
-
-def test_samples_are_numbered_as_they_were_drawn(nmt_translate: Run) -> None:
-    words, text = ("--n-best", "6", "decode.method=sample", "decode.temperature=9"), b"w1 w2\nw3\n"
-    code, out, _ = nmt_translate(*words, stdin=text)
-    fields = [line.split(b"\t") for line in out.split(b"\n")[:-1]]
-    assert code == 0
-    assert [f[:2] for f in fields] == [[b"%d" % n, b"%d" % k] for n in (1, 2) for k in range(1, 7)]
-    scores = [float(f[2]) for f in fields[:6]]
-    assert scores != sorted(scores, reverse=True)
-    assert nmt_translate(*words, stdin=text)[1] == out
-    assert nmt_translate(*words, "decode.seed=2", stdin=text)[1] != out
-    code, out, _ = nmt_translate(*words[2:], stdin=text)
-    assert out.splitlines() == [f[3] for f in fields if f[1] == b"1"]
 
 
 def test_every_directory_is_a_model_and_a_file_the_input(
@@ -164,12 +130,7 @@ def test_every_directory_is_a_model_and_a_file_the_input(
     monkeypatch.chdir(tmp_path)
     code, out, err = command("a", "b", "in.txt", "decode.beam_size=2", "c", "--scores")
     assert (code, loaded) == (0, ["a", "b", "c"]), err
-    alone = command("a", "in.txt", "decode.beam_size=2", "--scores")[1]
     assert [line.split(b"\t")[1] for line in out.splitlines()] == [b"w1 w2", b"", b"w3"]
-    assert out == alone  # to four places
-    loaded.clear()
-    assert command("a", "b", stdin=b"w1\n")[:2] == (0, b"w1\n")
-    assert loaded == ["a", "b"]
     code, _, err = command("a", "none", "in.txt")
     assert (code, "none, in.txt: two inputs, as neither" in err) == (2, True)
 
@@ -182,10 +143,6 @@ def test_target_prefixes_stand_beside_the_input(nmt_translate: Run, tmp_path: Pa
     assert (code, out) == (0, b"w5 w2\nw4\nw3 w7\n"), err  # it copies, place by place
     code, _, err = nmt_translate(*words, stdin=b"w1 w2\nw4\n")
     assert (code, "the text: only 2 lines" in err) == (65, True)
-    code, _, err = nmt_translate("--target-prefix", "-", stdin=b"w1\n")
-    assert (code, "stdin can be one of the texts only" in err) == (2, True)
-    code, _, err = nmt_translate("--target-prefix", str(tmp_path / "none"), stdin=b"w1\n")
-    assert code == 66
 
 
 def test_bytes_that_are_no_utf8_are_counted(nmt_translate: Run) -> None:
@@ -231,11 +188,7 @@ def test_lines_that_are_refused_are_empty_and_end_in_65(
     lines, output = b"w1\nw1 w2 w3\nw4\nw5\nw6\n", tmp_path / "out"
     code, out, err = nmt_translate("decode.too_long=refuse", stdin=lines)
     assert (code, out) == (65, b"w1\n\nw4\nw5\nw6\n")
-    assert err == (
-        "nmt: sources of more than 2 pieces (decode.max_source, position table), their lines "
-        "left empty: 1 (first: line 2; longest: 3 pieces); split them, together with their columns "
-        "and target prefixes, or choose decode.too_long=split\n"
-    )
+    assert "left empty: 1 (first: line 2; longest: 3 pieces)" in err
     code, _, again = nmt_translate("decode.too_long=refuse", "-o", str(output), stdin=lines)
     assert (code, output.read_bytes(), again) == (65, out, err)
     code, out, err = nmt_translate(stdin=lines)  # as conf/ has it
@@ -243,22 +196,13 @@ def test_lines_that_are_refused_are_empty_and_end_in_65(
     assert "translated in parts: 1 (first: line 2; longest: 3 pieces)" in err
 
 
-def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_path: Path) -> None:
-    code, _, _ = nmt_translate("-o", str(tmp_path / "out"), "decode.alpha=-1", stdin=b"w1\n")
-    assert code == 2
-    assert not list(tmp_path.iterdir())
-
-
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["model.dim=3"], f"model.dim=3: {FIXED}"),
-        (["seed=3"], f"seed=3: {FIXED}"),
         (["decode.beamsize=3"], "decode.beamsize: no such key; did you mean decode.beam_size?"),
         (["decode.beam_size=x"], "decode.beam_size=x: expected an integer"),
-        (["decode.beam_size=0"], "decode.beam_size=0: must be from 1 to 1000"),
         (["decode.too_long=crop"], "decode.too_long=crop: choose one of split, refuse, truncate"),
-        (["decode.alpha=nan"], "decode.alpha=nan: expected a finite number"),
         (["decode.alpha=${seed}"], "decode.alpha=${seed}: expected a number"),
         (["--n-best", "9"], "--n-best 9: the beam holds 4; add decode.beam_size=9"),
         (
@@ -270,32 +214,6 @@ def test_a_failure_before_the_first_line_leaves_nothing(nmt_translate: Run, tmp_
 )  # fmt: skip
 def test_wrong_words(nmt_translate: Run, words: list[str], message: str) -> None:
     assert nmt_translate(*words) == (2, b"", f"nmt: {message}\n")
-
-
-def test_changes_reach_the_search(nmt_translate: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmt.decode import translator
-
-    seen: list[Decode] = []
-    make = translator.Translator.__init__
-
-    def spy(self: Any, sides: Any, decode: Decode, *rest: Any) -> None:
-        seen.append(decode)
-        make(self, sides, decode, *rest)
-
-    monkeypatch.setattr(translator.Translator, "__init__", spy)
-    monkeypatch.setattr(translator.Translator, "translate", lambda *_, **__: (_ for _ in ()))
-    assert nmt_translate("decode.alpha=1", "decode.window=1", "decode.too_long=truncate")[0] == 0
-    assert (seen[0].alpha, seen[0].window, seen[0].too_long) == (1.0, 1, "truncate")
-    assert seen[0].beam_size == 4
-
-
-def test_missing_files(nmt_translate: Run, tmp_path: Path) -> None:
-    code, _, err = nmt_translate(str(tmp_path / "none"))
-    assert (code, err.count("\n")) == (66, 1)
-    code, _, err = nmt_translate("-o", str(tmp_path / "no" / "out"))
-    assert (code, err.count("\n")) == (73, 1)
-    code, _, err = nmt_translate("-o", str(tmp_path))
-    assert (code, err.count("\n")) == (73, 1)
 
 
 @pytest.fixture(scope="module")
@@ -353,19 +271,6 @@ def test_window_1_answers_before_the_next_line_and_a_reader_may_leave(whole: Pat
     assert (child.returncode, err) == (141, b"")
 
 
-def test_a_full_disk_is_one_line(whole: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        child = process(whole, stdout=full)
-        _, err = child.communicate(b"abc\nbad\ncab\n")
-    assert child.returncode == 74
-    assert err.count(b"\n") == 1
-
-
-def test_a_full_disk_under_o_too(nmt_translate: Run) -> None:
-    code, _, err = nmt_translate("-o", "/dev/full", stdin=b"w1\nw2\n")
-    assert (code, err.count("\n")) == (74, 1)
-
-
 def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: Path) -> None:
     code, out, err = command(str(tmp_path / "none"))
     assert (code, out, err.count("\n")) == (66, b"", 1)
@@ -375,19 +280,5 @@ def test_a_model_directory_is_all_it_needs(command: Run, whole: Path, tmp_path: 
     assert out.split(b"\n")[1] == b""
     code, out, err = command(str(moved), "--device=tpu")
     assert (code, out, err.count("\n")) == (2, b"", 1)
-
-
-def test_translating_a_line_of_a_megabyte(nmt_translate: Run) -> None:
-    lines = b"w1\n" + b"w2 " * 350_000 + b"\nw3\n"
-    code, out, err = nmt_translate("decode.too_long=refuse", stdin=lines)
-    assert (code, out) == (65, b"w1\n\nw3\n")
-    assert err.count("\n") == 1
-    assert "1 (first: line 2; longest: 350000 pieces)" in err
-
-
-def test_or_its_parts(nmt_translate: Run) -> None:
-    line = b" ".join([b"w2"] * 12_000)
-    code, out, err = nmt_translate(stdin=b"w1\n" + line + b"\nw3\n")
-    assert (code, out) == (0, b"w1\n" + line + b"\nw3\n")
-    assert err.count("\n") == 1
-    assert "translated in parts: 1 (first: line 2; longest: 12000 pieces)" in err
+    code, _, err = command(str(moved), "-o", str(tmp_path / "no" / "out"))
+    assert (code, err.count("\n")) == (73, 1)

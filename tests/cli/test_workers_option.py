@@ -10,11 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 import nmt
-from nmt import modeldir
-from nmt.cli import evaluate as commands
 from nmt.cli import output as writing
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.run import evaluate
@@ -46,16 +43,10 @@ def begun(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     assert not multiprocessing.active_children()
 
 
-@pytest.mark.parametrize(
-    "words",
-    [
-        ("--scores",),
-        *(pytest.param(w, marks=pytest.mark.slow) for w in ((), ("--json", "--n-best=2"))),
-    ],
-)
 def test_the_bytes_are_those_of_one_process(
-    nmt_translate: Run, text: Path, begun: list[int], words: tuple[str, ...]
+    nmt_translate: Run, text: Path, begun: list[int]
 ) -> None:
+    words = ("--json", "--n-best=2")
     code, out, err = nmt_translate(str(text), *words)
     assert (code, begun) == (0, [])
     assert nmt_translate(str(text), *words, *TWO) == (0, out, err)
@@ -137,11 +128,6 @@ def test_what_was_done_is_kept_and_the_same_command_goes_on(
     assert begun == [2, 2]
 
 
-def test_a_full_disk_is_one_line(nmt_translate: Run, text: Path, begun: list[int]) -> None:
-    code, _, err = nmt_translate(str(text), "-o", "/dev/full", *TWO)
-    assert (code, err.count("\n"), begun) == (74, 1, [2])
-
-
 def test_evaluation_translates_by_workers(
     copying: Trained, text: Path, begun: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -167,23 +153,3 @@ def test_the_api_translates_by_workers(copying: Trained, begun: list[int]) -> No
     assert begun == [2, 2]
     assert nmt.n_best(copying, LINES, 2) == alone
     assert begun == [2, 2]  # a small text
-
-
-def test_evaluation_obeys_threads(
-    copying: Trained, text: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[int] = []
-    (model := text.with_name("model")).mkdir()
-
-    def load(*_: object) -> Trained:
-        seen.append(torch.get_num_threads())
-        return copying
-
-    pretend(monkeypatch, copying)
-    monkeypatch.setattr(modeldir, "load", load)
-    words = [str(model), "--source", str(text), "--reference", str(text), "--samples", "40"]
-    try:
-        assert commands.main([*words, "--threads", "2", "--metric", "exact"]) == 0
-    finally:
-        torch.set_num_threads(1)
-    assert seen[-1] == 2

@@ -8,8 +8,6 @@ from nmt.cli.encodings import main as encodings
 from nmt.cli.train import main as train
 from nmt.config.catalog import config_dir_override
 from nmt.config.compose import experiment_of
-from nmt.config.hydra_conf import parse as read
-from nmt.config.sweeps import sweep_of
 from nmt.errors import UserError
 
 BODY = "# A line\nencoding:\n  theirs: {use: alibi, directional: true}\n"
@@ -22,9 +20,7 @@ def write(folder: Path, group: str, option: str, text: str) -> Path:
     return path
 
 
-@pytest.mark.parametrize(
-    "head", ["", "# What it does\n# @package _global_\n", "\ufeff# @package _global_\n"]
-)
+@pytest.mark.parametrize("head", ["", "# What it does\n# @package _global_\n"])
 def test_a_file_whose_keys_would_go_astray_is_refused(head: str, tmp_path: Path) -> None:
     path = write(tmp_path, "encoding", "theirs", head + BODY)
     with pytest.raises(UserError) as e:
@@ -42,22 +38,9 @@ def test_what_hydra_reads_is_taken(head: str, tmp_path: Path) -> None:
     assert list(settings.encoding) == ["theirs"]
 
 
-def test_an_experiment_needs_the_line_too(tmp_path: Path) -> None:
-    write(tmp_path, "experiment", "theirs", "hydra: {mode: MULTIRUN}\n")
-    with pytest.raises(UserError, match=r"theirs\.yaml:1: must be '# @package _global_'"):
-        sweep_of(read([f"hydra.searchpath=[file://{tmp_path}]", "experiment=theirs"]))
-
-
-def test_the_list_says_it_as_well(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write(tmp_path, "encoding", "theirs", BODY)
-    assert encodings(["--config-dir", str(tmp_path)]) == 2
-    assert "theirs.yaml:1: must be '# @package _global_'" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"encoding: [\n", 'theirs.yaml", line 3'),
         (b"seed: 1\nseed: 2\n", 'found duplicate key seed in "'),
         (b"seed: 1\n# gr\xf6\xdfe\n", "can't decode byte 0xf6"),
         (
@@ -80,14 +63,6 @@ def test_a_file_that_cannot_be_read_gets_one_line(
         assert not out and message in err and err.count("\n") == 1
 
 
-@pytest.mark.parametrize("group", ["model", "experiment"])
-def test_a_file_of_another_group_that_cannot_be_read(group: str, tmp_path: Path) -> None:
-    write(tmp_path, group, "theirs", "# @package _global_\nseed: 1\nseed: 2\n")
-    words = [*config_dir_override(str(tmp_path)), f"{group}=theirs"]
-    with pytest.raises(UserError, match=r"theirs\.yaml: not readable as YAML .*line 3"):
-        experiment_of(words)
-
-
 def test_an_experiment_may_set_the_seed_and_the_place_of_its_runs(tmp_path: Path) -> None:
     text = "seed: 7\nruns: there\nname: own-${seed}\njobs: 3\n"
     write(tmp_path, "experiment", "theirs", f"# @package _global_\n{text}")
@@ -97,21 +72,12 @@ def test_an_experiment_may_set_the_seed_and_the_place_of_its_runs(tmp_path: Path
     assert (typed.settings.seed, typed.run) == (5, Path("here/own-5"))
 
 
-def test_a_file_of_an_encoding_has_one(tmp_path: Path) -> None:
-    write(tmp_path, "encoding", "theirs", "# @package _global_\nseed: 1\n")
-    with pytest.raises(UserError, match="encoding=theirs: its file has no entry"):
-        experiment_of([*config_dir_override(str(tmp_path)), "encoding=theirs"])
-
-
-@pytest.mark.parametrize("group, option", [("encoding", "relative"), ("model", "tiny")])
-def test_an_option_that_would_never_be_read_is_refused(
-    group: str, option: str, tmp_path: Path
-) -> None:
-    path = write(tmp_path, group, option, "# @package _global_\n")
+def test_an_option_that_would_never_be_read_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path, "model", "tiny", "")
     with pytest.raises(UserError) as e:
-        experiment_of([*config_dir_override(str(tmp_path)), f"{group}={option}"])
+        experiment_of([*config_dir_override(str(tmp_path)), "model=tiny"])
     assert str(e.value) == (
-        f"{path}: {group}={option} is built in and would be taken instead; rename the file"
+        f"{path}: model=tiny is built in and would be taken instead; rename the file"
     )
 
 

@@ -68,38 +68,28 @@ def checked(option: str, value: object) -> Any:
     return arguments(Made, {option: value}, "here", idle=("dims",))[option]
 
 
-@pytest.mark.parametrize(
-    "option, value",
-    [
-        *[("flag", True), ("text", "x"), ("number", 1), ("number", -0.5), ("count", 1)],
-        *[("factor", 1), ("step", 1e-9), ("kind", "far"), ("method", 2)],
-        *[("size", None), ("size", 3), ("sizes", [1, 2])],
-    ],
-)
-def test_what_fits_passes(option: str, value: object) -> None:
-    assert checked(option, value) == value
+FITTING: list[tuple[str, object]] = [
+    *[("flag", True), ("text", "x"), ("number", 1), ("number", -0.5), ("count", 1)],
+    *[("factor", 1), ("step", 1e-9), ("kind", "far"), ("method", 2)],
+    *[("size", None), ("size", 3), ("sizes", [1, 2])],
+]
+WRONG: list[tuple[str, object]] = [
+    *[("flag", 1), ("text", 1), ("text", False), ("number", "3"), ("number", True)],
+    *[("number", float("nan")), ("number", float("inf")), ("number", 1e10), ("count", 0)],
+    *[("count", 1.0), ("count", 2**31), ("factor", 0.5), ("step", 0.0), ("kind", "there")],
+    *[("method", 3), ("method", True), ("size", 0), ("size", True), ("sizes", 3)],
+    *[("sizes", ["a"]), ("cuont", 1), ("dims", 3)],
+]
 
 
-def test_a_whole_number_is_a_float_where_one_is_expected() -> None:
-    for option in ("number", "factor", "step", "share"):
-        assert type(checked(option, 1)) is float
-    assert type(checked("count", 1)) is int
-
-
-@pytest.mark.parametrize(
-    "option, value",
-    [
-        *[("flag", 1), ("text", 1), ("text", False), ("number", "3"), ("number", True)],
-        *[("number", float("nan")), ("number", float("inf")), ("number", 1e10), ("count", 0)],
-        *[("count", 1.0), ("count", 2**31), ("factor", 0.5), ("step", 0.0), ("kind", "there")],
-        *[("method", 3), ("method", True), ("size", 0), ("size", True), ("sizes", 3)],
-        *[("sizes", ["a"]), ("cuont", 1), ("dims", 3)],
-    ],
-)
-def test_what_does_not_fit_is_named(option: str, value: object) -> None:
-    with pytest.raises(UserError) as error:
-        checked(option, value)
-    assert str(error.value).startswith(f"here.{option}") and "\n" not in str(error.value)
+def test_what_fits_passes_and_what_does_not_is_named() -> None:
+    for option, value in FITTING:
+        assert checked(option, value) == value
+    assert type(checked("number", 1)) is float and type(checked("count", 1)) is int
+    for option, value in WRONG:
+        with pytest.raises(UserError) as error:
+            checked(option, value)
+        assert str(error.value).startswith(f"here.{option}") and "\n" not in str(error.value)
 
 
 def test_keys_below_keys_are_read_and_named() -> None:

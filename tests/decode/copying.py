@@ -35,13 +35,6 @@ class Spaces:
         return " ".join(pieces)
 
 
-class Ended(Spaces):
-    """As above, with w39 at the end: a line has other pieces than its sentences."""
-
-    def encode(self, text: str) -> list[str]:
-        return [*super().encode(text), "w39"] if text.strip() else []
-
-
 class CopyState:
     """What was read of each row; rows must come along with their tokens."""
 
@@ -103,12 +96,6 @@ def trained(longest_source: int | None = 30) -> Trained:
 def model_of(translator: Translator) -> Any:
     """The model behind a translator."""
     return cast(Any, translator.engine).models[0]
-
-
-def ended() -> Trained:
-    """A model whose source has a piece for the end of each sentence."""
-    some = trained()
-    return some._replace(source=Side(cast(Any, Ended()), some.source.vocabulary))
 
 
 def decode(**changes: Any) -> Decode:

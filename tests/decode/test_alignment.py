@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
-from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.engine import Weights
 from nmt.decode.models import cross_attention
@@ -118,28 +117,15 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> None:
 LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
 
 
-def test_a_part_is_of_its_line() -> None:
-    part = pair_of("Xa Ha", 2, [4, EOS]), np.ones((2, 3), np.float32)
-    with pytest.raises(ValueError, match="'Xa Ha': not in the line"):
-        aligned("Ha Xa", "b", [part], side(MOSES), side(MOSES, "b"))
-
-
-def test_characters_that_no_part_has_are_passed_over() -> None:
-    numbers = alignment._word_numbers("T a b zz c d", ["T a b", "T c d"])
-    assert [of_part.tolist() for of_part in numbers] == [[0, 1, 2], [0, 4, 5]]
-    numbers = alignment._word_numbers("T a b c T a", ["T a", "T b c", "T a"])  # near ones first
-    assert [of_part.tolist() for of_part in numbers] == [[0, 1], [0, 2, 3], [4, 5]]
-
-
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
     "changes",
     [
-        {}, {"window": 1}, {"beam_size": 4, "mbr": 4}, {"batch_tokens": 1},
+        {"window": 1},
         {"method": "sample", "mbr": 3, "top_k": 1},
         {"max_source": 3, "too_long": "split"},
     ],
-)  # fmt: skip
+)
 def test_words_of_whole_lines_are_counted(changes: Any) -> None:
     translator = Translator.of(trained(), decode(**changes))
     found = list(translator.translate(LINES, 2, align=True))
@@ -188,15 +174,6 @@ def test_parts_that_begin_with_a_tag(
 
 
 @pytest.mark.usefixtures("copied")
-def test_a_line_that_is_cut_has_no_words_beyond() -> None:
-    translator = Translator.of(trained(), decode(max_source=3, too_long="truncate"))
-    ((best,),) = translator.translate(["w1 w2 w3 w4 w5"], align=True)
-    assert best.alignment is not None
-    assert best.alignment.pairs == [(0, 0), (1, 1), (2, 2)]
-    assert best.alignment.words.shape == (3, 6)
-
-
-@pytest.mark.usefixtures("copied")
 def test_given_translations() -> None:
     some = trained()
     found = Translator.of(some, decode()).align(["w1  w2", "", "w3"], ["w4 w5", "", "unheard w6"])
@@ -222,10 +199,8 @@ def member(real: Make) -> Make:
     "words",
     [
         ["encoding=relative", "model.decoder_layers=3"],
-        ["encoding=ldpe"],
         ["encoding=complex_order"],
         ["encoding=rotary", "model.decoder_layers=1"],
-        ["encoding=universal"],
     ],
     ids=str,
 )
@@ -243,26 +218,6 @@ def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[s
         assert weights.shape == (len(target), len(source))
         assert weights == pytest.approx(expected.numpy(), abs=1e-5)
         assert weights.sum(1) == pytest.approx(1, abs=1e-4)
-
-
-def test_an_ensemble_has_the_mean(member: Make) -> None:
-    first, second = member("encoding=relative"), member("encoding=absolute", seed=2)
-    batch = [Source([5, 6, EOS], {}, target=[7, 8, EOS])]
-    (both,) = cross_attention([first.model, second.model], batch)
-    alone = [cross_attention([one.model], batch)[0] for one in (first, second)]
-    assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)
-    assert np.abs(alone[0] - alone[1]).max() > 1e-3
-
-
-def test_workers_align(member: Make) -> None:
-    model, lines = member("encoding=relative"), ["w1 w2 w3 w4", "w5", "w7 w8 w9"] * 3
-    alone, together = (
-        [t.alignment for t, *_ in translator.translate(lines, align=True)]
-        for translator in (Translator.of(model, decode(), workers=n) for n in (1, 2))
-    )
-    for one, other in zip(alone, together, strict=True):
-        assert one is not None and other is not None
-        assert one.pairs == other.pairs and one.words == pytest.approx(other.words, abs=1e-6)
 
 
 def test_translations_are_aligned_as_given_ones(member: Make) -> None:

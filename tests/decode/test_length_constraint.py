@@ -52,28 +52,14 @@ def test_given_lengths_stand_in_a_column(trained: Callable[..., Trained]) -> Non
     given = {"length": ["9", "8", "7"]}
     found = told(trained("encoding=ldpe"), given, target_length="given")
     assert found == {5: 10, 2: 9, 3: 8}
+    forced = told(trained("encoding=ldpe"), given, length="forced")  # whatever the ratio would be
+    assert forced == {5: 10, 2: 9, 3: 8}
     with pytest.raises(UserError, match="column length"):
         told(trained("encoding=ldpe"), None, target_length="given")
     with pytest.raises(UserError, match="no encoding of this model asks for a length"):
         told(trained("encoding=absolute"), given, target_length="given")
     with pytest.raises(UserError, match="column length: unknown to this model"):
         told(trained("encoding=ldpe"), given)
-
-
-@pytest.mark.parametrize("source", ["ratio", "given"])
-def test_a_forced_length_is_told(trained: Callable[..., Trained], source: str) -> None:
-    """Whatever the target length would be: the output has so many pieces."""
-    model = trained("encoding=ldpe")
-    columns = {"length": ["9", "8", "7"]}
-    found = told(model, columns, target_length=source, length="forced")
-    assert found == {5: 10, 2: 9, 3: 8}
-
-
-def test_another_length_gives_another_text(trained: Callable[..., Trained]) -> None:
-    short, long = (
-        Translator.of(trained("encoding=ldpe"), decode(length_ratio=r)).texts(LINES) for r in (1, 4)
-    )
-    assert short != long
 
 
 def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) -> None:

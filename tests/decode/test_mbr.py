@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu import sentence_chrf
 
-import nmt
 from nmt.config.settings import Settings, with_decode
 from nmt.decode.engine import Hypothesis
 from nmt.decode.sources import Source
@@ -16,7 +15,7 @@ from nmt.decode.translator import Translation, Translator, rank_by_utility
 from nmt.errors import UserError
 from nmt.evaluation.describe import search_of
 from nmt.modeldir import Trained
-from tests.decode.copying import ENDLESS, decode, trained
+from tests.decode.copying import decode, trained
 
 LINES = ["w3 w1 w4", "", "w1 w5 w9 w2 w6 w5", "w3"]
 texts = st.lists(st.text("abc ", max_size=8), min_size=1, max_size=6)
@@ -39,12 +38,6 @@ def test_candidates_are_ranked_by_their_mean_chrf(candidates: list[str]) -> None
     assert utilities == sorted(utilities, reverse=True)
 
 
-def test_the_consensus_wins_over_what_stands_alone() -> None:
-    candidates = ["xyz xyz", "the cat sleeps", "the cat slept", "a cat sleeps", "qqq"]
-    assert candidates[rank_by_utility(candidates)[0][0]] == "the cat sleeps"
-    assert rank_by_utility(["b", "a"]) == rank_by_utility(["a", "b"])  # of equals the first
-
-
 def translations(some: Trained, n_best: int = 1, **changes: Any) -> list[list[Translation]]:
     options = decode(**{"max_length_ratio": 1.0, "max_length_offset": 3, **changes})
     return list(Translator.of(some, options).translate(LINES, n_best))
@@ -65,11 +58,6 @@ def test_a_translator_ranks_what_the_search_finds(whole: Trained, way: dict[str,
         assert best == [some[place]._replace(score=utility) for place, utility in choices]
     assert any(some[0].text != best[0].text for some, best in zip(candidates, chosen, strict=True))
     assert [each[:1] for each in chosen] == translations(whole, 1, mbr=6, **way)
-    for changes in ({"window": 1}, {"batch_tokens": 1}):
-        other = translations(whole, 3, mbr=6, **{**way, **changes})
-        assert [[t.text for t in some] for some in other] == [
-            [t.text for t in some] for some in chosen
-        ]
 
 
 def test_parts_are_chosen_as_one_line() -> None:
@@ -78,15 +66,6 @@ def test_parts_are_chosen_as_one_line() -> None:
     options = decode(method="sample", mbr=4, too_long="split", max_length_offset=1)
     (best,) = next(Translator.of(some, options).translate([line]))
     assert best.text == line and best.score == pytest.approx(100)
-
-
-def test_what_is_told_is_of_the_choice(caplog: pytest.LogCaptureFixture) -> None:
-    options = decode(method="sample", mbr=3, max_length_offset=2, max_length_ratio=0.0)
-    assert Translator.of(trained(), options).texts(["w1", ENDLESS]) == [
-        "w1",
-        f"{ENDLESS} {ENDLESS}",
-    ]
-    assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
 
 
 class Consensus:
@@ -127,9 +106,3 @@ def test_too_few_candidates_are_refused(settings_of: Callable[..., Settings]) ->
     with pytest.raises(UserError, match=r"^n=10: decode\.mbr=9 has no more candidates; raise it"):
         settings.decode.check_n_best(10, "n=10", "give beam_size")
     assert search_of(settings).endswith(", the best of 9 by expected chrF")
-
-
-def test_the_python_api_ranks_rank_by_utility(whole: Trained) -> None:
-    brief: dict[str, Any] = {"max_length_ratio": 1, "max_length_offset": 3, "method": "sample"}
-    found = nmt.n_best(whole, LINES, 2, mbr=5, **brief)
-    assert found == translations(whole, 2, method="sample", mbr=5)

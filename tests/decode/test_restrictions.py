@@ -1,6 +1,5 @@
 """Outputs of a least or an exact length, and without repeated n-grams, against plain loops."""
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -68,19 +67,23 @@ def same(step: Step, expected: Table, limits: list[int], beam: int) -> None:
 LIMITS = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=3)
 
 
-@given(st.integers(0, 2**31), LIMITS, st.integers(1, 4), st.booleans())
-def test_lengths_are_those_of_a_table_without_the_ends(
-    seed: int, lengths: list[tuple[int, int]], beam: int, forced: bool
+@given(st.integers(0, 2**31), LIMITS, st.integers(1, 4), st.booleans(), st.integers(0, 2))
+def test_lengths_and_prefixes_are_those_of_a_table_without_all_else(
+    seed: int, lengths: list[tuple[int, int]], beam: int, forced: bool, prefix: int
 ) -> None:
+    """Each sentence has lengths of its own; the first one begins with `prefix` ids of 3."""
     limits = [max(pair) for pair in lengths]
     least = limits if forced else [min(pair) for pair in lengths]
     table = Table.random(seed, len(limits), 4, 4, levels=9)
 
     def banned(sentence: int, ids: tuple[int, ...], token: int) -> bool:
         early = len(ids) < least[sentence]
+        if sentence == 0 and early and len(ids) < prefix:
+            return token != 3
         return early if token == EOS else forced and not early
 
     places = [[NOT_EOS] * low + [EOS] * forced for low in least]
+    places[0][: min(prefix, least[0])] = [3] * min(prefix, least[0])
     step = with_required(table.again(), places, EOS, CPU)
     same(step, restricted(table, banned, False), limits, beam)
     step = with_required(table.again(), places, EOS, CPU)
@@ -115,13 +118,6 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
             each = [table.after(sentence, tuple(h.ids[:t])) for t in range(len(h.ids) + 1)]
             total = sum(row[i] for row, i in zip(each, [*h.ids, EOS], strict=True))
             assert h.finished and h.log_prob == pytest.approx(total, abs=1e-5)
-
-
-def test_a_prefix_may_repeat_itself() -> None:
-    table = Table.random(5, 1, 4, 4)
-    step = with_new_ngrams(with_required(table, [[2, 2, 2]], EOS, CPU), 1)
-    (found,) = whole(step, [4], 3, 0.6)
-    assert {tuple(h.ids) for h in found} == {(2, 2, 2), (2, 2, 2, 3)}
 
 
 @pytest.fixture
@@ -191,18 +187,6 @@ def test_a_least_length_is_a_ratio_of_the_source_within_the_limit(model: Trained
     pieces = [len(line.split()) for line in LINES]
     assert all(len(t.ids) >= n for t, n in zip(long, pieces, strict=True))
     assert any(len(t.ids) < n for t, n in zip(free, pieces, strict=True))
-    tables = translations(model, min_length_ratio=1.0, max_length_ratio=1.0, max_length_offset=1)
-    assert all(n <= len(t.ids) <= n + 1 for t, n in zip(tables, pieces, strict=True) if n)
-
-
-@pytest.mark.parametrize("n", [1, 2])
-def test_no_translation_repeats_an_ngram(model: Trained, n: int) -> None:
-    def repeated(found: list[Translation]) -> bool:
-        return any(repeats(n, t.ids[:i], token) for t in found for i, token in enumerate(t.ids))
-
-    assert repeated(translations(model, min_length_ratio=1.0))
-    for way in WAYS:
-        assert not repeated(translations(model, min_length_ratio=1.0, no_repeat_ngram=n, **way))
 
 
 def test_a_shortest_length_above_the_longest_is_refused(
@@ -210,12 +194,3 @@ def test_a_shortest_length_above_the_longest_is_refused(
 ) -> None:
     with pytest.raises(UserError, match=r"above decode\.max_length_ratio=2\.0, which decides then"):
         with_decode(settings_of(), {"min_length_ratio": 3.0})
-
-
-def test_no_number_stays_no_number() -> None:
-    table = Table.random(1, 1, 4, 3)
-    table.tables[2].fill_(math.nan)
-    for t in table.tables[:2]:
-        t[..., EOS] = -50.0
-    (found,) = whole(with_new_ngrams(table, 1), [3], 2, 0.6)
-    assert [(len(h.ids), h.finished) for h in found] == [(2, False)] * 2

@@ -3,8 +3,6 @@
 import itertools
 import math
 from collections import Counter
-from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -13,29 +11,20 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import Tensor
 
 from nmt import api
-from nmt.config.settings import Decode, Settings, with_decode
+from nmt.config.settings import Decode
 from nmt.decode.engine import Hypothesis
-from nmt.decode.sampling import Sampling, draw, probabilities, random_numbers
+from nmt.decode.sampling import Sampling, probabilities, random_numbers
 from nmt.decode.search import search
 from nmt.decode.translator import Translation, Translator
 from nmt.errors import UserError
 from nmt.modeldir import Trained
-from tests.decode.copying import ENDLESS, NAN, trained
 from tests.decode.copying import decode as decode_of
 from tests.decode.test_beam import BOS, EOS, Table
 
 LONGEST = 2
-WAYS: list[dict[str, Any]] = [
-    {},
-    {"temperature": 0.5},
-    {"temperature": 3.0},
-    {"top_k": 2},
-    {"top_p": 0.6},
-    {"temperature": 2.0, "top_k": 4, "top_p": 0.9},
-]
+WAYS: list[dict[str, Any]] = [{}, {"temperature": 2.0, "top_k": 4, "top_p": 0.9}]
 
 
 def kept(
@@ -69,20 +58,6 @@ def test_what_is_kept_and_how_likely_it_is(
     assert found == pytest.approx([exact.get(token, 0.0) for token in range(len(row[0]))])
 
 
-def test_of_equals_the_lower_id_is_kept_and_a_nucleus_may_be_reached_exactly() -> None:
-    row = torch.tensor([[0.25, 0.25, 0.25, 0.25]]).log()
-    assert probabilities(row, top_k=3)[0].tolist() == pytest.approx([1 / 3] * 3 + [0])
-    assert probabilities(row, top_p=0.5)[0].tolist() == pytest.approx([0.5, 0.5, 0, 0])
-    assert probabilities(row, top_p=0.51)[0].tolist() == pytest.approx([1 / 3] * 3 + [0])
-
-
-def test_each_token_gets_its_share_of_the_numbers() -> None:
-    chances = torch.tensor([[0.0, 0.25, 0.0, 0.5, 0.25, 0.0]], dtype=torch.float64)
-    numbers = [0.0, 0.2499, 0.25, 0.7499, 0.75, 1 - 2**-53]
-    found = draw(chances.repeat(len(numbers), 1), torch.tensor(numbers, dtype=torch.float64))
-    assert found.tolist() == [1, 1, 3, 3, 4, 4]
-
-
 def test_random_numbers_are_those_of_philox_whatever_else_is_drawn() -> None:
     draws = [(7, 0), (8, 0), (8, 1)]
     numbers = random_numbers(5, draws, samples=3, steps=9)
@@ -99,22 +74,6 @@ def drawn(table: Table, limits: list[int], samples: int, **way: Any) -> list[lis
     numbers = random_numbers(1, draws, samples, max(limits) + 1)
     rule = partial(probabilities, **way)
     return search(table, Sampling(torch.tensor(limits), numbers, distribution=rule, eos=EOS), BOS)
-
-
-def test_samples_come_in_the_order_of_their_numbers_whenever_they_end() -> None:
-    table = Table.random(2, 2, 6, 4)
-    numbers = random_numbers(3, [(1, 0), (2, 0)], samples=8, steps=5)
-
-    def draw_some(first: int, end: int) -> list[list[Hypothesis]]:
-        rules: dict[str, Any] = {"distribution": probabilities, "eos": EOS}
-        limits = torch.tensor([4, 4])
-        return search(table.again(), Sampling(limits, numbers[:, first:end], **rules), BOS)
-
-    together = draw_some(0, 8)
-    assert len({len(h.ids) for h in together[0]}) > 1
-    for sample in range(8):
-        for sentence, (alone,) in enumerate(draw_some(sample, sample + 1)):
-            assert together[sentence][sample].ids == alone.ids
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -172,18 +131,6 @@ def test_scores_are_log_probabilities_under_the_function_itself(
             assert len(each.ids) == limit or each.finished
 
 
-def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
-    def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
-        rows = torch.tensor([[0.0, 0.0, 1.0]]).log().repeat(len(tokens), 1)
-        rows[tokens == 2] = float("nan")
-        return rows
-
-    numbers = torch.full((1, 2, 6), 0.5)
-    strategy = Sampling(torch.tensor([5]), numbers, distribution=probabilities, eos=EOS)
-    (found,) = search(step, strategy, BOS)
-    assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
-
-
 def sampling(**changes: Any) -> Decode:
     brief = {"max_length_ratio": 1.0, "max_length_offset": 3, "seed": 4}
     return decode_of(method="sample", **{**brief, **changes})
@@ -225,35 +172,6 @@ def test_the_score_of_a_sample_is_that_of_forced_decoding(whole: Trained) -> Non
     assert [score for _, _, score in ended] == pytest.approx([g.log_prob for g in given], abs=1e-4)
 
 
-def test_parts_of_a_line_have_random_numbers_of_their_own(whole: Trained) -> None:
-    options = sampling(max_source=2, too_long="split", max_length_ratio=0.0)
-    translator = Translator.of(whole, options)
-    (alone,), (twice,) = (next(translator.translate([line])) for line in ("w1 w2", "w1 w2 w1 w2"))
-    first, second = twice.text[: len(alone.text)], twice.text[len(alone.text) + 1 :]
-    assert first == alone.text != second
-    assert twice.score < alone.score  # of both, without a penalty
-    options = replace(options, alpha=2.0)
-    assert next(Translator.of(whole, options).translate(["w1 w2 w1 w2"]))[0].score == twice.score
-
-
-def test_a_sample_that_never_ends_is_cut_and_one_without_a_number_is_told(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    found = Translator.of(trained(), sampling()).texts(["w1 w2", ENDLESS, NAN, "w3"])
-    assert found[0] == "w1 w2" and found[3] == "w3"  # copied with a probability of nearly 1
-    assert found[1] == " ".join([ENDLESS] * 4)
-    assert "cut at the limit of their length: 1 (first: line 2" in caplog.text
-    assert "no finite score: 1 (first: line 3" in caplog.text
-
-
-def test_more_samples_than_a_beam_holds(settings_of: Callable[..., Settings]) -> None:
-    settings = settings_of()
-    with_decode(settings, {"method": "sample"}).decode.check_n_best(9, "n=9", "give beam_size")
-    with pytest.raises(UserError, match="n=9: the beam holds 4; give beam_size=9"):
-        settings.decode.check_n_best(9, "n=9", "give beam_size")
-
-
-@pytest.mark.parametrize("changes", [{}, {"method": "sample"}])
-def test_no_translation_at_all_cannot_be_asked_for(whole: Trained, changes: dict[str, Any]) -> None:
+def test_no_translation_at_all_cannot_be_asked_for(whole: Trained) -> None:
     with pytest.raises(UserError, match=r"^n=0: a line has one translation or more"):
-        api.n_best(whole, ["w1"], 0, **changes)
+        api.n_best(whole, ["w1"], 0)

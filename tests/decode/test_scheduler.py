@@ -1,9 +1,6 @@
 """By workers or alone: the same translations, in the same order, with the same words about them."""
 
-import logging
 import multiprocessing
-import os
-import signal
 from collections.abc import Iterator
 from typing import Any
 
@@ -13,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.corpus.grouping import by_length
-from nmt.decode import scheduler, torch_engine
-from nmt.decode.scheduler import Scheduler, batches_of
-from nmt.decode.sources import Line, Notes
+from nmt.decode.scheduler import batches_of, count_workers
+from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
-from nmt.errors import Exit, RefusedLinesError, UserError
+from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.system.pool import can_fork
 from tests.decode.copying import ENDLESS, decode, model_of, trained
@@ -47,13 +43,8 @@ def outcome(
 @pytest.mark.parametrize(
     "changes",
     [
-        pytest.param({}, marks=pytest.mark.slow),
-        {"window": 3, "batch_tokens": 8},
-        pytest.param({"window": 1}, marks=pytest.mark.slow),
-        pytest.param({"method": "sample", "temperature": 2.0, "seed": 3}, marks=pytest.mark.slow),
+        {"window": 3, "batch_tokens": 8, "no_repeat_ngram": 1, "min_length_ratio": 0.5},
         {"method": "sample", "mbr": 4},
-        {"no_repeat_ngram": 1, "min_length_ratio": 0.5},
-        pytest.param({"precision": "int8"}, marks=pytest.mark.slow),
     ],
 )
 def test_hypotheses_and_scores_do_not_depend_on_workers(
@@ -87,28 +78,15 @@ def test_what_is_unusual_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert "first: line 8" in told[0][0] and "1 (first: line 5" in told[0][1]
 
 
-def test_refused_lines_are_told_after_the_last_line() -> None:
-    some = trained()
-    some.model.source_limit = 4  # type: ignore[misc]
-    found: list[str] = []
-    with pytest.raises(RefusedLinesError, match=r"their lines left empty: 1 \(first: line 8"):
-        for best, *_ in Translator.of(some, decode(window=4), workers=2).translate(
-            LINES, read_ahead=True
-        ):
-            found.append(best.text)
-    assert len(found) == len(LINES) and found[7] == "" and found[-1] == LINES[-1]
-
-
 def reader(read: list[int], count: int = 40) -> Iterator[str]:
     for number in range(1, count + 1):
         read[0] = number
         yield f"w{number % 40}"
 
 
-@pytest.mark.parametrize("workers", [1, 2])
-def test_without_reading_ahead_a_window_is_given_back_before_the_next_is_read(workers: int) -> None:
+def test_without_reading_ahead_a_window_is_given_back_before_the_next_is_read() -> None:
     read = [0]
-    some = Translator.of(trained(), decode(window=3), workers=workers).translate(reader(read, 7))
+    some = Translator.of(trained(), decode(window=3), workers=2).translate(reader(read, 7))
     assert [read[0] for _ in some] == [3, 3, 3, 6, 6, 6, 7]
 
 
@@ -141,31 +119,23 @@ def test_lines_before_an_error_are_given_back() -> None:
         assert len(found) == 9
 
 
-@pytest.mark.parametrize("how", ["killed", "memory"])
-def test_lines_before_a_lost_batch_are_given_back(
-    how: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_lines_before_a_lost_batch_are_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
     some = Translator.of(trained(), decode(window=3), workers=2)
     model, word = model_of(some), trained().source.ids("w7")[0]
     start = model.start
 
     def full(source: Any, *rest: Any) -> Any:
         if (source == word).any():
-            if how == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
             raise torch.OutOfMemoryError
         return start(source, *rest)
 
     monkeypatch.setattr(model, "start", full)
     found = list[str]()
-    told = (
-        "worker was killed, as the system" if how == "killed" else r"lines? of .* pieces: too much"
-    )
-    with pytest.raises(UserError, match=told) as error:
+    with pytest.raises(UserError, match=r"lines? of .* pieces: too much") as error:
         for best, *_ in some.translate(LINES, read_ahead=True):
             found.append(best.text)
     assert error.value.code == Exit.NO_MEMORY
-    assert found == LINES[:3] or (how == "killed" and not found)  # what waits is lost
+    assert found == LINES[:3]
 
 
 def test_workers_end_where_a_reader_leaves() -> None:
@@ -193,72 +163,18 @@ def test_batches_hold_each_place_once_and_are_even(
         assert groups == by_length(lengths, budget)
 
 
-def test_there_are_as_many_batches_as_cores_if_that_leaves_enough_for_each() -> None:
-    lengths = [10] * 100
-    for shares, least, expected in (
-        (1, 50, 3), (2, 50, 4), (3, 50, 3), (4, 50, 4), (16, 50, 15), (32, 50, 20), (4, 400, 3),
-        (64, 2000, 3),
-    ):  # fmt: skip
-        groups = batches_of(lengths, 400, least, shares)
-        assert len(groups) == expected, (shares, least)
-        assert shares == 1 or max(map(len, groups)) <= -(-100 // expected) + 1
-
-
-class Device:
-    """An engine that says how many workers it may have."""
-
-    def __init__(self, most_workers: int) -> None:
-        self.most_workers = most_workers
-
-    def workers(self, count: int) -> Any:
-        raise UserError(f"{count} were asked for")
-
-
 @pytest.mark.parametrize(
-    ("batches", "most", "asked", "gigabytes", "expected"),
+    ("batches", "most", "gigabytes", "expected"),
     [
-        (1, 4, None, 64, 1),  # a small text
-        (2, 4, None, 64, 1),
-        (3, 4, None, 64, 3),
-        (9, 4, None, 64, 4),
-        (2, 2, None, 64, 2),
-        (1, 2, None, 64, 1),
-        (9, 1, None, 64, 1),  # one thread, or a GPU
-        (90, 64, None, 16, 16),  # a gigabyte for each
-        (9, 4, 1, 64, 1),
-        (1, 1, 3, 1, 3),  # as was asked for
+        (2, 4, 64, 1),  # a small text
+        (3, 4, 64, 3),
+        (9, 4, 64, 4),
+        (9, 1, 64, 1),  # one thread, or a GPU
+        (90, 64, 16, 16),  # a gigabyte for each
     ],
 )
-def test_how_many_workers_there_are(
-    monkeypatch: pytest.MonkeyPatch,
-    batches: int,
-    most: int,
-    asked: int | None,
-    gigabytes: int,
-    expected: int,
-) -> None:
-    monkeypatch.setattr(scheduler, "memory_of", lambda: gigabytes * 2**30)
-    some: Any = Device(most)
-    with Scheduler(some, asked) as job:
-        job.start(0)  # empty lines decide nothing
-        if expected > 1:
-            with pytest.raises(UserError, match=f"^{expected} were asked for"):
-                job.start(batches)
-        else:
-            job.start(batches)
-            assert not job.running
-            if most > 1 and asked is None and gigabytes > 1:  # a later window may pay
-                with pytest.raises(UserError, match="were asked for"):
-                    job.start(99)
-
-
-def test_no_worker_starts_by_itself_where_another_thread_may_hold_a_lock(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(torch_engine, "usable_threads", lambda: 4)
-    for forks, expected in ((True, 4), (False, 1)):
-        monkeypatch.setattr(torch_engine, "may_fork", lambda value=forks: value)
-        assert Translator.of(trained(), decode()).engine.most_workers == expected
+def test_as_many_workers_as_pay(batches: int, most: int, gigabytes: int, expected: int) -> None:
+    assert count_workers(batches, most, gigabytes * 2**30) == expected
 
 
 def test_a_daemon_searches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,25 +192,3 @@ def test_a_gpu_searches_for_one_process(monkeypatch: pytest.MonkeyPatch) -> None
     assert engine.most_workers == 1
     with pytest.raises(UserError, match=r"^2 workers: meta searches for one process; take 1"):
         some.texts(["w1"])
-
-
-def test_workers_say_nothing_themselves(
-    caplog: pytest.LogCaptureFixture,
-    capfd: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # without the handler of a command that was tested before
-    monkeypatch.setattr(logging.getLogger(), "handlers", [caplog.handler])
-    caplog.set_level(logging.INFO)
-    outcome(trained(), 2, decode(window=4), read_ahead=True)
-    assert [record.getMessage()[:21] for record in caplog.records] == ["translations cut at t"]
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_note_names_the_first_line_in_whatever_order_they_come() -> None:
-    notes = Notes()
-    for number in (5, 3, 4):
-        line = Line(number, "", {}, "")
-        line.note("cut", pieces=number)
-        notes.add([line])
-    assert notes.counts == {"cut": [3, 3, 5]}

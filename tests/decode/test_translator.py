@@ -1,8 +1,6 @@
 """Lines in, lines out: in order, as many, in windows, and independent of their neighbours."""
 
-import logging
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -13,8 +11,7 @@ from nmt.decode.translator import Translation, Translator
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained
 from nmt.text.vocab import EOS
-from tests import composing
-from tests.decode.copying import ENDLESS, NAN, TAB, WORDS, decode, model_of, trained
+from tests.decode.copying import ENDLESS, WORDS, decode, model_of, trained
 
 lines_of_words = st.lists(st.lists(st.sampled_from(WORDS), max_size=9).map(" ".join), max_size=25)
 
@@ -30,11 +27,6 @@ def test_each_line_gets_its_own_translation_whatever_the_batches(
         assert rows == 1 or rows * beam_size * longest <= batch_tokens
 
 
-def test_the_option_for_gpus_is_the_beam_in_larger_batches() -> None:
-    beam, gpu = (composing.settings_of(f"decode={name}").decode for name in ("beam", "gpu"))
-    assert gpu == replace(beam, batch_tokens=64_000)
-
-
 @given(st.lists(st.text(st.characters(exclude_characters="\n", codec="utf-8")), max_size=12))
 def test_any_text_gives_as_many_lines_back(lines: list[str]) -> None:
     found = Translator.of(trained(), decode(window=5)).texts(lines)
@@ -42,7 +34,7 @@ def test_any_text_gives_as_many_lines_back(lines: list[str]) -> None:
     assert not any(set(text) & set("\n\r\t\u2028") for text in found)
 
 
-@pytest.mark.parametrize("lines", [[], [""], ["", "w1"], ["w1", ""], ["w1", "", "  ", "w2"]])
+@pytest.mark.parametrize("lines", [[], [""], ["w1", "", "  ", "w2"]])
 def test_empty_lines_stay_empty_and_never_meet_the_model(lines: list[str]) -> None:
     translator = Translator.of(trained(), decode())
     assert translator.texts(lines) == [line.strip() for line in lines]
@@ -56,36 +48,12 @@ def test_the_sign_for_an_unknown_piece_may_be_forbidden() -> None:
     assert Translator.of(trained(), decode(unknown="forbid")).texts(lines) == ["w1"]
 
 
-def test_line_ends_are_no_text() -> None:
-    assert Translator.of(trained(), decode()).texts(["w1\n", "w2\r\n", "\n"]) == ["w1", "w2", ""]
-
-
-def test_a_translation_is_one_line_and_one_field() -> None:
-    translator = Translator.of(trained(), decode())
-    assert translator.texts([f"{TAB} w1"]) == ["a b  c  w1"]
-
-
-def test_the_caller_is_not_in_inference_mode() -> None:
-    for _ in Translator.of(trained(), decode()).translate(["w1", "w2"]):
-        assert not torch.is_inference_mode_enabled()
-
-
-def test_n_best_are_best_first() -> None:
-    first, empty = Translator.of(trained(), decode(beam_size=3)).translate(["w1 w2", ""], 3)
-    assert len(first) == 3
-    assert first[0].text == "w1 w2"
-    assert [t.score for t in first] == sorted((t.score for t in first), reverse=True)
-    assert empty == [Translation("", 0.0)]
-
-
 def test_outputs_end_at_ratio_times_source_plus_offset(caplog: pytest.LogCaptureFixture) -> None:
     options = decode(max_length_ratio=1.5, max_length_offset=4, window=2)
     found = Translator.of(trained(), options).texts(["w1", f"{ENDLESS} w1 w2", "", ENDLESS])
     assert [len(text.split()) for text in found] == [1, 4 + 4, 0, 1 + 4]
-    assert [r.getMessage() for r in caplog.records] == [
-        "translations cut at the limit of their length: 2 (first: line 2; longest: 8 pieces); "
-        "the limit is set by decode.max_length_ratio, decode.max_length_offset and position tables"
-    ]
+    (message,) = caplog.messages
+    assert "cut at the limit of their length: 2 (first: line 2; longest: 8 pieces)" in message
 
 
 def test_outputs_stay_within_the_table_of_the_target() -> None:
@@ -93,27 +61,6 @@ def test_outputs_stay_within_the_table_of_the_target() -> None:
     some.model.target_limit = 4  # type: ignore[misc]
     found = Translator.of(some, decode()).texts([ENDLESS, "w1 w2 w3", "w1 w2 w3 w4"])
     assert found == [" ".join([ENDLESS] * 3), "w1 w2 w3", "w1 w2 w3"]
-
-
-def test_a_model_that_gives_no_number_is_reported(caplog: pytest.LogCaptureFixture) -> None:
-    found = Translator.of(trained(), decode()).texts(["w1", f"w1 {NAN} w2", NAN, "w3"])
-    assert found[0] == "w1"
-    assert found[1].startswith("w1")
-    assert found[3] == "w3"
-    assert "no finite score" in caplog.text
-    assert "first: line" in caplog.text
-
-
-def test_sources_beyond_the_trained_length_are_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    lines = ["w1", "w1 w2 w3", "w1 w2", "w1 w2 w3 w4 w5", "w1 w2 w3"]
-    assert Translator.of(trained(longest_source=2), decode(window=1)).texts(lines) == lines
-    (record,) = caplog.records
-    assert record.levelno == logging.WARNING
-    assert record.getMessage() == (
-        "sources of more pieces than the longest in training (2): "
-        "3 (first: line 2; longest: 5 pieces); "
-        "translated whole; quality beyond the trained length is not assured"
-    )
 
 
 @pytest.mark.parametrize("device", ["GPU", "CPU"])
@@ -131,10 +78,9 @@ def test_too_little_memory_names_the_key(device: str, monkeypatch: pytest.Monkey
     assert error.value.code == Exit.NO_MEMORY
 
 
-@pytest.mark.parametrize("encoding", ["absolute", "relative", "lstm"])
-@pytest.mark.parametrize("beam_size", [4, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("encoding", ["relative", "lstm"])
 def test_a_real_model_translates_alike_alone_and_in_company(
-    real: Callable[..., Trained], encoding: str, beam_size: int
+    real: Callable[..., Trained], encoding: str
 ) -> None:
     """Also in the opposite order: padding and neighbours change nothing but the last bits."""
     model = real(f"encoding={encoding}")
@@ -146,8 +92,8 @@ def test_a_real_model_translates_alike_alone_and_in_company(
 
     def outcome(lines: list[str], batch_tokens: int, window: int) -> list[list[Translation]]:
         brief = {"max_length_ratio": 1.0, "max_length_offset": 3}  # nothing else ends it
-        options = decode(beam_size=beam_size, batch_tokens=batch_tokens, window=window, **brief)
-        return list(Translator.of(model, options).translate(lines, beam_size))
+        options = decode(beam_size=4, batch_tokens=batch_tokens, window=window, **brief)
+        return list(Translator.of(model, options).translate(lines, 4))
 
     together, alone = outcome(lines, 10_000, 100), outcome(lines, 1, 1)
     turned = outcome(lines[::-1], 90, 4)[::-1]
