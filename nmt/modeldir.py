@@ -147,8 +147,8 @@ def weights_sha256(path: str | Path) -> str:
     return reading(path, lambda checkpoint: open_model(checkpoint).sha256(WEIGHTS))
 
 
-def settings_of(sealed: VerifiedDirectory) -> Settings:
-    return _parsed(sealed, CONFIG, thaw)
+def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> Settings:
+    return _parsed(sealed, name, thaw)
 
 
 def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:

@@ -60,12 +60,11 @@ class Call(Generic[Result]):
         self._receive = receive
 
     def done(self) -> bool:
-        """Whether the call was made."""
         self._receive(0)
         return self.outcome is not None
 
     def result(self) -> Result:
-        """Wait until the call was made; returns what it returned, or raises what it raised."""
+        """Wait until the call was made; return or raise what it did."""
         while self.outcome is None:
             self._receive(None)
         result, error = self.outcome
@@ -173,7 +172,6 @@ class WorkerPool:
         self._send()
 
     def _lose(self, pipe: Connection) -> None:
-        """Give up a killed worker with its calls."""
         for call in self._calls.pop(pipe):
             call.outcome = None, self._error(KILLED)
         pipe.close()

@@ -149,7 +149,6 @@ class World:
         return failures in ([], [1])
 
     def connect(self) -> None:
-        """Meet the other ranks."""
         # torch would warn each rank that all parameters have a gradient, as `data_parallel` allows
         os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
         import torch

@@ -48,7 +48,6 @@ class CrossEntropy(Function):
         smoothing: float,
         learning: bool,
     ) -> tuple[Tensor, Tensor]:
-        """Compute the loss and, where they may be asked for, its gradients."""
         low = product_format(states)
         needed = learning and any(ctx.needs_input_grad[:3])
         with torch.autocast(states.device.type, enabled=False):
@@ -61,7 +60,6 @@ class CrossEntropy(Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, by_loss: Tensor, by_nll: Tensor) -> tuple[Tensor | None, ...]:
-        """Scale the gradients that forward computed."""
         return (*(gradient * by_loss for gradient in ctx.saved_tensors), None, None, None)
 
 

@@ -15,7 +15,7 @@ class Stalls:
     stalled: int = 0
 
     def observe(self, cost: list[float]) -> None:
-        """Take a checkpoint into account, of which `Saved.cost` is the less the better."""
+        """Take a checkpoint into account; the lower its cost, the better it is: `Saved.cost`."""
         if self.best is None or cost < self.best:
             self.best, self.stalled = cost, 0
         else:

@@ -343,5 +343,5 @@ class Trainer:
         yield STATE, manifest.dump(state)
 
     def where(self, step: int, place: DataPlace) -> dict[str, Any]:
-        """Return the fields that all lines of metrics.jsonl have."""
+        """The fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}
