@@ -1,7 +1,6 @@
 """Lines that a model is compared on with another engine: some are longer than in training."""
 
 from collections.abc import Sequence
-from math import ceil
 from random import Random
 from typing import NamedTuple
 
@@ -43,7 +42,7 @@ def choose_samples(
     """
     before = trained.facts["longest_source"] or USUAL_LENGTH
     share = min(1, LARGE / sum(weight.numel() for weight in trained.model.parameters()))
-    made_up, long = (ceil(share * number) for number in (MADE_UP, LONG))
+    made_up, long = (max(1, round(share * number)) for number in (MADE_UP, LONG))
     room = _max_pieces(trained, scorer)
     most = max(BEYOND, before + before // 4)
     draw = Random(1)
