@@ -71,7 +71,7 @@ def translate(
     their probabilities; they search as the first was trained to. `decode` are keys of the group
     decode, as `beam_size=8, alpha=1.0`. `columns` are the integers of each line that encodings of
     trees need. `target_prefixes` are the beginnings that the translations must have, empty where
-    one is free. `workers` are processes that search, with one thread each; None: as many as pay.
+    one is free. `workers` are processes that search, with one thread each; None: the fastest.
     `engine="auto"` is CTranslate2 where it can, see docs/translate.md: it is opened anew for each
     call. `progress` is called with the number of lines that are done. Raises UserError for a key or
     value that does not fit (exit code 2), and for text that cannot be translated (65).

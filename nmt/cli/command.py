@@ -17,7 +17,8 @@ _MEMORY_ADVICE = "lower trainer.batch_tokens or decode.batch_tokens, or raise th
 def run(command: Callable[[list[str]], None], argv: list[str] | None = None) -> int:
     """Run a command on its arguments and return its exit code; users see one line, never a trace.
 
-    Anything but a UserError (or what the system does to us) is our bug, and shows all.
+    A UserError, an interrupt, an I/O error and a lack of memory are one line; any other exception
+    is a bug, and shows its traceback.
     """
     argv = sys.argv[1:] if argv is None else argv
     streams.prepare_standard_streams()

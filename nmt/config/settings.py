@@ -38,7 +38,7 @@ class Model:
     attention_dropout: Dropout = key(0.0, "on attention probabilities")
     feedforward_dropout: Dropout = key(0.0, "inside feed-forward sublayers")
     norm: Literal["pre", "post"] = key("pre", "layer norm before or after each sublayer")
-    norm_epsilon: Annotated[float, Between(1e-12, 1)] = key(1e-5, "added to the variance there")
+    norm_epsilon: Annotated[float, Between(1e-12, 1)] = key(1e-5, "of layer norms")
     tie: Literal["none", "target", "all"] = key("none", "embeddings that are one matrix")
     feedforward: Literal["real", "complex"] = key("real", "numbers of the feed-forward sublayers")
     activation: Literal["relu", "gelu", "swish"] = key(
@@ -183,8 +183,8 @@ class Decode:
     )
     stop: Literal["finished", "shrinking"] = key(
         "finished",
-        "finished: when beam_size hypotheses are, and none open is better; shrinking: Marian's "
-        "rule, by which each takes its place in the beam with it, until none is left",
+        "finished: when beam_size hypotheses have ended and no open one scores better; shrinking, "
+        "as in Marian: each that ends makes the beam one smaller, and the search stops at none",
     )
     max_length_ratio: Ratio = key(2.0, "longest output = ratio x source + offset")
     max_length_offset: Annotated[int, Between(1, 10_000)] = key(20, "see max_length_ratio")
@@ -212,13 +212,13 @@ class Decode:
     max_source: PositiveInt = key(1000, "longest source in pieces; see too_long")
     split: Literal["lines", "sentences", "auto"] = key(
         "lines",
-        "a line: as it is; each sentence alone; auto: where it has more pieces than any in "
-        "training, as many of its sentences together as have not",
+        "lines: whole; sentences: each alone; auto: a line longer than any in training in groups "
+        "of sentences, none longer than that where possible",
     )
     too_long: Literal["split", "refuse", "truncate"] = key(
         "split",
-        "sources longer than max_source or the position table: translate in parts; leave the line "
-        "empty and end with an error; cut",
+        "sources longer than max_source or the position table: split: translate in parts; refuse: "
+        "leave the line empty and end with an error; truncate: cut",
     )
     source_language: str | None = key(
         None, "the piece before each source, where a model knows languages by a piece; null: none"
@@ -263,7 +263,7 @@ class Decode:
 
     @property
     def pieces_before(self) -> int:
-        """Pieces before an output that its length penalty counts, as in other engines: a tag."""
+        """1 where outputs follow the tag of a language: the length penalty counts it."""
         return int(self.target_language is not None)
 
     def by_beam(self) -> "Decode":
@@ -296,7 +296,10 @@ RESTRICTIONS: dict[str, Any] = {
     "no_repeat_ngram": 0,
     "coverage_penalty": 0.0,
 }
-"""Key -> the value that leaves the search free."""
+"""Keys that only nmt's own search obeys, with the values that switch them off.
+
+Exports and CTranslate2 refuse other values, and the scores of development text ignore them.
+"""
 
 
 @dataclass

@@ -77,7 +77,7 @@ class Attention(nn.Module):
     ) -> Tensor:
         """Attend from x [batch, query, dim] to memory [batch, key, dim] where context.allowed.
 
-        Adjacent rows of x may share a row of the memory; they are then queries of one row.
+        x may have several rows (beams) for each row of memory: they are more queries of that row.
         """
         queries = x.reshape(len(memory), -1, x.shape[-1])
         q, k, v = self._project(queries, memory, layer, encodings, context)

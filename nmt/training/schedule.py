@@ -77,13 +77,13 @@ class DataPlace(NamedTuple):
 
 
 def is_over(step: int, place: DataPlace, trainer: Training) -> bool:
-    """Whether a training of so many updates, the next of which is at a place, is at its end."""
+    """Whether training ends after `step` updates, if the next one would be at `place`."""
     steps, epochs = trainer.max_steps, trainer.max_epochs
     return (steps is not None and step >= steps) or (epochs is not None and place.epoch >= epochs)
 
 
 def stops_early(stalled: int, trainer: Training) -> bool:
-    """Whether so many checkpoints in a row without a new best end a training."""
+    """Whether training ends after `stalled` checkpoints in a row without a new best."""
     return 0 < trainer.early_stopping <= stalled
 
 

@@ -19,8 +19,8 @@ HIDDEN = torch.finfo(torch.bfloat16).min / 2
 class Alibi(Encoding):
     """Subtracts slope x distance from the scaled scores, with one fixed slope per head.
 
-    Directional changes the encoder only: the slopes of heads / 2 heads, once for heads that see
-    themselves and what came before, once for heads that see themselves and what follows.
+    Directional changes the encoder only: half of the heads see themselves and earlier positions,
+    the others themselves and later ones; both halves have the slopes of heads / 2 heads.
     """
 
     relative = True
