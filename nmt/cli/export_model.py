@@ -4,10 +4,12 @@ import argparse
 import sys
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 from nmt.cli.command import run
 from nmt.cli.options import Parser, decode_overrides, two
 from nmt.cli.streams import sample_lines
+from nmt.config.settings import Engine
 from nmt.errors import UserError
 from nmt.system import outputs
 
@@ -35,11 +37,11 @@ card translates as nmt-translate does. What the engine cannot express is rejecte
 decode.KEY=VALUE are search settings of the export, in the place of the model's.
 """
 
-ENGINES = ("ctranslate2", "marian", "marian-npz", "m2m100", "argos")
 PRECISIONS = (
     *("float32", "float16", "bfloat16", "int16"),
     *("int8", "int8_float32", "int8_float16", "int8_bfloat16"),
-)  # of CTranslate2
+)
+QUANTISED = ("ctranslate2", "argos")  # engines whose exports have a precision
 
 
 def command(argv: list[str]) -> None:
@@ -76,7 +78,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
     add("directory", type=Path, metavar="DIR", help="directory to be made; must not exist")
     what = "search settings, instead of the model's"
     add("settings", nargs="*", default=[], metavar="decode.KEY=VALUE", help=what)
-    add("--to", required=True, choices=ENGINES, help="the engine")
+    add("--to", required=True, choices=get_args(Engine), help="the engine")
     add("--precision", default="float32", choices=PRECISIONS, help="of the weights")
     add("--samples", metavar="FILE", help="lines of the source language to compare on")
     add("--license", metavar="ID", help="for the card; an identifier of the hub, as apache-2.0")
@@ -90,7 +92,7 @@ def parse_arguments(argv: list[str]) -> argparse.Namespace:
         raise UserError(f"{options.directory}: a package is a file; call it NAME.argosmodel")
     if options.to != "argos" and options.names:
         raise UserError("--names: only packages have them; add --to argos")
-    if options.to.startswith("m") and options.precision != "float32":
+    if options.to not in QUANTISED and options.precision != "float32":
         raise UserError(f"--precision {options.precision}: only CTranslate2 has it; leave it out")
     return options
 

@@ -22,6 +22,7 @@ Layers = Annotated[int, Between(1, 256)]
 Dropout = Annotated[float, Between(0, 0.99)]
 Decay = Annotated[float, Between(0, 0.99999)]
 Ratio = Annotated[float, Between(0, 1000)]
+Engine = Literal["ctranslate2", "marian", "marian-npz", "m2m100", "argos"]  # of nmt-export --to
 PLATEAU, INVERSE_SQRT = ("plateau",), ("inverse_sqrt",)
 
 
@@ -158,7 +159,7 @@ class Training:
     callback: str | None = key(
         None, "package:function, called with each line of metrics.jsonl and the run's directory"
     )
-    target: Literal["ctranslate2", "marian", "marian-npz", "m2m100", "argos"] | None = key(
+    target: Engine | None = key(
         None, "what nmt-export will write: what it cannot hold is refused before the first update"
     )
 

@@ -4,12 +4,13 @@ import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from torch import Tensor
 
+from nmt.config.settings import Engine
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
@@ -204,3 +205,7 @@ def test_another_engine_costs_a_writer_and_a_scorer(
     assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
     card = (tmp_path / "a.model/README.md").read_text()
     assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
+
+
+def test_every_engine_has_a_writer() -> None:
+    assert set(exporting.WRITERS) == set(get_args(Engine))
