@@ -244,6 +244,11 @@ def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
     screen = capsys.readouterr().out
     for name, share in (("up to", means["lost within"]), ("longer", means["lost beyond"])):
         assert re.search(rf"  {name} .* {100 * share:.1f} % +\[", screen)
+    without = [word for word in texts if word not in ("--reference", str(made.reference))]
+    assert diagnosis.main([*model, *without, "--device", "cpu"]) == 0
+    screen = capsys.readouterr().out
+    assert "By attention and length alone" in screen and "add --reference" in screen
+    assert re.search(r"  longer +\d+ +\d+\.\d % ", screen) and "lines' translations are" in screen
     assert command.main([*lost, str(made.reference), "decode.split=sentences"]) == 0
     out, err = capsys.readouterr()
     assert "lost beyond" not in out
