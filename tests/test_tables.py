@@ -107,9 +107,6 @@ WRONG = {
         "there is no data=toy_zh",
     ),
     "no scale": (["run=R3"], "run=R3: at which scale? add scale=small or scale=toy or scale=wmt19"),
-    "two scales": (["experiment=table2", "scale=toy,small"], "one scale at a time"),
-    "no such run": (["experiment=table2", "scale=toy", "run=R11"], "run=R11: no such option"),
-    "no such key": ([*ONE, "zzz=1"], "zzz: no such key"),
     "not all have it": ([*ONE, "tau=8"], "tau: no such key with this encoding"),
     "chinese": (
         [
@@ -119,13 +116,11 @@ WRONG = {
         "table.metrics: no metric BLEU-moses; for zh",
     ),
     "a name": (["experiment=table2", "scale=toy", "name=x"], "name=: each run of a table has its"),
-    "few samples": ([*ONE, "samples=39"], "must be at least 40"),
     "bounds": ([*ONE, "bounds=[9,3]"], "bounds=9,3: each length must"),
     "clash": (
         [*ONE, "optim.lr=0.1,0.2"],
         "optim.lr=0.2: would share runs/table-toy/absolute-max48-seed1",
     ),
-    "tables": (["-m", "experiment=table2,table3", "scale=toy"], "make one table at a time"),
 }
 
 

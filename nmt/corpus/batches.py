@@ -163,7 +163,6 @@ class Batches:
         return plan.examples.first[rows].astype(np.int64), plan.examples.counts[rows]
 
     def _segment(self, epoch: int, first: Ints, counts: NDArray[np.int64]) -> Pairs:
-        """Segment the text of some examples at random; the result has it one after the other."""
         assert self._segmentation is not None
         return self._segmentation.segment(self._store.select(spans(first, counts)), counts, epoch)
 

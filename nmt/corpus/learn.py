@@ -104,7 +104,6 @@ def count_pieces(
 
 
 def _dictionary(counts: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the words to learn from; a very long one is replaced by its parts."""
     if all(len(word) <= LONGEST_WORD for word in counts):
         return counts
     parts_of_words: Counter[str] = Counter()

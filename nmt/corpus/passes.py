@@ -198,7 +198,6 @@ class Numbering(NamedTuple):
         return pairs, np.array(hashes, HASHES), counts
 
     def _decide(self, source: int, target: int) -> str:
-        """Return what becomes of a pair of these lengths."""
         longer, shorter = max(source, target), min(source, target)
         if not shorter:
             return report.EMPTY

@@ -72,7 +72,6 @@ class Preparation:
         return self._report(directory, sides)
 
     def _tokenizers(self) -> list[Tokenizer]:
-        """Return those of both sides; UserError for an imported segmenter without its model."""
         if self.sides is not None:
             return [side.segmenter.tokenizer for side in self.sides]
         if self.segmenter.kind == "imported":

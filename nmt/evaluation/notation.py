@@ -85,7 +85,6 @@ def describe_axis(test: TranslatedTest) -> str:
 
 
 def system_cells(system: ComparedSystem) -> list[str]:
-    """Size and budget of a system, by SYSTEM_COLUMNS."""
     steps = sorted({run["step"] for run in system.runs})
     known = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
     perplexity = f"{fmean(known):.2f}" if known else EMPTY

@@ -55,11 +55,7 @@ def score_test(
     extra = [sentence] if sentence else []
     extra += [parts_of_lines(test.parts)] if test.parts else []
     counts = count_runs([*extra, *metrics], test.hypotheses)
-    for name, systems in given.items():
-        metrics.append(GIVEN.get(name) or Metric(name, "given for each line", "mean"))
-        for s, runs in systems.items():
-            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
-                run[name] = values
+    metrics += _add_given(counts, given)
     bootstrap = options.samples, options.seed
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
@@ -85,6 +81,15 @@ def score_test(
         buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
         test.examples = choose_examples(test, np.array(scores), buckets)
     return figures
+
+
+def _add_given(counts: Sequence[Sequence[dict[str, Floats]]], given: Given) -> list[Metric]:
+    """Add counts that the texts do not give to those of the runs; returns their metrics."""
+    for name, systems in given.items():
+        for s, runs in systems.items():
+            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
+                run[name] = values
+    return [GIVEN.get(name) or Metric(name, "given for each line", "mean") for name in given]
 
 
 def choose_lines(

@@ -87,7 +87,6 @@ class Queue:
         heapify(self._frequencies)
 
     def add(self, pair: Pair) -> None:
-        """Take note of a new count of a pair."""
         count = self._counts[pair]
         if count < 1:
             return

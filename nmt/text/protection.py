@@ -88,7 +88,6 @@ class Protection:
         return line.text, self.place(target, line.strings)
 
     def place(self, text: str, strings: Mapping[str, str]) -> str:
-        """Put the placeholders of strings into a text."""
         if not self.patterns:
             return text
         placeholders = {string: placeholder for placeholder, string in strings.items()}

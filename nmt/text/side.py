@@ -47,7 +47,6 @@ class Side:
         return UNK in ids and self.blank.issuperset(ids)
 
     def text(self, ids: Iterable[int]) -> str:
-        """Return one line of text for the ids before the first EOS."""
         return self.segmenter.decode(self.vocabulary.pieces(ids))
 
     def to_json(self) -> dict[str, Any]:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -12,7 +11,6 @@ from torch import Tensor
 from nmt.cli import diagnose as command_line
 from nmt.config.settings import Settings
 from nmt.decode.search import Step
-from nmt.evaluation import diagnose
 from nmt.evaluation.diagnose import Diagnosis, Losses, Remedy
 from nmt.evaluation.screen import render_diagnosis
 from nmt.text.vocab import EOS
@@ -65,7 +63,6 @@ def command(
     lines = [" ".join(f"w{(i + j) % 40}" for j in range(10 if i < 20 else 60)) for i in range(25)]
     Path("text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     Path("model").mkdir()
-    monkeypatch.setattr("nmt.evaluation.systems.is_run", lambda path: False)
 
     def run(*words: str) -> tuple[int, str, str]:
         try:
@@ -101,24 +98,6 @@ def test_what_is_lost_and_what_parts_give(command: Run) -> None:
     assert "nmt-translate model decode.min_length_ratio=0.8\n" in out
     assert "nmt-translate model decode.beam_size=4 decode.coverage_penalty=0.2\n" in out
     assert "experiment=lengthen parent=model data=files data.root=CORPUS name=longer" in out
-
-
-def test_without_references_it_goes_by_attention(
-    command: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def counts(model: object, sources: list[str], outputs: list[str], lines: list[int]) -> Any:
-        found = np.zeros((len(sources), 2))
-        for i in lines:
-            n = len(sources[i].split())
-            found[i] = max(0, n - KNOWN), n
-        return found
-
-    monkeypatch.setattr(diagnose, "count_unattended", counts)
-    code, out, err = command("text")
-    assert code == 0, err
-    assert "By attention and length alone" in out and "add --reference" in out
-    assert row(out, "up to 30 pieces")[1] == "0.0" and row(out, "longer")[1] == "50.0"
-    assert "translations are 52% shorter than the others'" in out
 
 
 def test_commands_keep_the_settings_that_were_tried(command: Run) -> None:

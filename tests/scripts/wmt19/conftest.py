@@ -59,9 +59,9 @@ Make = Callable[..., Mini]
 def mini(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Make]:
     with ExitStack() as stack:
 
-        def make(name: str = "deen", wrong: bool = False, **more: object) -> Mini:
+        def make(name: str = "deen", **more: object) -> Mini:
             server = stack.enter_context(serving(Server({}, **more)))  # type: ignore[arg-type]
-            server.files = miniature.make(name, tmp_path, server.url, wrong)
+            server.files = miniature.make(name, tmp_path, server.url)
             monkeypatch.chdir(tmp_path)
             return Mini(name, tmp_path, server)
 

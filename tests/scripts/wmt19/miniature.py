@@ -89,11 +89,8 @@ def archives(recipe: str, corpus: dict[str, Any], languages: list[str]) -> dict[
     return files
 
 
-def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, bytes]:
-    """Write FOLDER/RECIPE.toml and FOLDER/sets; give the files to be served at the address.
-
-    `wrong`: one hash of the recipe, that of the second corpus, is not that of its file.
-    """
+def make(recipe: str, folder: Path, url: str) -> dict[str, bytes]:
+    """Write FOLDER/RECIPE.toml and FOLDER/sets; give the files to be served at the address."""
     (folder / "sets").mkdir(parents=True, exist_ok=True)
     plain = tomllib.loads(RECIPES[recipe].read_text("utf-8"))
     languages = plain["languages"]
@@ -109,8 +106,6 @@ def make(recipe: str, folder: Path, url: str, wrong: bool = False) -> dict[str, 
             own = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
             others = archive["versions"][1:] if len(archive["versions"]) > 1 else []
             archive["versions"] = [*others, own]
-    if wrong:
-        plain["corpora"][1]["archives"][0]["versions"][-1]["sha256"] = "0" * 64
     for name, known in plain["sets"].items():
         known["lines"] = 7
         for side, code in enumerate(languages):

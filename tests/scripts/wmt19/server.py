@@ -12,24 +12,20 @@ class Server(ThreadingHTTPServer):
     """Serves files by name. `moods` says how: a list for each file, one mood per request.
 
     The last mood of a list stays; a file without moods is served as it should be. Moods:
-    right, wrong (another content of the same size), short (breaks off halfway), slow,
+    right, wrong (another content of the same size), short (breaks off halfway),
     no-range (ignores Range), cut (no-range and short), unsized (no Content-Length),
-    silent (stops halfway, and stays), empty (unsized, too), redirect (to /else/FILE),
-    file (to file:///else/FILE), 404, ..., coloured (404, in red on a terminal)
+    silent (stops halfway, and stays), redirect (to /else/FILE), file (to file:///else/FILE),
+    404, ...
     """
 
     daemon_threads = True
 
     def __init__(
-        self,
-        files: Mapping[str, bytes],
-        moods: Mapping[str, Sequence[str]] | None = None,
-        pause: float = 0.05,
+        self, files: Mapping[str, bytes], moods: Mapping[str, Sequence[str]] | None = None
     ) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
         self.files = dict(files)
         self.moods = {name: list(each) for name, each in (moods or {}).items()}
-        self.pause = pause  # seconds between pieces of a slow answer
         self.seen: list[tuple[str, str | None]] = []  # path and Range of each request
 
     @property
@@ -52,9 +48,6 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.server.files.get(name)
         if data is None or mood.isdecimal():
             self._answer(404 if data is None else int(mood), {"Content-Length": "0"})
-        elif mood == "coloured":
-            self.send_response(404, "\x1b[31mred")
-            self.end_headers()
         elif mood in ("redirect", "file"):
             scheme = {"redirect": self.server.url, "file": "file://"}
             self._answer(302, {"Location": f"{scheme[mood]}/else/{name}", "Content-Length": "0"})
@@ -73,8 +66,8 @@ class _Handler(BaseHTTPRequestHandler):
         if start and start >= len(data):
             self._answer(416, {"Content-Length": "0"})
             return
-        rest = b"" if mood == "empty" else data[start:]
-        headers = {} if mood in ("unsized", "empty") else {"Content-Length": str(len(rest))}
+        rest = data[start:]
+        headers = {} if mood == "unsized" else {"Content-Length": str(len(rest))}
         if start:
             headers["Content-Range"] = f"bytes {start}-{len(data) - 1}/{len(data)}"
         self._answer(206 if start else 200, headers)
@@ -85,11 +78,6 @@ class _Handler(BaseHTTPRequestHandler):
                 if mood == "silent":
                     time.sleep(5)
                 self.close_connection = True
-            elif mood == "slow":
-                step = max(1, len(rest) // 50)
-                for at in range(0, len(rest), step):
-                    self.wfile.write(rest[at : at + step])
-                    time.sleep(self.server.pause)
             else:
                 self.wfile.write(rest)
         except ConnectionError:

@@ -39,8 +39,8 @@ Serve = Callable[..., Server]
 def serve() -> Iterator[Serve]:
     with ExitStack() as stack:
 
-        def start(*moods: str, data: bytes = DATA, **more: float) -> Server:
-            server = Server({FILE: data}, {FILE: moods} if moods else None, **more)
+        def start(*moods: str, data: bytes = DATA) -> Server:
+            server = Server({FILE: data}, {FILE: moods} if moods else None)
             return stack.enter_context(serving(server))
 
         yield start

@@ -141,18 +141,6 @@ def test_killed_and_resumed(ending: str, mini: Make) -> None:
     assert len(it.server.seen) == 8  # nothing was downloaded again
 
 
-def start(it: Mini) -> "subprocess.Popen[bytes]":
-    words = [sys.executable, "-m", "scripts.wmt19", *it.words()]
-    return subprocess.Popen(words, stderr=subprocess.DEVNULL, env=HERE)
-
-
-def test_of_two_at_once_the_second_waits_and_has_nothing_to_do(mini: Make) -> None:
-    it = mini(moods={"europarl-v9.de-en.tsv.gz": ["slow"]}, pause=0.02)
-    both = [start(it), start(it)]
-    assert [process.wait(60) for process in both] == [0, 0]
-    assert len(it.server.seen) == 4 and not it.strays()
-
-
 @pytest.mark.parametrize(
     ("place", "words"), [("root/downloads", []), ("sets", ["--dry-run"]), ("sets", ["corpus"])]
 )
@@ -167,22 +155,6 @@ def test_a_wrong_file_that_is_there(
     assert main(it.words(*words)) == 65
     assert f"{place}/{path.name}: SHA-256" in capsys.readouterr().err
     assert not it.server.seen and path.exists()
-
-
-def test_no_server_at_all(mini: Make, capsys: pytest.CaptureFixture[str]) -> None:
-    it = mini()
-    it.server.shutdown()
-    it.server.server_close()
-    assert main(it.words()) == 69
-    message, *details = capsys.readouterr().err.split("nmt: ")[1].strip().split("\n")
-    assert "--local DIR" in message
-    urls = [detail.strip().split(": ")[0] for detail in details]
-    assert urls == [f"{it.server.url}/{name}" for name in it.server.files]
-    # ... and then by hand
-    for name, data in it.server.files.items():
-        (it.folder / "sets" / name).write_bytes(data)
-    assert main(it.words()) == 0
-    assert not list((it.root / "downloads").iterdir())  # read where they lie
 
 
 def test_a_disk_that_is_too_small_is_refused_before(
