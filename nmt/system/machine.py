@@ -15,9 +15,6 @@ CPUINFO = Path("/proc/cpuinfo")
 ONEDNN_FROM = 2**20  # multiplications of a product: below, oneDNN's own 10 microseconds decide
 FUSED_FROM = 128  # keys from which attention on a CPU takes torch's fused kernel
 
-NO_BFLOAT16 = "%s.precision=bfloat16: not faster than float32 on this CPU: float32 is used"
-NO_UNITS = "%s.precision=auto: this GPU has no units for bfloat16: float32 is used"
-
 
 @dataclass(frozen=True)
 class Machine:

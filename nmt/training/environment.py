@@ -10,7 +10,7 @@ from nmt.config.settings import Training
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.system.device import device_name, has_low_precision
-from nmt.system.machine import NO_BFLOAT16, NO_UNITS, this_machine
+from nmt.system.machine import this_machine
 from nmt.training.distributed import World
 
 ADVICE = "choose float32 (where the run has begun, with another name=)"
@@ -36,7 +36,8 @@ def number_format(options: Training, device: torch.device, world: World) -> str:
         raise UserError(
             f"trainer.precision={precision}: {device_name(device)} has no units for it; {ADVICE}"
         )
-    log.warning(NO_UNITS if cuda else NO_BFLOAT16, "trainer")
+    why = "this GPU has no units for bfloat16" if cuda else "not faster than float32 on this CPU"
+    log.warning("trainer.precision=%s: %s: float32 is used", precision, why)
     return "float32"
 
 
