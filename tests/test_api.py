@@ -79,8 +79,6 @@ def test_what_it_offers_is_what_the_api_has() -> None:
     }
     assert nmt.__all__ == sorted(nmt.__all__) and defined <= set(nmt.__all__)
     assert all(getattr(nmt, name).__doc__ for name in nmt.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'lod'"):
-        nmt.lod  # noqa: B018
 
 
 def test_another_default_dtype_of_torch_changes_nothing(
