@@ -170,14 +170,6 @@ def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any
     assert nmt.score(trained, ["a\n"], ["b\r\n"]) == nmt.score(trained, ["a"], ["b"])
 
 
-def test_columns_that_an_encoding_reads_have_to_be_given(tiny: Any, settings_of: Any) -> None:
-    trained = small(tiny, settings_of, "encoding=spr_relative")
-    with pytest.raises(nmt.UserError, match="column heads: this model reads it"):
-        nmt.translate(trained, ["a b"])
-    assert len(nmt.translate(trained, ["a b"], {"heads": ["0 1"]})) == 1
-    assert nmt.score(trained, ["a b"], ["c"], {"heads": ["0 1"]})[0].length == 2
-
-
 def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:
     assert str(nmt.compose(["encoding=relative", "tau=3"]).run) == "runs/toy/relative-tau3-seed1"
     (tmp_path / "model").mkdir()

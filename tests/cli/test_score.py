@@ -17,7 +17,6 @@ from nmt import api, modeldir
 from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
-from nmt.decode.score import score_translations
 from nmt.decode.sources import Source
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -174,13 +173,6 @@ def test_the_next_command_goes_on(
     assert "left empty: 2 (first: line 4; longest: 3 pieces)" in again and said in again
     assert output.read_bytes() == whole and sum(batches) == 2 + 1 + 2 + 2 + 1 + 1
     assert sorted(path.name for path in output.parent.iterdir()) == ["in.de", "in.en", "out"]
-
-
-def test_no_more_than_a_window_is_in_memory(known: Callable[..., Trained]) -> None:
-    read: list[str] = []
-    sources = (read.append(line) or line for line in SOURCES)  # type: ignore[func-returns-value]
-    found = score_translations(known(), sources, iter(TARGETS), window=2)
-    assert [len(read) for _ in found] == [2, 2, 4, 4, 6, 6, 8, 8, 9]
 
 
 def test_columns_stand_beside_the_source(
