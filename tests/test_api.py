@@ -79,8 +79,6 @@ def test_what_it_offers_is_what_the_api_has() -> None:
     }
     assert nmt.__all__ == sorted(nmt.__all__) and defined <= set(nmt.__all__)
     assert all(getattr(nmt, name).__doc__ for name in nmt.__all__)
-    with pytest.raises(AttributeError, match="no attribute 'lod'"):
-        nmt.lod  # noqa: B018
 
 
 def test_another_default_dtype_of_torch_changes_nothing(
@@ -170,14 +168,6 @@ def test_where_it_has_no_single_answer_it_is_refused(tiny: Any, settings_of: Any
             call()
         assert "\n" not in str(error.value)
     assert nmt.score(trained, ["a\n"], ["b\r\n"]) == nmt.score(trained, ["a"], ["b"])
-
-
-def test_columns_that_an_encoding_reads_have_to_be_given(tiny: Any, settings_of: Any) -> None:
-    trained = small(tiny, settings_of, "encoding=spr_relative")
-    with pytest.raises(nmt.UserError, match="column heads: this model reads it"):
-        nmt.translate(trained, ["a b"])
-    assert len(nmt.translate(trained, ["a b"], {"heads": ["0 1"]})) == 1
-    assert nmt.score(trained, ["a b"], ["c"], {"heads": ["0 1"]})[0].length == 2
 
 
 def test_compose_reads_what_the_command_line_does(tmp_path: Path) -> None:

@@ -87,11 +87,6 @@ def test_every_function_has_an_example() -> None:
     assert [name for name in functions if f"nmt.{name}(" not in code] == []
 
 
-def test_no_page_uses_a_name_that_is_not_there() -> None:
-    code = "".join(code for page in PAGES for code in blocks(page, "python"))
-    assert set(re.findall(r"\bnmt\.([a-z_]+)\(", code)) <= set(nmt.__all__)
-
-
 def test_packages_for_a_machine_without_a_network_are_all_but_torch() -> None:
     needed = tomllib.loads(text_of("pyproject.toml"))["project"]["dependencies"]
     names = {re.split(r"[<>=]", requirement)[0] for requirement in needed} - {"torch"}

@@ -27,7 +27,6 @@ from nmt.corpus.prepare import Prepared, prepare
 from nmt.decode.translator import Translator
 from nmt.errors import UserError
 from nmt.evaluation.testsets import corpus_test_files
-from nmt.model.cache import State
 from nmt.text.lines import read_text
 from nmt.training.directory import open_run
 from nmt.training.run import fit
@@ -267,40 +266,6 @@ def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -
     assert translated() != translated(**{key: DECODING[key]})
     assert len(refusals) == (key in DECODING_REFUSED)
     assert all(DECODING_REFUSED[key] in refusal for refusal in refusals)
-
-
-def test_decoding_windows_and_batches(trained: modeldir.Trained) -> None:
-    """They change when and how much at a time, never what is said."""
-    lines = ["der Mann liest.", "ein Buch", "die Frau"]
-    read: list[int] = []
-
-    def reading() -> Iterator[str]:
-        for number, line in enumerate(lines):
-            read.append(number)
-            yield line
-
-    def first_read(window: int) -> int:
-        read.clear()
-        next(iter(Translator.of(trained, decoding(window=window)).translate(reading())))
-        return len(read)
-
-    assert first_read(1) < first_read(100)
-    rows: list[int] = []
-    start = trained.model.start
-
-    def spy(
-        source: torch.Tensor,
-        columns: dict[str, torch.Tensor] | None = None,
-        lengths: torch.Tensor | None = None,
-    ) -> State:
-        rows.append(len(source))
-        return start(source, columns, lengths)
-
-    trained.model.start = spy  # type: ignore[method-assign]
-    for budget in (8000, 8):
-        list(Translator.of(trained, decoding(batch_tokens=budget)).translate(lines))
-    trained.model.start = start  # type: ignore[method-assign]
-    assert rows == [3, 1, 1, 1]
 
 
 def test_keys_of_the_toy_test_set(place: Path) -> None:

@@ -169,7 +169,6 @@ def parse_scores(argument: str) -> tuple[tuple[str, str], Path]:
 
 
 def _add_texts(parser: Parser) -> None:
-    """Systems and test sets."""
     add = parser.add_argument
     several: dict[str, Any] = {"action": "append", "type": Path, "default": []}
     add("arguments", nargs="+", metavar="SYSTEM", help="[LABEL=]PATH of a model or of translations")
@@ -183,7 +182,7 @@ def _add_texts(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-    """Add the options of scores and buckets."""
+
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
@@ -210,7 +209,7 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-    """Add the options of outputs."""
+
     add = parser.add_argument
     what = "tables: best beyond training first, else on the longest"
     add("--sort", action="store_true", help=what)

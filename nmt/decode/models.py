@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import product
 
 import torch
 from torch import Tensor, nn
@@ -63,15 +64,13 @@ def combine(members: Sequence[Trained]) -> Trained:
     """
     first = members[0]
     for number, other in enumerate(members[1:], start=2):
-        for side in ("source", "target"):
-            ours, theirs = getattr(first, side).to_json(), getattr(other, side).to_json()
-            for part in ("segmenter", "vocabulary"):
-                if ours[part] != theirs[part]:
-                    raise UserError(
-                        f"model {number} of {len(members)}: its {part} of the {side} is not that "
-                        "of model 1; an ensemble needs models of one text preparation, such as "
-                        "runs of one corpus with other seeds or encodings"
-                    )
+        for side, part in product(("source", "target"), ("segmenter", "vocabulary")):
+            if getattr(first, side).to_json()[part] != getattr(other, side).to_json()[part]:
+                raise UserError(
+                    f"model {number} of {len(members)}: its {part} of the {side} is not that of "
+                    "model 1; an ensemble needs models of one text preparation, such as runs of "
+                    "one corpus with other seeds or encodings"
+                )
     if len(members) == 1:
         return first
     read = {name for member in members for name in member.model.columns} - {WORDS}
@@ -141,9 +140,9 @@ def as_inputs(
 
 
 def _padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
-    """[rows, longest], padded on the right."""
     tensors = [torch.tensor(row) for row in rows]
-    return to_device(pad_sequence(tensors, batch_first=True, padding_value=PAD), device)
+    rows_padded = pad_sequence(tensors, batch_first=True, padding_value=PAD)  # [rows, longest]
+    return to_device(rows_padded, device)
 
 
 def cross_attention(models: Sequence[Transformer], pairs: Sequence[Source]) -> list[Weights]:

@@ -2,7 +2,7 @@
 
 import logging
 import math
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from contextlib import AbstractContextManager
 
 import torch
@@ -114,20 +114,32 @@ class TorchEngine:
         return within_memory(lengths, self.decode.batch_tokens, self.device)
 
     def _find(self, sources: Sequence[Source], n_best: int) -> list[list[Hypothesis]]:
-        required = [source.required for source in sources]
+        decode, required = self.decode, [source.required for source in sources]
         step = with_required(self._step(sources), required, EOS, self.device)
-        step = with_new_ngrams(step, self.decode.no_repeat_ngram)
+        step = with_new_ngrams(step, decode.no_repeat_ngram)
         limits = torch.tensor([source.limit for source in sources])
-        if self.decode.method == "sample":
+        if decode.method == "sample":
             return search(step, self._sampling(sources, limits, n_best), BOS)
-        if not self.decode.coverage_penalty:
-            return self._search_by_beam(step, limits, n_best)
-        ids, _ = as_tensors(sources, self.device)
-        pieces = (ids != PAD) & (ids != EOS)
-        if self.models[0].source_language is not None:
-            pieces = F.pad(pieces, (1, 0))  # a language needs no translation
-        penalty = CoveragePenalty(step, self.decode.coverage_penalty, pieces, self.models)
-        return self._search_by_beam(penalty, limits, n_best, penalty.of_rows)
+        coverage_penalty = None
+        if decode.coverage_penalty:
+            ids, _ = as_tensors(sources, self.device)
+            pieces = (ids != PAD) & (ids != EOS)
+            if self.models[0].source_language is not None:
+                pieces = F.pad(pieces, (1, 0))  # a language needs no translation
+            covering = CoveragePenalty(step, decode.coverage_penalty, pieces, self.models)
+            step, coverage_penalty = covering, covering.of_rows
+        beam = Beam(
+            limits,
+            beam_size=decode.beam_size,
+            penalty=lambda length: length_penalty(
+                decode.pieces_before + length, decode.alpha, decode.length_penalty
+            ),
+            shrinking=decode.stop == "shrinking",
+            coverage_penalty=coverage_penalty,
+            eos=EOS,
+            device=self.device,
+        )
+        return [hypotheses[:n_best] for hypotheses in search(step, beam, BOS)]
 
     def _step(self, sources: Sequence[Source]) -> Step:
         """The log-probabilities of the next token after each prefix of a batch of sources."""
@@ -148,27 +160,6 @@ class TorchEngine:
             return mean
 
         return step
-
-    def _search_by_beam(
-        self,
-        step: Step,
-        limits: Tensor,
-        n_best: int,
-        coverage_penalty: Callable[[], Tensor] | None = None,
-    ) -> list[list[Hypothesis]]:
-        decode = self.decode
-        beam = Beam(
-            limits,
-            beam_size=decode.beam_size,
-            penalty=lambda length: length_penalty(
-                decode.pieces_before + length, decode.alpha, decode.length_penalty
-            ),
-            shrinking=decode.stop == "shrinking",
-            coverage_penalty=coverage_penalty,
-            eos=EOS,
-            device=self.device,
-        )
-        return [hypotheses[:n_best] for hypotheses in search(step, beam, BOS)]
 
     def _sampling(self, sources: Sequence[Source], limits: Tensor, samples: int) -> Sampling:
         decode, sentences = self.decode, [(source.line, source.part) for source in sources]

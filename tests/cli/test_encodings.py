@@ -9,12 +9,11 @@ from torch import Tensor
 from nmt import modeldir
 from nmt.checks.parity import CONDITIONS
 from nmt.checks.run import OF_TRAINED
-from nmt.cli.encodings import exportable, main
+from nmt.cli.encodings import main
 from nmt.config.catalog import FAMILIES, options_of
 from nmt.encodings.context import Context
 from nmt.encodings.positions import Index
 from nmt.model.transformer import Transformer
-from tests.composing import settings_of
 
 Make = Callable[..., Transformer]
 
@@ -28,17 +27,6 @@ def test_lists_every_option_once(capsys: pytest.CaptureFixture[str]) -> None:
     assert [line for line in lines if line and line not in options] == [
         family for family in FAMILIES if family in lines
     ]
-
-
-@pytest.mark.parametrize(
-    ("option", "said"),
-    [
-        ("rotary", "nmt-export --to ctranslate2 writes it"),
-        ("lstm", "no: encoding.lstm: cannot be exported"),
-    ],
-)
-def test_the_card_says_what_the_export_would(option: str, said: str) -> None:
-    assert exportable(settings_of(f"encoding={option}")).startswith(said)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """An encoding of an installed package, its YAML in a folder of one's own, through every command."""
 
 import os
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -49,28 +48,6 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
     assert encodings(["theirz", *beside]) == 2
     assert capsys.readouterr().err == "nmt: encoding=theirz: no such option; did you mean theirs?\n"
-
-
-@pytest.mark.usefixtures("float32_only")
-@pytest.mark.slow
-def test_the_second_of_the_page_passes_all_checks(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
-) -> None:
-    """It keeps a number for each key, and takes the place of softmax."""
-    module, options = example("fading")
-    install(tmp_path / "site", "fading-encodings", "fading", "fading_encodings:Fading", module)
-    monkeypatch.syspath_prepend(tmp_path / "site")
-    (tmp_path / "own" / "encoding").mkdir(parents=True)
-    (tmp_path / "own" / "encoding" / "fading.yaml").write_text(options, encoding="utf-8")
-    sites = "encoding.fading.where=[encoder,decoder,cross]"
-    own = ["--config-dir", str(tmp_path / "own"), sites]
-    assert encodings(["fading", "--check", *own]) == 0
-    capsys.readouterr()
-    assert encodings(["fading", *own]) == 0
-    assert re.search(r"hooks, cross +project, normalise", capsys.readouterr().out)
-    places = [f"data.cache={tmp_path / 'cache'}", f"runs={tmp_path}"]
-    assert train([*own, "encoding=fading", *TINY, *places, "name=run"]) == 0
-    sys.modules.pop("fading_encodings")
 
 
 def test_is_shown_at_work(

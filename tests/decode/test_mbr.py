@@ -60,14 +60,6 @@ def test_a_translator_ranks_what_the_search_finds(whole: Trained, way: dict[str,
     assert [each[:1] for each in chosen] == translations(whole, 1, mbr=6, **way)
 
 
-def test_parts_are_chosen_as_one_line() -> None:
-    some, line = trained(), "w1 w2 w3 w4"
-    some.model.source_limit = 3  # type: ignore[misc]
-    options = decode(method="sample", mbr=4, too_long="split", max_length_offset=1)
-    (best,) = next(Translator.of(some, options).translate([line]))
-    assert best.text == line and best.score == pytest.approx(100)
-
-
 class Consensus:
     """An engine whose first hypothesis of a line was cut, while its others agree and are whole."""
 

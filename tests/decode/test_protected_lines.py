@@ -146,12 +146,6 @@ def test_parts_at_spaces_do_not_cut_strings(side: Side, most: int) -> None:
     assert best.text == text and sum(piece.startswith("<x") for piece in pieces) == len(strings)
 
 
-def test_a_prefix_has_placeholders_too(side: Side) -> None:
-    (best,) = next(Translator.of(copying(side), decode()).translate([f"3 {URL}"], prefixes=[URL]))
-    pieces = side.vocabulary.pieces(best.ids)
-    assert pieces[0] == "<x1>" and best.text.startswith(URL)
-
-
 def test_a_model_without_patterns_is_left_alone(tmp_path: Path) -> None:
     """Its text may have what is a placeholder elsewhere."""
     line = "hund 3 <x1> <x7>"
