@@ -19,7 +19,7 @@ from nmt.encodings.biases.fox import Fox
 from nmt.encodings.biases.kerple import Kerple
 from nmt.encodings.biases.sandwich import Sandwich
 from nmt.encodings.biases.t5 import T5, bucket
-from nmt.encodings.context import Context, causal
+from nmt.encodings.context import Context
 from nmt.encodings.limits import max_length
 from tests.encodings.attending import attend, dims, equals_loops, pass_over, qkv, shaken
 
@@ -177,17 +177,6 @@ def test_fire_over_the_length() -> None:
 
 
 # --- DiSAN
-
-
-def test_disan_forward_heads_are_causal_attention() -> None:
-    e = Disan(dims(heads=4))
-    q, k, v = qkv(7, e.dims)
-    p = attend(e, q, k, v, pass_over(7))[1]
-    past = (q @ k.mT / 2).masked_fill(~causal(7, 7, q.device), -torch.inf).softmax(-1)
-    ahead = (q @ k.mT / 2).masked_fill(~causal(7, 7, q.device).mT, -torch.inf).softmax(-1)
-    assert torch.allclose(p[:, :2], past[:, :2], atol=1e-12)
-    assert torch.allclose(p[:, 2:], ahead[:, 2:], atol=1e-12)
-    assert Disan(dims("decoder")).bias(0, pass_over(7, "decoder")) is None
 
 
 def test_disan_strict_masks_leave_no_row_empty() -> None:

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import replace
 
 import pytest
 import torch
@@ -109,16 +108,6 @@ def added(e: Absolute | LengthRatio, c: Context) -> Tensor:
     return e.embed(torch.zeros(c.rows, c.queries.shape[1], 8), with_positions(c, e.positions))
 
 
-def test_golden_numbers_of_lengths() -> None:
-    """d = 8, desired length 10, position 3."""
-    ratio = added(LengthRatio(DIMS), context(4, 10))[0, 3]
-    golden = [0.141120, -0.989992, 0.993253, -0.115966, 0.812649, 0.582754, 0.508536, 0.861041]
-    assert torch.allclose(ratio, torch.tensor(golden), atol=1e-6)
-    difference = added(Absolute(replace(DIMS, positions=Remaining())), context(4, 10))[0, 3]
-    golden = [0.656987, 0.753902, 0.644218, 0.764842, 0.069943, 0.997551, 0.007000, 0.999976]
-    assert torch.allclose(difference, torch.tensor(golden), atol=1e-6)
-
-
 def test_ratio_in_loops() -> None:
     got = added(LengthRatio(DIMS), context(7, 5, 9, 1))
     for row, n in enumerate([5, 9, 2]):  # a length of 1 counts as 2
@@ -133,6 +122,7 @@ def test_noise_is_for_training_and_within_its_bounds() -> None:
     lengths = [20] * 4000
     still = Remaining(3).assign(torch.arange(1), context(1, *lengths))
     assert (still == 20).all()
+    assert Remaining().assign(torch.arange(4)[None], context(4, 10)).tolist() == [[10, 9, 8, 7]]
     c = context(2, *lengths, training=True)
     drawn = Remaining(3).assign(torch.arange(1)[None], c)
     assert sorted(set(drawn.flatten().tolist())) == list(range(17, 24))

@@ -153,27 +153,6 @@ def test_pairs_turn_at_series_of_frequencies(
     assert [*e.state_dict()] == ["coefficients"] and not [*e.parameters()]
 
 
-@pytest.mark.parametrize(
-    ("head_dim", "original", "form", "shape", "ones"),
-    [
-        (16, 64, "authors", (3, 3), [(0, 0), (1, 1), (2, 2)]),  # w_b = 10^(-b / 2)
-        (16, 210, "authors", (4, 4), [(0, 0), (1, 1), (2, 2), (3, 3)]),
-        (16, 700, "authors", (5, 4), [(0, 0), (2, 1), (4, 2)]),
-        (16, 700, "vllm", (5, 5), [(b, b) for b in range(5)]),
-        (8, 7000, "authors", (4, 2), [(0, 0), (2, 1)]),
-    ],
-)
-def test_every_pair_has_the_frequency_of_a_step(
-    head_dim: int, original: int, form: Any, shape: tuple[int, int], ones: list[tuple[int, int]]
-) -> None:
-    """Their get_step_eye: of n frequencies for m pairs, each ceil(n / m)th."""
-    e = Fope(dims(head_dim=head_dim), original=original, gain=0.0, form=form)
-    wanted = torch.zeros(shape)
-    for a, b in ones:
-        wanted[a, b] = 1
-    assert torch.equal(e.coefficients, wanted.expand(2, 2, 2, *shape))
-
-
 def chosen_angles(e: SelectiveRope, x: Tensor, head: int, b: int) -> list[Tensor]:
     """The sum of f up to each word, for pair b of a head in layer 1; x [rows, n, dim]."""
     width, pairs = e.dims.head_dim, e.dims.head_dim // 2

@@ -59,13 +59,6 @@ def test_who_changes_outputs_alone_keeps_the_kernel_away() -> None:
     assert Encodings([Encoding(dims())]).fusible(0)
 
 
-def test_without_entries_attention_is_plain() -> None:
-    context, (q, k, v) = pass_over(7), qkv(7, dims())
-    torch.testing.assert_close(Encodings([]).scores(q, k, 0, context), q @ k.mT)
-    p = torch.rand(2, 2, 7, 7, dtype=torch.float64)
-    assert Encodings([]).outputs(v, v, p, 0, context) is v
-
-
 Make = Callable[..., Transformer]
 Ids = Callable[..., Tensor]
 FOUR_LAYERS = Dims("encoder", layers=4, heads=4, dim=32, head_dim=8)

@@ -7,13 +7,11 @@ import torch
 from torch import Tensor
 
 from nmt.encodings.trees.trees import (
-    binarised,
     birth_order,
     depths,
     first_pieces,
     graph_distances,
     path_codes,
-    steps_up,
     tree_distances,
 )
 
@@ -74,24 +72,6 @@ SENTENCES = some()
 HEADS, WORDS = batch(SENTENCES)
 
 
-def test_depth_is_the_length_of_the_way_up() -> None:
-    found = depths(HEADS)
-    for row, sentence in enumerate(SENTENCES):
-        heads, words = of_pieces(sentence)
-        wanted = [len(way_up(heads, w)) - 1 for w in words]
-        assert found[row, : len(words)].tolist() == wanted
-
-
-def test_steps_up_are_counted_on_the_way() -> None:
-    found = steps_up(HEADS, WORDS)
-    for row, sentence in enumerate(SENTENCES):
-        heads, words = of_pieces(sentence)
-        for i, w in enumerate(words):
-            way = way_up(heads, w)
-            wanted = [way.index(v) if v in way else -1 for v in words]
-            assert found[row, i, : len(words)].tolist() == wanted
-
-
 def test_tree_distances_are_those_of_the_formula() -> None:
     """rel(t, s) of Wang et al. 2019, word by word; t is the key and s the query."""
     found = tree_distances(HEADS, WORDS)
@@ -129,33 +109,6 @@ def test_graph_distances_search_in_breadth(longest: int) -> None:
                 elif s in reached[t]:
                     wanted = -min(reached[t][s], longest)
                 assert found[row, i, j] == wanted
-
-
-@pytest.mark.parametrize("depth", [1, 2, 12])
-def test_codes_are_the_choices_on_the_way_down(depth: int) -> None:
-    found = path_codes(HEADS, birth_order(HEADS, WORDS), depth)
-    assert found.shape == (*HEADS.shape, depth)
-    for row, sentence in enumerate(SENTENCES):
-        heads, words = of_pieces(sentence)
-        for i, w in enumerate(words):
-            way = [v for v in way_up(heads, w) if heads[v]]
-            choices = [[x for x, h in enumerate(heads) if h == heads[v]].index(v) for v in way]
-            assert found[row, i].tolist() == (choices + [-1] * depth)[:depth]
-
-
-def test_binary_trees_have_left_children_and_right_sisters() -> None:
-    new, branch = binarised(HEADS, WORDS)
-    for row, sentence in enumerate(SENTENCES):
-        heads, words = of_pieces(sentence)
-        first = [words.index(w) + 1 for w in range(len(heads))]
-        for i, w in enumerate(words):
-            sisters = [x for x, h in enumerate(heads) if h == heads[w]]
-            before = sisters[: sisters.index(w)]
-            if not heads[w]:
-                wanted = (0, 0)
-            else:
-                wanted = (first[before[-1]], 1) if before else (first[heads[w] - 1], 0)
-            assert (int(new[row, i]), int(branch[row, i])) == wanted
 
 
 def test_pieces_of_a_word_stand_together_and_sisters_apart() -> None:

@@ -67,18 +67,3 @@ def test_complex_feedforward_is_complex_arithmetic(tiny: Make) -> None:
     expected = torch.stack([y.real, y.imag], 1).flatten(0, 1)
     assert torch.allclose(layer(x), expected, atol=1e-5)
     assert isinstance(tiny().encoder.layers[0].feedforward, FeedForward)
-
-
-@pytest.mark.parametrize(
-    ("name", "formula"),
-    [
-        ("relu", lambda x: (x + x.abs()) / 2),
-        ("gelu", lambda x: x * (1 + torch.erf(x / 2**0.5)) / 2),
-        ("swish", lambda x: x / (1 + torch.exp(-x))),
-    ],
-)
-def test_activations(name: str, formula: Callable[[Tensor], Tensor], tiny: Make) -> None:
-    layer = cast(FeedForward, tiny(f"model.activation={name}").encoder.layers[0].feedforward)
-    x = torch.randn(3, 5, 16)
-    expected = formula(x @ layer.inner.weight.T + layer.inner.bias) @ layer.outer.weight.T
-    assert torch.allclose(layer(x), expected + layer.outer.bias, atol=1e-5)

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.model.cache import Cache, State
+from nmt.model.cache import State
 from nmt.model.transformer import Transformer
 
 Make = Callable[..., Transformer]
@@ -64,12 +64,3 @@ def test_steps_say_what_a_full_pass_says(words: list[str], tiny: Make, ids: Ids)
     for seed in range(3):
         said, should, _ = decoded(model, ids, beams(seed))
         assert torch.allclose(said, should, atol=1e-5)
-
-
-def test_a_cache_of_fixed_size_holds_what_it_was_given() -> None:
-    cache = Cache(fixed=True)
-    k = torch.randn(4, 2, 3, 5)
-    assert cache.append(k, -k)[0] is k
-    cache.reorder(torch.tensor([2, 3, 2]))
-    assert torch.equal(cache.all()[0], k[[2, 3, 2]]) and torch.equal(cache.all()[1], -k[[2, 3, 2]])
-    assert [tensor.shape[2] for tensor in cache.tensors] == [3, 3]

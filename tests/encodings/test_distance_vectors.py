@@ -15,7 +15,7 @@ from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.composite import Composite
 from nmt.encodings.vectors.cope import Cope
 from nmt.encodings.vectors.deberta import Deberta
-from nmt.encodings.vectors.irpe import Irpe, piecewise
+from nmt.encodings.vectors.irpe import Irpe
 from nmt.encodings.vectors.tener import Tener
 from nmt.encodings.vectors.transformer_xl import TransformerXl
 from nmt.encodings.vectors.wavelet import Wavelet
@@ -218,16 +218,6 @@ def test_irpe_equals_the_formula_in_two_loops(site: str, options: dict[str, Any]
         return row(e.value_table, layer, h, j - i)
 
     equals_loops(e, logit, None if e.value == "none" else value)
-
-
-def test_irpe_groups() -> None:
-    golden = {1: 1, 8: 8, 9: 8, 10: 9, 12: 10, 16: 11, 24: 12, 32: 13, 48: 15, 64: 16, 100: 16}
-    x = torch.tensor([*golden, *(-d for d in golden), 0])
-    assert piecewise(x, 8, 16, 64).tolist() == [*golden.values(), *(-g for g in golden.values()), 0]
-    every = torch.arange(-300, 301)
-    assert piecewise(every, 8, 16, 64).tolist() == [group(d, 8, 16, 64) for d in every.tolist()]
-    assert piecewise(every.double() + 0.25, 8, 16, 64).diff().min() >= 0  # halves grow as well
-    assert piecewise(torch.tensor([0.4, 0.6, -1.6]), 8, 16, 64).tolist() == [0, 1, -2]
 
 
 @sites
