@@ -53,7 +53,6 @@ class CTranslate2Scorer(EngineScorer):
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
     ) -> Iterator[Output]:
-        """The best output for each source."""
         choices = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
         for source, limit in zip(sources, limits, strict=True):
             own = choices | output_options(self._naming, 1, limit + 1)  # eos, too

@@ -211,7 +211,6 @@ class TransformersScorer(EngineScorer):
     def outputs(
         self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
     ) -> Iterator[Output]:
-        """The best output for each source."""
         for source, limit in zip(sources, limits, strict=True):
             with torch.inference_mode():
                 (row,) = self.model.generate(
