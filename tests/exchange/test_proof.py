@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, proof, samples
-from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
+from nmt.exchange import proof, samples
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Output
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS
 from tests.exchange.test_ctranslate2_export import LINES, made
@@ -177,30 +176,3 @@ def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) ->
     Small.longest_target = 2
     with pytest.raises(UserError, match="no sample is short enough"):
         samples.choose_samples(trained, Small(trained), LINES)
-
-
-def prepare(trained: Trained) -> Export:
-    """An engine that costs a writer and a scorer."""
-
-    def write(directory: Path, precision: str) -> EngineScorer:
-        directory.mkdir()
-        (directory / "weights").write_bytes(precision.encode())
-        return Copied(trained)
-
-    usage = "call {}".format
-    return Export(trained, "an engine", write, usage=usage, suffix=".model")
-
-
-@pytest.mark.slow
-def test_another_engine_costs_a_writer_and_a_scorer(
-    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    greedy_alone(monkeypatch)
-    monkeypatch.setattr(exporting, "WRITERS", {"plain": (CTRANSLATE2, prepare)})
-    found = exporting.export(trained, tmp_path / "a.model", LINES, "plain", "int8")
-    files = {file.name for file in (tmp_path / "a.model").iterdir()}
-    assert files == {"weights", "certificate.json", "README.md", "manifest.json"}
-    assert (tmp_path / "a.model/weights").read_bytes() == b"int8"
-    assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
-    card = (tmp_path / "a.model/README.md").read_text()
-    assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
