@@ -37,16 +37,13 @@ class Copied(EngineScorer):
         for source, target in pairs:
             yield proof.log_probs(self.trained.model, source, target)[:, BOS:]
 
-    def outputs(
-        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
-    ) -> Iterator[Output]:
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
         """Greedy and the beam agree on what is as certain as here."""
         searched = proof.without_ids(self.trained, self.barred).model
-        for source, limit in zip(sources, limits, strict=True):
-            ids: list[int] = []
-            while len(ids) <= limit and EOS not in ids:
-                ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
-            yield Output([i for i in ids if i != EOS][:limit], EOS in ids)
+        ids: list[int] = []
+        while len(ids) <= limit and EOS not in ids:
+            ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
+        return Output([i for i in ids if i != EOS][:limit], EOS in ids)
 
 
 @pytest.fixture
@@ -131,8 +128,9 @@ def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
 
 def test_another_output_is_refused_and_measured(trained: Trained) -> None:
     class Other(Copied):
-        def outputs(self, *given: Any) -> Iterator[Output]:
-            return (Output(output.ids, not output.finished) for output in super().outputs(*given))
+        def output(self, source: list[int], limit: int, beam: int) -> Output:
+            output = super().output(source, limit, beam)
+            return Output(output.ids, not output.finished)
 
     ours = proof.translate_samples(trained, Copied(trained), LINES)
     with pytest.raises(UserError, match="translates it otherwise by greedy"):
