@@ -32,7 +32,6 @@ from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
 FEW = {"BEYOND": 30, "LONG": 2, "LONGEST": 128}
-SLOW_IN_FULL = True
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
 export = partial(exporting.export, to="argos")
 HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostranslate==1.11.0)"
