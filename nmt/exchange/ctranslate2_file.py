@@ -145,7 +145,6 @@ def _read_variables(file: io.BytesIO, where: Path) -> dict[str, NDArray[Any]]:
 
 
 def _read_number(file: io.BytesIO, kind: str) -> int:
-    """The next number, of a kind as `struct` names it."""
     return int(struct.unpack(f"<{kind}", file.read(struct.calcsize(f"<{kind}")))[0])
 
 

@@ -20,7 +20,7 @@ from nmt.config.data import LEARNED
 from nmt.config.settings import Model, Settings
 from nmt.encodings.sinusoids import Denominator, Layout, sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_file
+from nmt.exchange import ctranslate2_file, marian_ids
 from nmt.exchange.argos import METADATA
 from nmt.exchange.ctranslate2_file import CTranslate2Files
 from nmt.exchange.ctranslate2_names import ACTIVATIONS, STACKS, Naming, SideNames, modules, prefixes
@@ -28,7 +28,7 @@ from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.interface import CTRANSLATE2, Imported
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import NEVER
-from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, trained_of, vocabulary
+from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, trained_of
 from nmt.exchange.settings import sinusoids as sinusoidal
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
@@ -78,13 +78,11 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     files.refuse_rest()
     trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
     languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
-    naming = Naming(
-        *(
-            SideNames(_named(side, given), language=language)
-            for side, given, language in zip(ids, names, languages_before, strict=True)
-        )
-    )
-    scorer = partial(CTranslate2Scorer, directory, naming, settings.decode)
+    naming = []
+    for side, pieces, language in zip(ids, names, languages_before, strict=True):
+        ours = ["" if i in side.absent else pieces[n] for i, n in enumerate(side.theirs)]
+        naming.append(SideNames(ours, language=language))
+    scorer = partial(CTranslate2Scorer, directory, Naming(*naming), settings.decode)
     return Imported(trained, CTRANSLATE2, scorer)
 
 
@@ -106,19 +104,11 @@ def _ids(files: CTranslate2Files, names: Sequence[str], from_zero: bool) -> Mari
     padding = next((piece for piece in PADDINGS if piece in names), None)
     numbers = [names.index(piece) for piece in special]
     pad = ABSENT if padding is None else names.index(padding)
-    others = [number for number in range(len(names)) if number not in (pad, *numbers)]
-    known = vocabulary(files.directory, [names[number] for number in others])
     start = ABSENT if from_zero else numbers[2]
-    return MarianIds(known, [pad, start, *numbers[:2], *others])
-
-
-def _named(ids: MarianIds, names: Sequence[str]) -> list[str]:
-    """Their names of our ids; none where they have no such id, or it is that of eos, too."""
-    return ["" if i in ids.absent else names[number] for i, number in enumerate(ids.theirs)]
+    return marian_ids.number(files.directory, names, [pad, start, *numbers[:2]])
 
 
 def _segmenter(directory: Path, name: str, kind: type[Unigram]) -> Segmenter:
-    """That of a side, which is in the model's directory."""
     segmenter, model = directory / f"{name}.json", directory / f"{name}.spm"
     if segmenter.exists():
         return Side.from_json(manifest.read(segmenter, None)).segmenter

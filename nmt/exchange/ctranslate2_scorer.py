@@ -50,13 +50,9 @@ class CTranslate2Scorer(EngineScorer):
         before = len(self._naming.target.language)
         return (torch.tensor(result.log_probs[before:]) for result in scored)
 
-    def outputs(
-        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
-    ) -> Iterator[Output]:
-        """The best output for each source."""
-        choices = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
-        for source, limit in zip(sources, limits, strict=True):
-            own = choices | output_options(self._naming, 1, limit + 1)  # eos, too
-            (result,) = self._reader.translate_batch([self._naming.source.of(source)], **own)
-            output = self._naming.target.ids(result.hypotheses[0])
-            yield Output(output[:limit], len(output) <= limit)
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
+        options = search_options(self._naming, replace(self._decode, beam_size=beam, alpha=0.0))
+        options |= output_options(self._naming, 1, limit + 1)  # eos, too
+        (result,) = self._reader.translate_batch([self._naming.source.of(source)], **options)
+        ids = self._naming.target.ids(result.hypotheses[0])
+        return Output(ids[:limit], len(ids) <= limit)

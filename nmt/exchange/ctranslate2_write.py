@@ -140,7 +140,6 @@ def specification(trained: Trained, sites: Mapping[str, SitePositions], naming: 
 
 
 def _position_options(positions: SitePositions) -> dict[str, Any]:
-    """Options of a stack's specification that describe its positions."""
     options: dict[str, Any] = {
         "relative_position": positions.keys is not None,
         "relative_attention_bias": positions.bias is not None,
@@ -187,7 +186,6 @@ def t5_buckets(by_distance: Tensor, both_sides: bool) -> Tensor:
 
 
 def _part(spec: Any, name: str) -> Any:
-    """The part of a specification that a variable's name leads to."""
     for word in name.split("/"):
         if not hasattr(spec, word):  # one of several
             word, _, number = word.rpartition("_")

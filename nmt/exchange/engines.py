@@ -228,7 +228,6 @@ def _export(read: Callable[[], "Trained"], place: Path, precision: str) -> None:
 
 
 def _refuse_search(decode: Decode, device: DeviceName) -> None:
-    """Raise UserError for a search that CTranslate2 cannot follow there with any model."""
     ctranslate2_engine.refuse(decode)
     from ctranslate2 import get_supported_compute_types
 

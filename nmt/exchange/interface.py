@@ -76,10 +76,8 @@ class EngineScorer(Protocol):
         Either [target + 1], or of all ids but PAD: [target + 1, vocab - 1].
         """
 
-    def outputs(
-        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
-    ) -> Iterator[Output]:
-        """For each source the best output of at most so many ids, without a length penalty."""
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
+        """The best output of at most so many ids for a source, without a length penalty."""
 
 
 class Imported(NamedTuple):

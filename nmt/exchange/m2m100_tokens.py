@@ -66,7 +66,6 @@ def _rebuild(tokenizer: Any) -> bytes:
 
 
 def _differences(segmenter: Unigram, tokenizer: Any) -> Iterator[str]:
-    """Made-up lines that the two cut otherwise."""
     draw, ids = Random(1), tokenizer.get_vocab()
     lines = [PROOF, *("".join(draw.choices(segmenter.pieces, k=30)) for _ in range(300))]
     for line in (" ".join(line.replace(SPACE, " ").split()) for line in lines):

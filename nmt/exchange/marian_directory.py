@@ -62,7 +62,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     ours = marian_weights.to_ours(where, tensors, settings.model, ids, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
     trained = trained_of(where, settings, ours, sides, trained_length)
-    return Imported(trained, CTRANSLATE2, partial(MarianScorer, where, settings.decode, *ids))
+    return Imported(trained, CTRANSLATE2, partial(open_scorer, where, settings.decode, *ids))
 
 
 def _read_decoder(directory: Path) -> tuple[Path, dict[str, Any]]:
@@ -122,7 +122,7 @@ def prepare(trained: Trained) -> Export:
         files = {DECODER: marian_npz.dump(decoder), NAME: marian_npz.write(tensors, options)}
         for name, data in {**vocabularies, **files}.items():
             (directory / name).write_bytes(data)
-        return MarianScorer(directory / NAME, trained.settings.decode, *ids)
+        return open_scorer(directory / NAME, trained.settings.decode, *ids)
 
     def usage(name: str) -> str:
         """Python for pymarian; SentencePiece cuts lines where the vocabulary does not."""
@@ -145,38 +145,37 @@ def _vocabulary_files(segmenters: Sequence[Unigram], ids: Sequence[MarianIds]) -
     return files | dict(zip(names, contents, strict=False))
 
 
-class MarianScorer(CTranslate2Scorer):
-    """A model.npz that CTranslate2 reads.
+def open_scorer(
+    npz: Path, decode: Decode, source: MarianIds, target: MarianIds
+) -> CTranslate2Scorer:
+    """Let CTranslate2 convert a model.npz, and read it.
 
     Its converter gets tensors and options as the file has them, and three things besides: Marian's
     sinusoids, computed here, since its own are others; an option that the file leaves out, or in
     its usual form; names for the pieces, since it does not read every vocabulary.
     """
+    from ctranslate2.converters import MarianConverter
 
-    def __init__(self, npz: Path, decode: Decode, source: MarianIds, target: MarianIds) -> None:
-        from ctranslate2.converters import MarianConverter
-
-        orders = [side.theirs[EOS:] for side in (source, target)]
-        names = [["", "", EOS_PIECE, UNK_PIECE, *map("p{}".format, order[2:])] for order in orders]
-        with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
-            tensors = dict(file)
-            options = marian_npz.parse(tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0"), str(npz))
-            text = marian_npz.dump(marian_npz.complete(options))
-            dim = tensors["encoder_l1_self_Wq"].shape[0]
-            tensors |= {
-                "Wpos": _sinusoids(dim),
-                marian_npz.CONFIG: np.frombuffer(text + b"\0", np.int8),
-            }
-            np.savez(f"{work}/model.npz", **tensors)
-            files = [f"{work}/source.yml", f"{work}/target.yml"]
-            for path, named, order in zip(files, names, orders, strict=True):
-                lines = (f"{name}: {i}\n" for name, i in zip(named[2:], order, strict=True))
-                Path(path).write_text("".join(lines), encoding="utf-8")
-            MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
-            # Marian's positions have no end
-            super().__init__(Path(work) / "converted", Naming(*map(SideNames, names)), decode)
-        self.absent = target.absent
-        self.options = {}  # Marian translates with the directory, not CTranslate2
+    orders = [side.theirs[EOS:] for side in (source, target)]
+    names = [["", "", EOS_PIECE, UNK_PIECE, *map("p{}".format, order[2:])] for order in orders]
+    with TemporaryDirectory() as work, np.load(npz, allow_pickle=False) as file:
+        tensors = dict(file)
+        options = marian_npz.parse(tensors[marian_npz.CONFIG].tobytes().rstrip(b"\0"), str(npz))
+        text = marian_npz.dump(marian_npz.complete(options))
+        tensors["Wpos"] = _sinusoids(tensors["encoder_l1_self_Wq"].shape[0])
+        tensors[marian_npz.CONFIG] = np.frombuffer(text + b"\0", np.int8)
+        np.savez(f"{work}/model.npz", **tensors)
+        files = [f"{work}/source.yml", f"{work}/target.yml"]
+        for path, named, order in zip(files, names, orders, strict=True):
+            lines = (f"{name}: {i}\n" for name, i in zip(named[2:], order, strict=True))
+            Path(path).write_text("".join(lines), encoding="utf-8")
+        MarianConverter(f"{work}/model.npz", files).convert(f"{work}/converted")
+        # Marian's positions have no end
+        naming = Naming(*map(SideNames, names))
+        scorer = CTranslate2Scorer(Path(work) / "converted", naming, decode)
+    scorer.absent = target.absent
+    scorer.options = {}  # Marian translates with the directory, not CTranslate2
+    return scorer
 
 
 def _sinusoids(dim: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """The ids of a side of a Marian model, as its files have them, and ours."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -74,15 +74,22 @@ class MarianIds(NamedTuple):
         return dict(sorted(ids.items(), key=lambda item: item[1]))
 
 
+def number(where: Path, pieces: Sequence[str], special: Sequence[int]) -> MarianIds:
+    """The ids of a side whose files say which piece each of them is.
+
+    `special`: their ids of padding, start, end and unknown; the others become our pieces.
+    """
+    others = [i for i in range(len(pieces)) if i not in special]
+    return MarianIds(vocabulary(where, [pieces[i] for i in others]), [*special, *others])
+
+
 def read(where: Path) -> MarianIds:
     """The ids of a side in a vocabulary of Marian itself; UserError (65) for anything else."""
     ids = parse(manifest.read_bytes(where), where)
     pieces = in_order(where, ids)
     if missing := {EOS_PIECE, UNK_PIECE} - ids.keys():
         raise UserError(f"{where}: has no {min(missing)}", Exit.DATA)
-    pieces = [piece for piece in pieces if piece not in (EOS_PIECE, UNK_PIECE)]
-    order = [ids[piece] for piece in (EOS_PIECE, UNK_PIECE, *pieces)]
-    return MarianIds(vocabulary(where, pieces), [ABSENT, ABSENT, *order])
+    return number(where, pieces, [ABSENT, ABSENT, ids[EOS_PIECE], ids[UNK_PIECE]])
 
 
 def without_padding(vocabulary: Vocabulary) -> MarianIds:

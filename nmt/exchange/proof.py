@@ -225,9 +225,8 @@ def _compare(ours: OurOutputs, scorer: EngineScorer, name: str) -> tuple[dict[st
     At a limit the engines choose otherwise among beams that have not ended: those do not count.
     """
     beam = SEARCHES[name]
-    sources, limits = [s.ids for s in ours.samples], [s.limit for s in ours.samples]
-    theirs = scorer.outputs(sources, limits, beam)
-    theirs = track(theirs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
+    outputs = (scorer.output(sample.ids, sample.limit, beam) for sample in ours.samples)
+    theirs = track(outputs, f"{name}, by {scorer.library.module}", [1] * len(ours.samples))
     counts = {"finished": 0, "compared": 0, "equal": 0, "ties": 0}
     differing = []
     for sample, one, other in zip(ours.samples, ours.outputs[name], theirs, strict=True):

@@ -68,7 +68,6 @@ def choose_samples(
 
 
 def _max_pieces(trained: Trained, scorer: EngineScorer) -> int:
-    """The most pieces of a sample."""
     limits = trained.model.limits(training=False)
     bounds = [n - 1 for n in (limits.source, scorer.longest_source) if n is not None]
     most, table = scorer.longest_target, limits.target

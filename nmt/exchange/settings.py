@@ -5,7 +5,9 @@ Files may hold anything: each is read with one clear error. What they do not say
 
 import logging
 from collections.abc import Mapping, Sequence
+from copy import deepcopy
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,11 +56,18 @@ def settings_of(
         *([] if longest is None else [f"data.max_length={longest}"]),
         *("decode.unknown=allow", "decode.length_penalty=power"),
     ]
-    settings = experiment_of([*arguments, *overrides]).settings
+    if model["tie"] == "all" and not shared:
+        raise UserError("one matrix of embeddings, but source and target number pieces otherwise")
+    settings = deepcopy(_compose((*arguments, *overrides)))
     segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
     data = replace(settings.data, source_language=source, target_language=target)
     shape = replace(settings.model, **model)
     return replace(settings, segmenter=segmenter, model=shape, data=data)
+
+
+@cache  # Hydra takes longer than all else of a small model
+def _compose(overrides: tuple[str, ...]) -> Settings:
+    return experiment_of(overrides).settings
 
 
 def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
@@ -78,9 +87,6 @@ def trained_of(
     longest: int | None,
 ) -> Trained:
     """The model that has these tensors, which are under our names; `longest`: see settings_of."""
-    from nmt.checks import preflight  # here: reports need no torch
-
-    preflight.check(settings)
     source, target = sides
     model = model_of(settings, source, target, tensors, where)
     return Trained(settings, model, source, target, {"longest_source": longest})

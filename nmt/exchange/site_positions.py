@@ -6,7 +6,8 @@ override, and from what these answer or, of vectors for each distance, from what
 where answers depend on more than the form knows, it is refused.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -119,8 +120,9 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
     probe = _Probe(site, dims, min(longest, limit or longest))
     _refuse_needs(probe)
     forms = {KINDS[h]: h for h in KINDS if probe.having(h)}
-    if "bias" in forms and _no_bias(probe):
-        del forms["bias"]
+    context = probe.context(torch.arange(probe.few), probe.few)
+    if "bias" in forms and all(site.bias(n, context) is None for n in range(dims.layers)):
+        del forms["bias"]  # as it is configured
     if "input" in forms and len(forms) > 1:
         other = next(h for form, h in forms.items() if form != "input")
         why = "nothing is added to the embeddings where attention knows positions of its own"
@@ -149,7 +151,6 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
 
 
 def _refuse_needs(probe: _Probe) -> None:
-    """Raise UserError for requirements that no other engine meets."""
     for e in probe.site:
         column = min(e.columns, default="")
         why_remembers = "it keeps something else of each word than key and value"
@@ -181,7 +182,6 @@ def _remembers(probe: _Probe, e: Encoding) -> bool:
 
 
 def _table(probe: _Probe) -> Tensor:
-    """The vectors added to the embeddings [position, dim]."""
 
     def added(x: Tensor, seed: int) -> Tensor:
         n = x.shape[1]
@@ -197,34 +197,21 @@ def _table(probe: _Probe) -> Tensor:
     return table
 
 
-def _no_bias(probe: _Probe) -> bool:
-    """Whether what may add numbers to scores adds none, as it was configured."""
-    context = probe.context(torch.arange(probe.few), probe.few)
-    return all(probe.site.bias(layer, context) is None for layer in range(probe.dims.layers))
-
-
 def _bias(probe: _Probe) -> Tensor:
     """The number that is added for each distance [layers, heads, 2 length - 1]."""
-    every = torch.arange(probe.few), probe.few
-    far = torch.tensor([probe.length // 2]), probe.length
+
+    def add(layer: int, queries: Tensor, keys: int, seed: int) -> Tensor:
+        bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
+        assert bias is not None  # an entry overrides the hook
+        return bias.expand(1, probe.dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
+
     tables = []
     for layer in range(probe.dims.layers):
-        ends = [_biases(probe, layer, query, probe.length, 0)[:, 0] for query in probe.ends]
-        table = _by_distance(ends)
-        for seed, (queries, keys) in enumerate((every, far), start=1):
-            biases = _biases(probe, layer, queries, keys, seed)
-            if not _close_if_seen(biases, _by_pair(table, queries, keys), probe, queries):
-                why = "the number that it adds to a score depends on more than layer, head and "
-                raise probe.refuse(f"{why}distance", "bias")
+        if (table := _tabulate(probe, partial(add, layer))) is None:
+            why = "the number that it adds to a score depends on more than layer, head and distance"
+            raise probe.refuse(why, "bias")
         tables.append(table)
     return torch.stack(tables)
-
-
-def _biases(probe: _Probe, layer: int, queries: Tensor, keys: int, seed: int) -> Tensor:
-    """What some queries of a sentence of so many tokens get [heads, query, key]."""
-    bias = probe.site.bias(layer, probe.context(queries, keys, 1, seed))
-    assert bias is not None  # an entry overrides the hook
-    return bias.expand(1, probe.dims.heads, -1, -1)[0].float().clamp(min=HIDDEN)
 
 
 def _vectors(probe: _Probe) -> list[Tensor]:
@@ -252,16 +239,36 @@ def _vectors(probe: _Probe) -> list[Tensor]:
 
 def _distances(probe: _Probe, e: Encoding) -> Tensor | None:
     """What its positions make of each distance of tokens; None if that depends on more."""
+
+    def measure(queries: Tensor, keys: int, seed: int) -> Tensor:
+        return with_positions(probe.context(queries, keys, 1, seed), e.positions).delta[0]
+
+    return _tabulate(probe, measure)
+
+
+def _tabulate(probe: _Probe, answer: Callable[[Tensor, int, int], Tensor]) -> Tensor | None:
+    """What `answer` gives for each distance [.., 2 length - 1]; None if that depends on more.
+
+    It takes queries, the number of keys, and a seed for the words; it returns [.., query, key].
+    """
+    behind, *others = (answer(query, probe.length, 0)[..., 0, :] for query in probe.ends)
+    # a decoder never asks for what is ahead
+    ahead = others[0] if others else behind[..., -1:].expand_as(behind)
+    table = torch.cat([behind, ahead[..., 1:]], dim=-1)
     every = torch.arange(probe.few), probe.few
-    passes = [every, *((end, probe.length) for end in probe.ends)]
-    pairs, *ends = (with_positions(probe.context(*p), e.positions).delta[0] for p in passes)
-    distances = _by_distance([end[0] for end in ends])
-    same = _close_if_seen(pairs, _by_pair(distances, *every), probe, every[0])
-    return distances if same else None
+    far = torch.tensor([probe.length // 2]), probe.length
+    for seed, (queries, keys) in enumerate((every, far), start=1):
+        distances = torch.arange(keys) - queries[:, None]
+        expected, answered = table[..., distances + probe.length - 1], answer(queries, keys, seed)
+        unseen = (expected <= HIDDEN) & (answered <= HIDDEN)
+        if probe.dims.site == "decoder":
+            unseen = unseen | (distances > 0)
+        if not _close(answered.masked_fill(unseen, 0), expected.masked_fill(unseen, 0)):
+            return None
+    return table
 
 
 def _rotations(probe: _Probe) -> Rotations:
-    """The rotations of queries and keys."""
     (e, *more) = probe.having("project")
     methods = ("project", "cosines_and_sines")
     plain = all(getattr(type(e), m, None) is getattr(Rotary, m) for m in methods)
@@ -281,18 +288,8 @@ def _rotations(probe: _Probe) -> Rotations:
 
 
 def _close(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors agree but for rounding."""
     most = max(1.0, float(b.abs().max()))
     return bool((a - b).abs().max() <= EXACT * most)
-
-
-def _close_if_seen(a: Tensor, b: Tensor, probe: _Probe, queries: Tensor) -> bool:
-    """Whether [.., query, key] agree where a query may look."""
-    if probe.dims.site == "decoder":
-        seen = torch.arange(a.shape[-1]) <= queries[:, None]
-        a, b = a.masked_fill(~seen, 0), b.masked_fill(~seen, 0)
-    hidden = (a <= HIDDEN) & (b <= HIDDEN)
-    return _close(a.masked_fill(hidden, 0), b.masked_fill(hidden, 0))
 
 
 def _resized(table: Tensor, reach: int) -> Tensor:
@@ -300,19 +297,6 @@ def _resized(table: Tensor, reach: int) -> Tensor:
     n = (table.shape[1] + 1) // 2
     distances = torch.arange(-reach, reach + 1).clamp(1 - n, n - 1)
     return table[:, distances + n - 1]
-
-
-def _by_distance(ends: Sequence[Tensor]) -> Tensor:
-    """[.., 2 n - 1] of what the last query, and perhaps the first, gets of n keys [.., n] each."""
-    behind = ends[0]
-    ahead = ends[1] if len(ends) > 1 else behind[..., -1:].expand_as(behind)  # is never asked for
-    return torch.cat([behind, ahead[..., 1:]], dim=-1)
-
-
-def _by_pair(table: Tensor, queries: Tensor, keys: int) -> Tensor:
-    """[.., 2 n - 1] by distance -> [.., query, key]."""
-    middle = table.shape[-1] // 2
-    return table[..., torch.arange(keys) - queries[:, None] + middle]
 
 
 def _reach(table: Tensor, axis: int) -> int:

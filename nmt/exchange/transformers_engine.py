@@ -208,25 +208,21 @@ class TransformersScorer(EngineScorer):
                 rows[:, 0] = IMPOSSIBLE
             yield rows
 
-    def outputs(
-        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
-    ) -> Iterator[Output]:
-        """The best output for each source."""
-        for source, limit in zip(sources, limits, strict=True):
-            with torch.inference_mode():
-                (row,) = self.model.generate(
-                    **self._inputs(source),
-                    decoder_input_ids=torch.tensor([self._before_target]),
-                    num_beams=beam,
-                    do_sample=False,
-                    length_penalty=0.0,
-                    early_stopping=False,
-                    forced_eos_token_id=None,
-                    bad_words_ids=self._never,
-                    max_new_tokens=limit + 1,  # eos, too
-                )
-            ids = self.target.ours(row.tolist()[len(self._before_target) :])
-            yield Output(ids[:-1], ids[-1] == EOS)
+    @torch.inference_mode()
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
+        (row,) = self.model.generate(
+            **self._inputs(source),
+            decoder_input_ids=torch.tensor([self._before_target]),
+            num_beams=beam,
+            do_sample=False,
+            length_penalty=0.0,
+            early_stopping=False,
+            forced_eos_token_id=None,
+            bad_words_ids=self._never,
+            max_new_tokens=limit + 1,  # eos, too
+        )
+        ids = self.target.ours(row.tolist()[len(self._before_target) :])
+        return Output(ids[:-1], ids[-1] == EOS)
 
     def _inputs(self, source: list[int]) -> dict[str, Tensor]:
         ids = torch.tensor([[*self._before_source, *self.source.of([*source, EOS])]])

@@ -17,7 +17,7 @@ from torch import Tensor
 from nmt.config.settings import Model, with_decode
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
-from nmt.exchange import families, m2m100_tokens, marian_weights, transformers_engine
+from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, transformers_engine
 from nmt.exchange.interface import TRANSFORMERS, Imported
 from nmt.exchange.m2m100_tokens import MADE_UP, SPM
 from nmt.exchange.marian_ids import ABSENT, MarianIds
@@ -30,7 +30,6 @@ from nmt.exchange.settings import (
     settings_of,
     sinusoids,
     trained_of,
-    vocabulary,
     warn_of_others,
 )
 from nmt.exchange.transformers_engine import (
@@ -181,9 +180,8 @@ def _number_sides(
             what = f"its tokenizer has {len(pieces)} pieces, but the embedding has {rows} rows"
             raise UserError(f"{directory}: {what}", Exit.DATA)
         pieces += [f"{MADE_UP}{n}" for n in range(rows - len(pieces))]
-        others = [i for i in range(rows) if i not in (eos, unk, pad, start)]
-        names = vocabulary(directory, [pieces[i] for i in others])
-        return MarianIds(names, [ABSENT if pad == start else pad, start, eos, unk, *others])
+        special = [ABSENT if pad == start else pad, start, eos, unk]
+        return marian_ids.number(directory, pieces, special)
 
     rows = len(tensors["encoder.embed_tokens.weight"]), len(tensors[OUTPUT])
     source = number(both[0], rows[0])

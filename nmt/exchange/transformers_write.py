@@ -103,7 +103,6 @@ def _write_files(directory: Path, contents: Mapping[str, bytes]) -> None:
 def _tokenizer_of_marian(
     trained: Trained, segmenters: Sequence[Unigram], ids: Sequence[MarianIds], positions: int
 ) -> dict[str, bytes]:
-    """The files of a MarianTokenizer, by name."""
     data, (source, target) = trained.settings.data, ids
     languages = {"source_lang": data.source_language, "target_lang": data.target_language}
     separate = source.vocabulary.to_json() != target.vocabulary.to_json()

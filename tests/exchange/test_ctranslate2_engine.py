@@ -13,7 +13,7 @@ from torch.nn.functional import cross_entropy
 from torch.nn.utils.rnn import pad_sequence
 
 from nmt import modeldir
-from nmt.cli import evaluate, score, translate
+from nmt.cli import evaluate
 from nmt.config.settings import Decode, with_decode
 from nmt.decode.sources import Notes
 from nmt.decode.translator import Translation, Translator
@@ -251,16 +251,6 @@ def test_a_directory_that_is_damaged_or_of_others_is_refused(place: Path, tmp_pa
     with pytest.raises(UserError, match="without what nmt needs to know of it") as error:
         engines.load([copied], "cpu")
     assert error.value.code == Exit.DATA
-
-
-def test_what_an_export_cannot_be_asked_is_said(place: Path, tmp_path: Path) -> None:
-    source = tmp_path / "in.txt"
-    source.write_text("ein\n", encoding="utf-8")
-    assert score.main([str(place / "made"), str(source), str(source)]) == Exit.DATA
-    output = tmp_path / "out.txt"
-    prefixed = [str(place / "made"), str(source), "--target-prefix", str(source)]
-    assert translate.main([*prefixed, "-o", str(output)]) == Exit.USAGE
-    assert not list(tmp_path.glob("out.txt*"))
 
 
 def test_exports_are_systems_of_an_evaluation(place: Path, model: Trained, tmp_path: Path) -> None:

@@ -117,18 +117,6 @@ def test_the_command_translates_as_it_is_told(
     assert translate.main([str(made), str(text), "decode.target_language=fr"]) == Exit.USAGE
 
 
-def test_a_line_in_parts_is_scored_like_one_that_is_whole(models: Path) -> None:
-    trained = transformers_read.m2m100(models / "nllb").trained
-    search = {"split": "sentences", "length_penalty": "power", "alpha": 1}
-    translator = Translator.of(trained, with_decode(trained.settings, search).decode)
-    found = translator.translate([*LINES[:2], " ".join(LINES[:2])])
-    *parts, whole = (best for best, *_ in found)
-    assert whole.ids == sum((part.ids for part in parts), ())
-    lengths = [1 + len(part.ids) + part.finished for part in parts]  # a language, pieces, eos
-    log_prob = sum(part.score * n for part, n in zip(parts, lengths, strict=True))
-    assert whole.score == pytest.approx(log_prob / sum(lengths))
-
-
 def test_outputs_are_those_of_ctranslate2_also_at_a_limit(models: Path, tmp_path: Path) -> None:
     """A language is no piece of the output that is limited; names are those of its converter."""
     trained = transformers_read.m2m100(models / "nllb").trained
@@ -171,16 +159,6 @@ def test_weights_go_back_to_the_byte(kind: str, models: Path, tmp_path: Path) ->
     assert counts["equal"] >= counts["compared"] - 1  # transformers never writes a language
     again = transformers_read.m2m100(back).trained
     assert again.source.to_json() == original.source.to_json()
-
-
-def test_sinusoids_of_the_other_layout_go_in_another_order(models: Path, tmp_path: Path) -> None:
-    trained = transformers_read.m2m100(models / "nllb").trained
-    before = trained.model(torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7]]))
-    for name in ("encoder", "decoder"):
-        (entry,) = trained.model.sites[name]
-        entry.layout = "interleaved"  # type: ignore[assignment]
-    assert not torch.equal(trained.model(torch.tensor([[5, 6, 2]]), torch.tensor([[1, 7]])), before)
-    assert exporting.export(trained, tmp_path / "made", LINES, "m2m100")["log_probs"] < 1e-4
 
 
 def test_what_training_would_change_is_refused_before_it(models: Path) -> None:

@@ -10,8 +10,6 @@ from typing import Any
 import pytest
 import torch
 
-from nmt import modeldir
-from nmt.cli import export_model
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, transformers_read, transformers_write
 from nmt.modeldir import Trained
@@ -64,18 +62,6 @@ def with_symbols(trained: Trained) -> Trained:
         return Side.from_json(plain)
 
     return trained._replace(source=side(trained.source), target=side(trained.target))
-
-
-def test_a_language_that_is_chosen_must_stand_in_the_lines(tmp_path: Path) -> None:
-    make(tmp_path / "original", **KINDS["multilingual gelu"])
-    model, place = tmp_path / "model", tmp_path / "made"
-    modeldir.save(transformers_read.marian(tmp_path / "original").trained, model)
-    (tmp_path / "lines").write_text(f">>fr<< {LINES[0]}\n", encoding="utf-8")
-    options = ["--to", "marian", "--samples", str(tmp_path / "lines"), "decode.source_language="]
-    with pytest.raises(UserError, match=r"add decode.source_language=null if the lines thems"):
-        export_model.command([str(model), str(place), *options[:-1], f"{options[-1]}fr"])
-    export_model.command([str(model), str(place), *options[:-1], f"{options[-1]}null"])
-    assert place.is_dir()
 
 
 def test_what_was_imported_goes_back_as_it_came(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from nmt.cli import import_model
 from nmt.decode.translator import Translator
 from nmt.encodings.sinusoids import sinusoids
 from nmt.errors import Exit, UserError
-from nmt.exchange import importing, interface, proof, transformers_read, transformers_write
+from nmt.exchange import importing, proof, transformers_read, transformers_write
 from nmt.exchange.transformers_engine import TransformersScorer
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import MarianSegmenter
@@ -126,23 +126,6 @@ def test_what_looks_like_a_sign_of_the_model_is_text(models: Path) -> None:
     imported = importing.read(models / "multilingual gelu")
     line = ">>fr<< Ein </s> <unk><pad> Hund"
     assert imported.scorer().source_ids(line) == imported.trained.source.ids(line)
-
-
-def test_other_pieces_are_found_out(models: Path) -> None:
-    imported = transformers_read.marian(models / TRAINED)
-    imported.trained.source.segmenter = imported.trained.target.segmenter
-    with pytest.raises(UserError, match="transformers makes other pieces of it") as error:
-        importing.certify(imported, LINES)
-    assert error.value.code == Exit.DATA
-
-
-def test_without_transformers_nothing_is_read(
-    models: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(interface, "find_spec", lambda name: None)
-    with pytest.raises(UserError, match="transformers is not installed") as error:
-        importing.read(models / TRAINED)
-    assert error.value.code == Exit.UNAVAILABLE
 
 
 def test_the_command_makes_a_model_directory(

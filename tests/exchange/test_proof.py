@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -13,7 +12,7 @@ from torch import Tensor
 from nmt.config.settings import Engine
 from nmt.errors import Exit, UserError
 from nmt.exchange import exporting, proof, samples
-from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Output
+from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Output
 from nmt.modeldir import Trained
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS
 from tests.exchange.test_ctranslate2_export import LINES, made
@@ -39,16 +38,13 @@ class Copied(EngineScorer):
         for source, target in pairs:
             yield proof.log_probs(self.trained.model, source, target)[:, BOS:]
 
-    def outputs(
-        self, sources: Sequence[list[int]], limits: Sequence[int], beam: int
-    ) -> Iterator[Output]:
+    def output(self, source: list[int], limit: int, beam: int) -> Output:
         """Greedy and the beam agree on what is as certain as here."""
         searched = proof.without_ids(self.trained, self.barred).model
-        for source, limit in zip(sources, limits, strict=True):
-            ids: list[int] = []
-            while len(ids) <= limit and EOS not in ids:
-                ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
-            yield Output([i for i in ids if i != EOS][:limit], EOS in ids)
+        ids: list[int] = []
+        while len(ids) <= limit and EOS not in ids:
+            ids.append(int(proof.log_probs(searched, source, ids)[-1].argmax()))
+        return Output([i for i in ids if i != EOS][:limit], EOS in ids)
 
 
 @pytest.fixture
@@ -133,8 +129,9 @@ def test_other_pieces_of_a_line_are_named(trained: Trained) -> None:
 
 def test_another_output_is_refused_and_measured(trained: Trained) -> None:
     class Other(Copied):
-        def outputs(self, *given: Any) -> Iterator[Output]:
-            return (Output(output.ids, not output.finished) for output in super().outputs(*given))
+        def output(self, source: list[int], limit: int, beam: int) -> Output:
+            output = super().output(source, limit, beam)
+            return Output(output.ids, not output.finished)
 
     ours = proof.translate_samples(trained, Copied(trained), LINES)
     with pytest.raises(UserError, match="translates it otherwise by greedy"):
@@ -178,33 +175,6 @@ def test_lines_whose_translation_would_not_fit_are_left_out(trained: Trained) ->
     Small.longest_target = 2
     with pytest.raises(UserError, match="no sample is short enough"):
         samples.choose_samples(trained, Small(trained), LINES)
-
-
-def prepare(trained: Trained) -> Export:
-    """An engine that costs a writer and a scorer."""
-
-    def write(directory: Path, precision: str) -> EngineScorer:
-        directory.mkdir()
-        (directory / "weights").write_bytes(precision.encode())
-        return Copied(trained)
-
-    usage = "call {}".format
-    return Export(trained, "an engine", write, usage=usage, suffix=".model")
-
-
-@pytest.mark.slow
-def test_another_engine_costs_a_writer_and_a_scorer(
-    trained: Trained, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    greedy_alone(monkeypatch)
-    monkeypatch.setattr(exporting, "WRITERS", {"plain": (CTRANSLATE2, prepare)})
-    found = exporting.export(trained, tmp_path / "a.model", LINES, "plain", "int8")
-    files = {file.name for file in (tmp_path / "a.model").iterdir()}
-    assert files == {"weights", "certificate.json", "README.md", "manifest.json"}
-    assert (tmp_path / "a.model/weights").read_bytes() == b"int8"
-    assert found["int8"]["log_probs"] == 0 and "as_nmt_translate" not in found
-    card = (tmp_path / "a.model/README.md").read_text()
-    assert "# a\n" in card and "call a.model" in card and "In int8, computed in float32" in card
 
 
 def test_every_engine_has_a_writer() -> None:

@@ -44,14 +44,21 @@ KINDS: dict[str, tuple[Callable[[Path], Any], str]] = {  # how one is made, how 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
-    "python",
-    [sys.executable, pytest.param(OTHER, marks=pytest.mark.skipif(not OTHER, reason=HOW))],
-    ids=["5", "other"],
+    ("python", "kind"),
+    [
+        *(
+            pytest.param(sys.executable, kind, id=f"5-{kind}")
+            for kind in ("marian, padded", "nllb")
+        ),
+        *(
+            pytest.param(OTHER, kind, id=kind, marks=pytest.mark.skipif(not OTHER, reason=HOW))
+            for kind in KINDS
+        ),
+    ],
 )
 def test_nmt_translates_as_the_version_that_saved_a_directory(
-    kind: str, python: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    python: str, kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make, form = KINDS[kind]
     made, saved, model = (tmp_path / name for name in ("made", "saved", "model"))
