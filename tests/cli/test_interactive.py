@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from nmt import modeldir
-from nmt.cli import translate
+from nmt.cli import streams, translate
+from nmt.cli.streams import IncomingLines
 from nmt.modeldir import Trained
 
 WINDOW = "decode.window=2000"
@@ -133,3 +134,22 @@ def test_a_pipe_that_is_named_answers_as_stdout_does(
     )
     assert (code, talking.failed) == (0, "")
     assert talking.heard == [*(line + b"\n" for line in LINES), b""]
+
+
+def test_lines_that_arrive_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setattr(streams, "PATIENCE", 0)
+    waited: list[int] = []
+    arriving = IncomingLines(reading, lambda: waited.append(1))
+    assert not arriving.waits()
+    os.write(writing, b"one\ntw")
+    lines = iter(arriving)
+    assert arriving.waits() and next(lines) == b"one\n" and not arriving.waits() and not waited
+    timer = threading.Timer(0.05, os.write, (writing, b"o\nthree"))
+    timer.start()
+    assert next(lines) == b"two\n" and waited
+    timer.join()
+    os.close(writing)
+    assert arriving.waits() and next(lines) == b"three" and arriving.waits()
+    assert list(lines) == []
+    os.close(reading)

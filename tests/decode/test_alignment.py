@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nmt
+from nmt.decode import alignment
 from nmt.decode.alignment import aligned, word_shares
 from nmt.decode.engine import Weights
 from nmt.decode.models import cross_attention
@@ -117,6 +118,13 @@ def copied(monkeypatch: pytest.MonkeyPatch) -> None:
 LINES = ["w1 w2  w3", "", " w4  w5 w6 w7 w8 w9 w10 w11", "w12"]
 
 
+def test_characters_that_no_part_has_are_passed_over() -> None:
+    numbers = alignment._word_numbers("T a b zz c d", ["T a b", "T c d"])
+    assert [of_part.tolist() for of_part in numbers] == [[0, 1, 2], [0, 4, 5]]
+    numbers = alignment._word_numbers("T a b c T a", ["T a", "T b c", "T a"])  # near ones first
+    assert [of_part.tolist() for of_part in numbers] == [[0, 1], [0, 2, 3], [4, 5]]
+
+
 @pytest.mark.usefixtures("copied")
 @pytest.mark.parametrize(
     "changes",
@@ -218,6 +226,15 @@ def test_attention_is_that_of_the_last_layer_but_one(member: Make, words: list[s
         assert weights.shape == (len(target), len(source))
         assert weights == pytest.approx(expected.numpy(), abs=1e-5)
         assert weights.sum(1) == pytest.approx(1, abs=1e-4)
+
+
+def test_an_ensemble_has_the_mean(member: Make) -> None:
+    first, second = member("encoding=relative"), member("encoding=absolute", seed=2)
+    batch = [Source([5, 6, EOS], {}, target=[7, 8, EOS])]
+    (both,) = cross_attention([first.model, second.model], batch)
+    alone = [cross_attention([one.model], batch)[0] for one in (first, second)]
+    assert both == pytest.approx((alone[0] + alone[1]) / 2, abs=1e-6)
+    assert np.abs(alone[0] - alone[1]).max() > 1e-3
 
 
 def test_translations_are_aligned_as_given_ones(member: Make) -> None:

@@ -197,6 +197,20 @@ def test_equals_the_search_by_lists_also_among_equal_scores(
     assert len(table.seen) == max((e.steps for e in expected), default=0)
 
 
+def test_poor_ends_do_not_stop_a_sure_hypothesis() -> None:
+    """Fairseq's rule, beam_size ends and no more, would give [] and [2] here."""
+
+    def sure(tokens: Tensor, parents: Tensor | None) -> Tensor:
+        called.append(len(tokens))
+        good, end = (-0.1, -8.0) if len(called) <= 3 else (-8.0, -0.1)
+        return torch.tensor([[NEVER, end, good, -9.0]]).repeat(len(tokens), 1)
+
+    called: list[int] = []
+    (found,) = whole(sure, [9], 2, 0.6)
+    assert found[0].ids == [2, 2, 2]
+    assert found[0].log_prob == pytest.approx(-0.4)
+
+
 def test_the_length_penalty_is_that_of_wu_et_al_or_a_power_of_the_length() -> None:
     assert [length_penalty(n, alpha) for n, alpha in ((1, 0.6), (7, 1), (30, 0))] == [1, 2, 1]
     powers = [length_penalty(n, alpha, "power") for n, alpha in ((7, 1), (9, 0.5), (0, 1))]

@@ -1,6 +1,7 @@
 """Strings that patterns match come back as they were, in their places; lost ones are counted."""
 
 import logging
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -144,6 +145,14 @@ def test_parts_at_spaces_do_not_cut_strings(side: Side, most: int) -> None:
     )
     pieces = side.vocabulary.pieces(best.ids)
     assert best.text == text and sum(piece.startswith("<x") for piece in pieces) == len(strings)
+
+
+def test_no_sentence_ends_within_a_string(side: Side, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(side.protection, "patterns", [re.compile(r"dog\. Dog")])
+    translator, text = Translator.of(copying(side), decode(split="sentences")), "dog. Dog 1. Dog 2."
+    assert translator.reader.splitter.groups(text, None) == ["dog. Dog 1.", "Dog 2."]
+    (best,) = next(translator.translate([text]))
+    assert best.text == text and "<x1>" in side.vocabulary.pieces(best.ids)
 
 
 def test_a_model_without_patterns_is_left_alone(tmp_path: Path) -> None:

@@ -120,6 +120,13 @@ def test_samples_are_restricted_too_with_the_log_probability_of_the_model() -> N
             assert h.finished and h.log_prob == pytest.approx(total, abs=1e-5)
 
 
+def test_a_prefix_may_repeat_itself() -> None:
+    table = Table.random(5, 1, 4, 4)
+    step = with_new_ngrams(with_required(table, [[2, 2, 2]], EOS, CPU), 1)
+    (found,) = whole(step, [4], 3, 0.6)
+    assert {tuple(h.ids) for h in found} == {(2, 2, 2), (2, 2, 2, 3)}
+
+
 @pytest.fixture
 def model(of_letters: Callable[..., Trained]) -> Trained:
     some = of_letters("encoding=relative")

@@ -11,6 +11,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from nmt import api
 from nmt.config.settings import Decode
@@ -129,6 +130,18 @@ def test_scores_are_log_probabilities_under_the_function_itself(
             exact = sum(table.after(sentence, prefix)[token] for token, prefix in steps)
             assert each.log_prob == each.score == pytest.approx(exact, abs=1e-5)
             assert len(each.ids) == limit or each.finished
+
+
+def test_without_a_finite_number_a_sample_ends_as_it_is() -> None:
+    def step(tokens: Tensor, parents: Tensor | None) -> Tensor:
+        rows = torch.tensor([[0.0, 0.0, 1.0]]).log().repeat(len(tokens), 1)
+        rows[tokens == 2] = float("nan")
+        return rows
+
+    numbers = torch.full((1, 2, 6), 0.5)
+    strategy = Sampling(torch.tensor([5]), numbers, distribution=probabilities, eos=EOS)
+    (found,) = search(step, strategy, BOS)
+    assert found == [Hypothesis([2], 0.0, 0.0, False)] * 2
 
 
 def sampling(**changes: Any) -> Decode:
