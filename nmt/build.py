@@ -155,7 +155,7 @@ def meta_model(settings: Settings, source_size: int, target_size: int) -> Transf
         return transformer(settings, source_size, target_size)
 
 
-def shrunken(settings: Settings) -> Settings:
+def shrink(settings: Settings) -> Settings:
     """The same encodings in a model of 16 dimensions, or of the full width where they need it.
 
     It has two layers, or more where model.drop_residual or an entry of the encoding names them.

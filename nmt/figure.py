@@ -26,7 +26,7 @@ def is_installed() -> bool:
 
 
 @contextmanager
-def drawn(
+def draw_figure(
     place: Path | TextIO, size: tuple[float, float], font: float, **settings: Any
 ) -> Iterator[Any]:
     """A matplotlib figure of `size` inches, written when the block ends without an error.

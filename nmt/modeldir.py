@@ -148,17 +148,17 @@ def weights_sha256(path: str | Path) -> str:
 
 
 def settings_of(sealed: VerifiedDirectory, name: str = CONFIG) -> Settings:
-    return _parsed(sealed, name, thaw)
+    return _parse(sealed, name, thaw)
 
 
 def sides_of(sealed: VerifiedDirectory) -> tuple[Side, Side]:
-    source, target = (_parsed(sealed, n, Side.from_json, 1 << 28) for n in (SOURCE, TARGET))
+    source, target = (_parse(sealed, n, Side.from_json, 1 << 28) for n in (SOURCE, TARGET))
     return source, target
 
 
 def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
     """The facts of an opened model directory; UserError (65) for a checkpoint of another step."""
-    facts, path = _parsed(sealed, FACTS, _checked_facts), sealed.path
+    facts, path = _parse(sealed, FACTS, _checked_facts), sealed.path
     step = visible(facts.get("step"), 20)
     if path.parent.name == "checkpoints" and path.name != f"step-{step:0>8}":
         raise UserError(f"{path}: damaged; it holds step {step}", Exit.DATA)
@@ -170,7 +170,7 @@ def _checked_facts(facts: dict[str, Any]) -> dict[str, Any]:
     return facts
 
 
-def _parsed(
+def _parse(
     sealed: VerifiedDirectory, name: str, parse: Callable[[Any], T], limit: int = JSON_LIMIT
 ) -> T:
     plain = sealed.json(name, limit)
@@ -284,10 +284,10 @@ def portable(settings: Settings) -> Settings:
 
 def weights(model: "torch.nn.Module") -> "dict[str, Tensor]":
     """Return a model's tensors on the CPU; tied ones once, under their first name."""
-    return {n: t.detach().cpu().contiguous() for n, t in untied(model).items()}
+    return {n: t.detach().cpu().contiguous() for n, t in untie(model).items()}
 
 
-def untied(model: "torch.nn.Module") -> "dict[str, Tensor]":
+def untie(model: "torch.nn.Module") -> "dict[str, Tensor]":
     """Return all that is saved of a module, parameters and buffers; tied ones as in `weights`."""
     first: dict[int, str] = {}
     tensors = model.state_dict(keep_vars=True)  # in which tied parameters are one object
@@ -302,7 +302,7 @@ def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: P
 
 def check_tensors(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
     """Raise UserError (65) for other names, shapes or number formats than the model's."""
-    expected = untied(model)
+    expected = untie(model)
     if different := sorted(set(expected) ^ set(tensors)):
         kind = "is missing" if different[0] in expected else "belongs to another model"
         raise UserError(f"{where}: the tensor {visible(different[0], 80)} {kind}", Exit.DATA)

@@ -12,7 +12,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import DictConfig
 
 from nmt.config import check, compose
-from nmt.config.catalog import ABOUT, Folders, chain_of, chosen_by, quote, values_of
+from nmt.config.catalog import ABOUT, Folders, chain_of, choices_of, quote, values_of
 from nmt.config.compose import START, Experiment
 from nmt.config.data import RECIPE, Data
 from nmt.config.hydra_conf import chosen_options
@@ -85,7 +85,9 @@ def inherit(
 def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """A parent's settings, and the text of its training with its places; None: unknown."""
     if not path.exists():
-        begun = None if run is None or not (run / CONFIG).is_file() else _recorded(run / CONFIG)
+        begun = (
+            None if run is None or not (run / CONFIG).is_file() else _read_settings(run / CONFIG)
+        )
         # by its name alone: its place may be spelled in other ways
         if begun is None or Path(begun.trainer.init_from or "").name != path.name:
             raise UserError(
@@ -100,10 +102,10 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():
         return settings, None
-    return settings, freeze(_recorded(trained / CONFIG))["data"]
+    return settings, freeze(_read_settings(trained / CONFIG))["data"]
 
 
-def _recorded(config: Path) -> Settings:
+def _read_settings(config: Path) -> Settings:
     """The settings that the config of a run records; raises UserError (65)."""
     try:
         return thaw(manifest.read(config))
@@ -133,7 +135,7 @@ def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tup
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
         for part in parts:
-            inner = chosen_by(group, part, folders)
+            inner = choices_of(group, part, folders)
             options += [each for each in inner if each[0] not in typed and each not in options]
     return options
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from nmt.checks.example import perturbed, small_settings
+from nmt.checks.example import build_perturbed, small_settings
 from nmt.checks.parity import BOUNDS, TOKENS
 from nmt.checks.run import Result, failures, run_checks
 from nmt.config.catalog import config_dir_override
@@ -63,7 +63,7 @@ def check_encoding(
         settings = small_settings("none", [*folder, *overrides], entry)
     there = pick(device)
     set_up(there)  # in exact float32
-    model = perturbed(settings)
+    model = build_perturbed(settings)
     results = list(run_checks(model, order_matters, tokens, precisions, there))
     if lines := failures(results):
         names, count = ",".join(settings.encoding), sum(not result.passed for result in results)

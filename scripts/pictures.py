@@ -18,7 +18,7 @@ from nmt.cli.options import Parser
 from nmt.config.catalog import entries_of
 from nmt.config.compose import experiment_of
 from nmt.errors import UserError
-from nmt.figure import drawn, require_matplotlib
+from nmt.figure import draw_figure, require_matplotlib
 from nmt.model.transformer import Transformer
 from scripts.panels import CurvesPanel, MatrixPanel, Panel, first_layer, learned_vectors, panels_of
 
@@ -93,7 +93,7 @@ def rows_of(model: Transformer, names: list[str], vocab: int) -> dict[str, list[
 def save(rows: dict[str, list[Panel]], title: str, path: Path) -> None:
     wide = max(map(len, rows.values()))
     size = (max(min(PANEL[0] * wide, WIDTH), 5.0), PANEL[1] * len(rows) + 0.6)
-    with drawn(path, size, font=9) as figure:
+    with draw_figure(path, size, font=9) as figure:
         figure.get_layout_engine().set(wspace=0.06)
         figure.suptitle(title, fontsize=11, x=0.01, ha="left", fontweight="bold")
         bands = figure.subfigures(len(rows), 1, squeeze=False)[:, 0]

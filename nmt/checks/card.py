@@ -8,9 +8,9 @@ from functools import partial
 
 from nmt import build
 from nmt.checks import example, parity, properties
-from nmt.checks.example import full_pass, perturbed
+from nmt.checks.example import build_perturbed, full_pass
 from nmt.checks.properties import ROUNDING
-from nmt.config.catalog import Folders, chain_of, commented, family_of, summary
+from nmt.config.catalog import Folders, chain_of, family_of, read_comments, summary
 from nmt.config.settings import Settings
 from nmt.encodings.registry import SITES, find
 from nmt.model.transformer import Transformer
@@ -27,14 +27,14 @@ def card(
     option: str, settings: Settings, folders: Folders = (), more: Mapping[str, str] | None = None
 ) -> str:
     """The card at the settings' size, with `more` facts by their names."""
-    model = perturbed(build.shrunken(settings))
+    model = build_perturbed(build.shrink(settings))
     rows = {"family": family_of(option, folders), **dict(_structure(model, settings))}
     rows |= {**dict(_measurements(model)), **(more or {})}
     lines = [option, f"  {summary('encoding', option, folders)}", "", *_docstrings(settings)]
     lines += [_wrap(text, initial_indent=f"  {name:<{NAME}}") for name, text in rows.items()]
     keys: dict[str, str] = {}  # of the option's file, then of those that it builds on
     for part in reversed(chain_of("encoding", option, folders)):
-        for key, default, meaning in commented("encoding", part, folders):
+        for key, default, meaning in read_comments("encoding", part, folders):
             keys.setdefault(key, f"    {key:<36} {meaning} [{default}]")
     return "\n".join([*lines, "", "  keys", *keys.values()]) + "\n"
 

@@ -41,7 +41,7 @@ def small_settings(
     return replace(settings, model=replace(settings.model, **chosen))
 
 
-def perturbed(settings: Settings) -> Transformer:
+def build_perturbed(settings: Settings) -> Transformer:
     """A model in eval mode with every parameter away from where it starts.
 
     Raises UserError if it cannot be built, with numbers or without, as cards have it.
@@ -50,11 +50,11 @@ def perturbed(settings: Settings) -> Transformer:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(settings.seed)
         model = transformer(settings, VOCAB, VOCAB)
-        perturb(model, settings.model.dim)
+        add_noise(model, settings.model.dim)
     return model.eval()
 
 
-def perturb(model: nn.Module, dim: int) -> None:
+def add_noise(model: nn.Module, dim: int) -> None:
     """Move parameters of a model of width `dim`: zeros hide mistakes in how tables are read.
 
     Draws from torch's global generator.

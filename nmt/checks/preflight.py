@@ -4,7 +4,7 @@ import logging
 
 import torch
 
-from nmt.build import check_languages, freeze, meta_model, shrunken, transformer
+from nmt.build import check_languages, freeze, meta_model, shrink, transformer
 from nmt.checks import example, trial
 from nmt.config.data import columns_of
 from nmt.config.settings import Settings
@@ -105,7 +105,7 @@ def _check_lengths(settings: Settings, model: Transformer) -> None:
 
 def _check_step(settings: Settings) -> None:
     """Refuse encodings with which a small model's first step fails, or that see the future."""
-    small = shrunken(settings)
+    small = shrink(settings)
     meta = meta_model(small, 8, 8)
     size = sum(t.numel() for t in {*meta.parameters(), *meta.buffers()})
     if size > TRIED:
@@ -118,7 +118,7 @@ def _check_step(settings: Settings) -> None:
             model = transformer(small, VOCAB, VOCAB)
             text = example.text(model, per_sentence=per_sentence)
             trial.step(model, text)
-            example.perturb(model, small.model.dim)
+            example.add_noise(model, small.model.dim)
             trial.check_invariances(model, text)
         except trial.CheckError as e:
             raise UserError(str(e)) from None

@@ -12,7 +12,7 @@ import torch
 
 from nmt import modeldir
 from nmt.checks import parity
-from nmt.checks.example import perturbed, small_settings
+from nmt.checks.example import build_perturbed, small_settings
 from nmt.checks.parity import BOUNDS, TOKENS
 from nmt.checks.properties import CHECKS, check_order_in_the_encoder
 from nmt.checks.trial import CheckError
@@ -94,7 +94,7 @@ def check_encodings(
     every = names or options_of("encoding", folders)
     for name in every:
         try:
-            model = perturbed(small_settings(name, overrides))
+            model = build_perturbed(small_settings(name, overrides))
         except UserError as error:
             refused[name] = error
         else:

@@ -70,7 +70,7 @@ def _log_record(*args: Any, **settings: Any) -> logging.LogRecord:
 
 
 @contextmanager
-def gc_paused() -> Iterator[None]:
+def pause_gc() -> Iterator[None]:
     """Import large libraries here: what they make stays, and garbage collection may pass it over.
 
     Python would look through it again and again while torch is imported, and once more at the end

@@ -74,13 +74,13 @@ def _list_encodings(folders: "Folders") -> None:
 
 def exportable(settings: "Settings") -> str:
     """Whether nmt-export can write a model for CTranslate2; if not, why."""
-    from nmt.build import shrunken
-    from nmt.checks.example import perturbed
+    from nmt.build import shrink
+    from nmt.checks.example import build_perturbed
     from nmt.exchange import ctranslate2_write
 
-    small = shrunken(settings)
+    small = shrink(settings)
     try:
-        ctranslate2_write.positions(small, perturbed(small), TOKENS)
+        ctranslate2_write.positions(small, build_perturbed(small), TOKENS)
     except UserError as error:
         return f"no: {error}"
     return "nmt-export --to ctranslate2 writes it, and compares"

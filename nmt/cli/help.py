@@ -19,13 +19,13 @@ from nmt.config.catalog import (
     ABOUT,
     Folders,
     chain_of,
-    chosen_by,
-    commented,
+    choices_of,
     config_dir_override,
     default_options,
     folders_in,
     options_of,
     path_of,
+    read_comments,
     summary,
     values_of,
 )
@@ -138,7 +138,7 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     """The keys that an option sets, and those of its group."""
     chain, values = chain_of(group, option, folders), values_of(group, option, folders)
     chosen = [
-        f"{g}={o}" for part in chain for g, o in chosen_by(group, part, folders) if g != group
+        f"{g}={o}" for part in chain for g, o in choices_of(group, part, folders) if g != group
     ]
     lines = [f"{group}={option}: {summary(group, option, folders)}", ""]
     lines += [f"Chooses {' '.join(chosen)}", ""] if chosen else []
@@ -157,7 +157,7 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
 def _comments(group: str, options: Iterable[str], folders: Folders) -> dict[str, tuple[str, str]]:
     """Key -> value and comment, of options' files and those that they build on."""
     parts = [part for option in options for part in chain_of(group, option, folders)]
-    rows = [row for part in dict.fromkeys(parts) for row in commented(group, part, folders)]
+    rows = [row for part in dict.fromkeys(parts) for row in read_comments(group, part, folders)]
     return {key: (value, comment) for key, value, comment in rows}
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from nmt import __version__
-from nmt.cli.command import gc_paused, run
+from nmt.cli.command import pause_gc, run
 from nmt.cli.options import Parser, add_running, integer
 from nmt.cli.output import check_files, open_output
 from nmt.cli.streams import opened_input, text_lines
@@ -45,7 +45,7 @@ def command(argv: list[str]) -> None:
     check_files(options.output, [*files.values()])
     with ExitStack() as stack:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
-        with gc_paused():  # torch takes seconds: --help and wrong arguments are answered before
+        with pause_gc():  # torch takes seconds: --help and wrong arguments are answered before
             from tqdm import tqdm
 
             from nmt import modeldir

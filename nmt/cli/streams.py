@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from nmt.errors import Exit, UserError
-from nmt.text.lines import checked, opened, raw_lines
+from nmt.text.lines import check_stream, opened, raw_lines
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +115,7 @@ def text_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     label = "stdin" if name == "-" else name
     invalid, first = 0, 0
     if name == "-":  # of a file, its head was looked at when it was opened
-        stream = checked(stream, label)
+        stream = check_stream(stream, label)
     for number, line in enumerate(raw_lines(stream), start=1):
         try:
             text = line.decode()

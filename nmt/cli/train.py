@@ -67,9 +67,9 @@ def command(argv: list[str]) -> None:
     from nmt.config.hydra_conf import lines_of
     from nmt.config.sweeps import sweep_of
     from nmt.parent import experiment_of
-    from nmt.training.distributed import joined
+    from nmt.training.distributed import connect_ranks
 
-    with joined() as world:
+    with connect_ranks() as world:
         overrides = help.parse_overrides(options)
         sweep = sweep_of(overrides, options.multirun)
         if options.flags:
@@ -191,7 +191,7 @@ def next_commands(trained: "Sequence[Experiment]") -> None:
     for experiments in by_corpus.values():
         settings, runs = experiments[0].settings, [str(each.run) for each in experiments]
         source, target = corpus_test_files(settings)
-        small = [build.shrunken(each.settings) for each in experiments]
+        small = [build.shrink(each.settings) for each in experiments]
         read = {name for each in small for name in build.transformer(each, 8, 8).columns}
         files = [
             f"{name}={path}" for name, path in columns_of_test(settings).items() if name in read

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt import __version__
-from nmt.cli.command import gc_paused, run
+from nmt.cli.command import pause_gc, run
 from nmt.cli.options import Parser, add_translating, decode_overrides, integer
 from nmt.cli.output import OutputStream, check_files, open_output
 from nmt.cli.streams import IncomingLines, is_complete, opened_input, text_lines
@@ -75,7 +75,7 @@ def command(argv: list[str]) -> None:
         opened = {name: stack.enter_context(opened_input(path)) for name, path in files.items()}
         arriving = IncomingLines.at(options.input, lambda: _flush_and_prompt(output))
         # torch takes seconds to import: --help and wrong arguments are answered before
-        with gc_paused():
+        with pause_gc():
             from nmt.config.settings import with_decode
             from nmt.decode.sources import Notes
             from nmt.exchange import engines

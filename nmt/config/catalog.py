@@ -121,7 +121,7 @@ def default_options() -> dict[str, str | None]:
     return {group: option for group, option in pairs if group in ABOUT}
 
 
-def chosen_by(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
+def choices_of(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str]]:
     """Groups and options that an option's file chooses, as `override /model: tiny`."""
     chosen: list[tuple[str, str]] = []
     for default in _loaded(path_of(group, option, folders)).get("defaults") or []:
@@ -140,7 +140,7 @@ def chain_of(
     if option in above:
         raise UserError(f"{path}: {group}={option} builds on itself; see its defaults")
     chain = []
-    for inner in (o for g, o in chosen_by(group, option, folders) if g == group):
+    for inner in (o for g, o in choices_of(group, option, folders) if g == group):
         try:
             chain += chain_of(group, inner, folders, (*above, option))
         except UserError as error:
@@ -193,7 +193,7 @@ def list_encodings(folders: Folders = ()) -> list[EncodingFacts]:
     return [facts for of_family in members.values() for facts in of_family]
 
 
-def commented(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
+def read_comments(group: str, option: str, folders: Folders = ()) -> list[tuple[str, str, str]]:
     """Dotted key, value and comment of each line of an option's file that has all three."""
     keys: list[tuple[str, str, str]] = []
     above: list[tuple[int, str]] = []  # the keys that enclose a line, and their indents
@@ -210,11 +210,11 @@ def commented(group: str, option: str, folders: Folders = ()) -> list[tuple[str,
 def _loaded(path: Path) -> Any:
     """The content of a file; not to be changed, as it is kept until the file changes."""
     stat = path.stat()
-    return _parsed(path, stat.st_mtime_ns, stat.st_size)
+    return _parse(path, stat.st_mtime_ns, stat.st_size)
 
 
 @cache
-def _parsed(path: Path, *stamp: int) -> Any:
+def _parse(path: Path, *stamp: int) -> Any:
     try:
         loaded = OmegaConf.load(path)
     except (YAMLError, UnicodeDecodeError) as error:

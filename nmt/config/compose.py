@@ -18,7 +18,7 @@ from nmt.config.catalog import (
     CHOOSERS,
     Folders,
     chain_of,
-    chosen_by,
+    choices_of,
     default_options,
     entries_of,
     folders_in,
@@ -151,7 +151,7 @@ def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
         for option in options:
             chain_of(group, option, folders)
             if group in CHOOSERS:
-                choices[group] = {inner for inner, _ in chosen_by(group, option, folders)}
+                choices[group] = {inner for inner, _ in choices_of(group, option, folders)}
         if group == "encoding":
             _check_encodings(override, "tau" in typed, folders)
     if "run" in choices and not {"scale", "experiment"} & choices.keys():
@@ -247,7 +247,7 @@ def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
     options = [(g, o) for g in ("model", "optim", "trainer", "decode") if g in typed
                for o in chosen_options(typed[g])]  # fmt: skip
     for (group, option), chooser in product(options, choosers):
-        if (group, option) in chosen_by(*chooser, folders):
+        if (group, option) in choices_of(*chooser, folders):
             continue  # its own choice, of which it changes some keys
         means = values_of(group, option, folders)
         if option == default_options()[group]:  # which changes no default

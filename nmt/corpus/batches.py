@@ -222,13 +222,13 @@ def _halve(rows: Ints, lengths: NDArray[np.int32], budget: int) -> list[Ints]:
 
 def _batch(store: Pairs, first: Ints, counts: NDArray[np.int64]) -> Batch:
     """Make a batch of examples of consecutive pairs; without columns if pairs are joined."""
-    source = _padded(store.ids["source"], store.offsets["source"], first, counts,
+    source = _pad(store.ids["source"], store.offsets["source"], first, counts,
                      store.count_leading(first))  # fmt: skip
-    target = _padded(store.ids["target"], store.offsets["target"], first, counts)
+    target = _pad(store.ids["target"], store.offsets["target"], first, counts)
     columns = {
         name: values[first][:, None].astype(np.int64)
         if store.per[name] == "sentence"
-        else _padded(values, store.offsets["source"], first, counts)
+        else _pad(values, store.offsets["source"], first, counts)
         for name, values in (store.columns.items() if counts.max(initial=1) == 1 else ())
     }
     begin = np.full((len(first), 1), BOS, np.int64)
@@ -241,7 +241,7 @@ def _batch(store: Pairs, first: Ints, counts: NDArray[np.int64]) -> Batch:
     )
 
 
-def _padded(
+def _pad(
     values: NDArray[Any],
     offsets: NDArray[Any],
     first: Ints,

@@ -22,7 +22,7 @@ from nmt.corpus.report import Counts
 from nmt.corpus.scan import Chunk
 from nmt.errors import UserError
 from nmt.text.columns import ColumnLine, expand
-from nmt.text.lines import BOM, decoded
+from nmt.text.lines import BOM, decode_utf8
 from nmt.text.protection import Protection
 from nmt.text.side import Sides
 from nmt.text.tokenizer import Tokenizer, normalise
@@ -92,8 +92,8 @@ class Cleaning(NamedTuple):
                 continue
             try:
                 pair = (
-                    decoded(source, f"{text.source.path}:{number}", DROP_HINT),
-                    decoded(target, f"{text.target.path}:{number}", DROP_HINT),
+                    decode_utf8(source, f"{text.source.path}:{number}", DROP_HINT),
+                    decode_utf8(target, f"{text.target.path}:{number}", DROP_HINT),
                 )
             except UserError:
                 if self.data.invalid_utf8 == "fail":

@@ -33,7 +33,7 @@ class Alignment(NamedTuple):
         return sorted((int(row.argmax()), target) for target, row in enumerate(words) if row.any())
 
 
-def aligned(
+def align(
     line: str, translation: str, parts: Sequence[tuple[Source, Weights]], source: Side, target: Side
 ) -> Alignment:
     """Put the attention of all parts together, and sum that of pieces to that of words.

@@ -125,10 +125,10 @@ def _replace_linear(model: Transformer, make: Callable[[nn.Linear], nn.Module]) 
 def as_tensors(sources: Sequence[Source], device: torch.device) -> tuple[Tensor, dict[str, Tensor]]:
     """Ids [batch, source] and columns [batch, source | 1], padded on the right."""
     columns = {
-        name: _padded([source.columns[name] for source in sources], device)
+        name: _pad([source.columns[name] for source in sources], device)
         for name in sources[0].columns
     }
-    return _padded([source.ids for source in sources], device), columns
+    return _pad([source.ids for source in sources], device), columns
 
 
 def as_inputs(
@@ -136,10 +136,10 @@ def as_inputs(
 ) -> tuple[Tensor, Tensor, dict[str, Tensor]]:
     """What `Transformer.hidden` reads: sources, targets behind BOS without EOS, and columns."""
     source, columns = as_tensors(pairs, device)
-    return source, _padded([[BOS, *pair.target[:-1]] for pair in pairs], device), columns
+    return source, _pad([[BOS, *pair.target[:-1]] for pair in pairs], device), columns
 
 
-def _padded(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
+def _pad(rows: Iterable[Sequence[int]], device: torch.device) -> Tensor:
     tensors = [torch.tensor(row) for row in rows]
     rows_padded = pad_sequence(tensors, batch_first=True, padding_value=PAD)  # [rows, longest]
     return to_device(rows_padded, device)

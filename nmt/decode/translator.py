@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.config.settings import Decode
-from nmt.decode.alignment import Alignment, aligned
+from nmt.decode.alignment import Alignment, align
 from nmt.decode.engine import Engine, Hypothesis, length_penalty
 from nmt.decode.lines import LineReader
 from nmt.decode.scheduler import (
@@ -217,7 +217,7 @@ class Translator:
         weights = iter(compute_in_batches(executor, attend, pairs, self._tokens))
         for line, translation, of_line in outputs:
             parts = [(pair, next(weights)) for pair in of_line]
-            yield aligned(line, translation, parts, self.source, self.target)
+            yield align(line, translation, parts, self.source, self.target)
 
     def _candidates(self, line: Line, of_parts: list[list[Hypothesis]]) -> list[_Candidate]:
         """The translations of a line, from those of its parts, all best first; empty of none."""
@@ -240,7 +240,7 @@ class Translator:
     def _text(self, source: Source, hypothesis: Hypothesis) -> str:
         text = self.target.text(hypothesis.ids)
         if self.source.protection.patterns:
-            text = source.protected.restored(text)
+            text = source.protected.restore(text)
         return text.translate(_SEPARATORS)
 
 

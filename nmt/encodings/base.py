@@ -167,7 +167,7 @@ class Encoding(nn.Module):
         chosen = [
             p for name, p in self.named_parameters() if any(map(f"{name}.".startswith, zeros))
         ]
-        return bool(chosen) and zeroed(*chosen)
+        return bool(chosen) and set_to_zero(*chosen)
 
     def table(
         self, rows: int, width: int, per_layer: bool = True, per_head: bool = False
@@ -184,7 +184,7 @@ class Encoding(nn.Module):
         return table[layer if table.shape[0] > 1 else 0]
 
 
-def zeroed(*parameters: Tensor) -> bool:
+def set_to_zero(*parameters: Tensor) -> bool:
     """Set parameters to zero, where that is how an encoding changes nothing; always true."""
     with torch.no_grad():
         for p in parameters:
@@ -194,10 +194,10 @@ def zeroed(*parameters: Tensor) -> bool:
 
 def softmax(e: Tensor, allowed: Tensor | None) -> Tensor:
     """Weights of e [batch, heads, query, key] over the keys where `allowed` is true; None: all."""
-    return masked(e, allowed).softmax(-1)
+    return mask_scores(e, allowed).softmax(-1)
 
 
-def masked(e: Tensor, allowed: Tensor | None) -> Tensor:
+def mask_scores(e: Tensor, allowed: Tensor | None) -> Tensor:
     """Give forbidden keys a finite minimum: a row that may see nothing must not become NaN."""
     return e if allowed is None else e.masked_fill(~allowed, torch.finfo(e.dtype).min)
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from nmt.evaluation.metrics import Floats, Lines, Metric, ratio
 from nmt.evaluation.report import BEYOND, WITHIN, Figure
-from nmt.evaluation.significance import figures, resampled
+from nmt.evaluation.significance import figures, resample
 
 ORDER = 6
 """Length of the character n-grams that are counted: a word or so.
@@ -224,6 +224,6 @@ def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
 
 def _shares(counts: Floats, samples: int, seed: int) -> Floats:
     """The share that the first column is of the second: of all lines, then of draws of lines."""
-    (drawn,) = resampled([counts], samples, seed)
+    (drawn,) = resample([counts], samples, seed)
     shares = np.array([ratio(total) for total in (counts.sum(0), *drawn)])
     return np.where(np.isnan(shares), shares[0], shares)  # a draw of nothing tells nothing

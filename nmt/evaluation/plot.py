@@ -10,7 +10,7 @@ import numpy as np
 from nmt.evaluation.metrics import RATIO, Metric
 from nmt.evaluation.notation import CARET, count, spell_out, title_of
 from nmt.evaluation.report import Group, Report, TranslatedTest
-from nmt.figure import drawn
+from nmt.figure import draw_figure
 
 SIZE = (8, 4.5)  # inches, of a file
 CHART = (5, 3)  # of one chart on a page: readable at 400 pixels, two side by side on a screen
@@ -31,7 +31,7 @@ def draw(report: Report, path: Path) -> None:
     metrics = [test.metrics[0], *(m for m in test.metrics if m.name == RATIO)]
     few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
     title = f"{title_of(metrics[0])} by {test.side} length, 95% intervals{few}"
-    with drawn(path, SIZE, font=9, **PLAIN) as figure:
+    with draw_figure(path, SIZE, font=9, **PLAIN) as figure:
         _draw_panels(figure, report, test, metrics, title)
         figure.axes[0].set_ylim(bottom=0)
 
@@ -40,7 +40,7 @@ def chart(report: Report, test: TranslatedTest, metric: Metric) -> str:
     better = {True: ", higher is better", False: ", lower is better", None: ""}
     title = f"{title_of(metric)}{better[metric.higher_is_better]}"
     text = io.StringIO()
-    with drawn(text, CHART, font=9, **PLAIN) as figure:
+    with draw_figure(text, CHART, font=9, **PLAIN) as figure:
         _draw_panels(figure, report, test, [metric], title)
     return text.getvalue()
 

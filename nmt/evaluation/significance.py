@@ -68,7 +68,7 @@ def score_group(
         for metric in metrics
         if metric.name in run
     }
-    sums = dict(zip(tables, resampled(list(tables.values()), samples, seed), strict=True))
+    sums = dict(zip(tables, resample(list(tables.values()), samples, seed), strict=True))
     rows = []
     for metric in metrics:
         values = list[Floats]()
@@ -114,7 +114,7 @@ def figures(
     return rows
 
 
-def resampled(tables: Sequence[Floats], samples: int, seed: int) -> list[Floats]:
+def resample(tables: Sequence[Floats], samples: int, seed: int) -> list[Floats]:
     """Sum tables of counts [lines, columns] over random draws of as many lines: [samples, columns].
 
     All tables have the same draws, which is what pairs two systems; so has another call with the

@@ -90,10 +90,10 @@ def _pack(
         folder = "" if file.name in (CERTIFICATE, manifest.README) else "model/"
         files[f"{folder}{file.name}"] = file.read_bytes()
     place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
-    return zipped((f"{place}/{name}", data) for name, data in files.items())
+    return zip_files((f"{place}/{name}", data) for name, data in files.items())
 
 
-def zipped(files: Iterable[tuple[str, bytes]]) -> bytes:
+def zip_files(files: Iterable[tuple[str, bytes]]) -> bytes:
     """A zip archive of files (name, bytes), always of the same bytes."""
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:

@@ -180,20 +180,20 @@ class CTranslate2Engine:
         everything = [(max(limits), rest)] if rest and self.ranks_all else []
         lengths = [len(source.ids) for source in sources]
         with within_memory(lengths, self.decode.batch_tokens, self.device):
-            for place, hypotheses in self._searched(sources, everything, n_best):
+            for place, hypotheses in self._search_ctranslate2(sources, everything, n_best):
                 longest, own = max(len(h.ids) for h in hypotheses), limits[place]
                 if own == everything[0][0] or longest < own - 1:  # then eos is the last in reach
                     found[place] = hypotheses
             rest = sorted({*rest} - {*found}, key=limits.__getitem__)
             by_limit = [(limit, [*some]) for limit, some in groupby(rest, limits.__getitem__)]
-            found.update(self._searched(sources, by_limit, n_best))
+            found.update(self._search_ctranslate2(sources, by_limit, n_best))
         return [found[place][:n_best] for place in range(len(sources))]
 
     def cross_attention(self, pairs: Sequence[Source]) -> list[Weights]:
         """Raises UserError: CTranslate2 shows the attention of its own outputs alone."""
         raise UserError(f"alignments: not with CTranslate2; {BY_NMT}")
 
-    def _searched(
+    def _search_ctranslate2(
         self, sources: Sequence[Source], by_limit: Sequence[tuple[int, Sequence[int]]], n_best: int
     ) -> Iterator[tuple[int, list[Hypothesis]]]:
         """The hypotheses, best first, of the sources at some places, which have these limits.

@@ -28,7 +28,7 @@ from nmt.exchange.ctranslate2_scorer import CTranslate2Scorer
 from nmt.exchange.interface import CTRANSLATE2, Imported
 from nmt.exchange.marian_ids import ABSENT, MarianIds
 from nmt.exchange.marian_weights import NEVER
-from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, trained_of
+from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of
 from nmt.exchange.settings import sinusoids as sinusoidal
 from nmt.foreign import CTRANSLATE2_WEIGHTS
 from nmt.modeldir import SETTINGS_BESIDE
@@ -76,7 +76,9 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         trained_length = trained_length or modeldir.facts_of(sealed)["longest_source"]
     tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
-    trained = trained_of(directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length)
+    trained = make_trained(
+        directory / CTRANSLATE2_WEIGHTS, settings, tensors, sides, trained_length
+    )
     languages_before = prefixes(settings.decode, *(side.vocabulary for side in ids))
     naming = []
     for side, pieces, language in zip(ids, names, languages_before, strict=True):

@@ -21,7 +21,7 @@ from nmt.exchange.families import MARIAN_NPZ
 from nmt.exchange.interface import CTRANSLATE2, EngineScorer, Export, Imported
 from nmt.exchange.marian_ids import EOS_PIECE, UNK_PIECE, MarianIds
 from nmt.exchange.marian_weights import MARIAN
-from nmt.exchange.settings import UNNAMED, sentencepiece, settings_of, sinusoids, trained_of
+from nmt.exchange.settings import UNNAMED, make_trained, sentencepiece, settings_of, sinusoids
 from nmt.modeldir import Trained
 from nmt.system import manifest
 from nmt.text.side import Side
@@ -61,7 +61,7 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
     settings = settings_of(overrides, shape, trained_length, shared)
     ours = marian_weights.to_ours(where, tensors, settings.model, ids, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
-    trained = trained_of(where, settings, ours, sides, trained_length)
+    trained = make_trained(where, settings, ours, sides, trained_length)
     return Imported(trained, CTRANSLATE2, partial(open_scorer, where, settings.decode, *ids))
 
 

@@ -74,13 +74,13 @@ def read(where: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             )
     options = parse(config.tobytes().rstrip(b"\0"), f"{where}: {CONFIG}")  # 1.12.40 pads it
     tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
-    return {name: _turned(name, tensor).squeeze() for name, tensor in tensors.items()}, options
+    return {name: _turn(name, tensor).squeeze() for name, tensor in tensors.items()}, options
 
 
 def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
     """The bytes of a model.npz, always the same for the same model."""
     arrays: dict[str, Any] = {
-        name: _turned(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
+        name: _turn(name, t if t.ndim > 1 else t[:, None]).contiguous().numpy()
         for name, t in tensors.items()
     }
     stream = io.BytesIO()
@@ -88,7 +88,7 @@ def write(tensors: Mapping[str, Tensor], options: Mapping[str, Any]) -> bytes:
     return stream.getvalue()
 
 
-def _turned(name: str, tensor: Tensor) -> Tensor:
+def _turn(name: str, tensor: Tensor) -> Tensor:
     """From Marian's layout of a matrix to that of torch, and back; vectors are [1, n] there."""
     return tensor if tensor.ndim < 2 or name.endswith(("Wemb", "Wt")) else tensor.mT
 

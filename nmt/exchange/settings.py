@@ -79,7 +79,7 @@ def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) ->
         raise UserError(f"{where}: {error}", Exit.DATA) from None
 
 
-def trained_of(
+def make_trained(
     where: Path,
     settings: Settings,
     tensors: "dict[str, Tensor]",

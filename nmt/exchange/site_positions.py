@@ -145,7 +145,7 @@ def read(site: Encodings, dims: Dims, longest: int) -> SitePositions:
         most = max(_reach(keys, 1), _reach(values, 1))
         # together with biases it takes this for the greatest distance that has a bucket of its own
         wide = max(most, farthest + 2) if "bias" in forms else most
-        positions = positions._replace(keys=_resized(keys, wide), values=_resized(values, wide))
+        positions = positions._replace(keys=_resize(keys, wide), values=_resize(values, wide))
         farthest = max(farthest, most)
     return positions if farthest < probe.length - 1 else positions._replace(limit=probe.length)
 
@@ -292,7 +292,7 @@ def _close(a: Tensor, b: Tensor) -> bool:
     return bool((a - b).abs().max() <= EXACT * most)
 
 
-def _resized(table: Tensor, reach: int) -> Tensor:
+def _resize(table: Tensor, reach: int) -> Tensor:
     """[layers, 2 n - 1, head_dim] cut to the distances up to reach, or its ends repeated so far."""
     n = (table.shape[1] + 1) // 2
     distances = torch.arange(-reach, reach + 1).clamp(1 - n, n - 1)

@@ -26,10 +26,10 @@ from nmt.exchange.settings import (
     UNNAMED,
     fit_keys,
     in_order,
+    make_trained,
     sentencepiece,
     settings_of,
     sinusoids,
-    trained_of,
     warn_of_others,
 )
 from nmt.exchange.transformers_engine import (
@@ -143,7 +143,7 @@ def _imported(
     settings = with_decode(settings, decode)
     ours = marian_weights.to_ours(directory, tensors, settings.model, ids, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
-    trained = trained_of(directory, settings, ours, sides, longest)
+    trained = make_trained(directory, settings, ours, sides, longest)
     trained.facts["positions"] = config["max_position_embeddings"]
     return Imported(trained, TRANSFORMERS, partial(TransformersScorer, directory, trained))
 

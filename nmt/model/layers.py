@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
 from nmt.config.settings import Model
-from nmt.encodings.base import at_least_float32, masked
+from nmt.encodings.base import at_least_float32, mask_scores
 from nmt.encodings.context import Context
 from nmt.encodings.passes import copy_pass
 from nmt.encodings.site import Encodings
@@ -130,7 +130,7 @@ class Attention(nn.Module):
         if self.watcher is None and _fusing_pays(k) and encodings.fusible(layer):
             causal = context.causal and bias is None  # for which a GPU has a faster kernel
             mask = None if causal else context.allowed
-            mask = mask if bias is None else masked(bias, context.allowed).to(q.dtype)
+            mask = mask if bias is None else mask_scores(bias, context.allowed).to(q.dtype)
             o = F.scaled_dot_product_attention(
                 q, k, v, attn_mask=mask, dropout_p=rate, is_causal=causal, scale=scale
             )

@@ -48,7 +48,7 @@ def raw_lines(stream: Iterable[bytes], first: bool = True) -> Iterator[bytes]:
         yield line.removesuffix(b"\n").removesuffix(b"\r")
 
 
-def decoded(raw: bytes, where: str, hint: str = "mend the file") -> str:
+def decode_utf8(raw: bytes, where: str, hint: str = "mend the file") -> str:
     r"""Read strict UTF-8; UserError at `where` with the offset and the bytes as \xNN."""
     try:
         return raw.decode()
@@ -85,7 +85,7 @@ def refuse_other_than_lines(head: bytes, where: str) -> None:
     raise UserError(f"{where}: {what}", Exit.DATA)
 
 
-def checked(stream: Iterable[bytes], where: str) -> Iterator[bytes]:
+def check_stream(stream: Iterable[bytes], where: str) -> Iterator[bytes]:
     """Yield each line as it comes; UserError as soon as what has come shows no text of lines."""
     head = b""
     for line in stream:
@@ -154,7 +154,7 @@ def opened(path: Path, hint: str = "check the path") -> Iterator[Iterable[bytes]
                 refuse_other_than_lines(b"".join(head), str(path))
                 yield chain(head, stream)
             else:  # of a pipe, a further line may follow on the answer to the first
-                yield checked(stream, str(path))
+                yield check_stream(stream, str(path))
         except damage as error:
             raise UserError(
                 f"{path}: damaged {kind} file ({error}); fetch or compress it again", Exit.DATA
@@ -208,7 +208,7 @@ def read_text(path: Path, hint: str = "check the path") -> list[str]:
     """Read all lines of a file as text; UserError if it is missing, damaged or not UTF-8."""
     with opened(path, hint) as stream:
         lines = enumerate(raw_lines(stream), start=1)
-        return [decoded(line, f"{path}:{number}") for number, line in lines]
+        return [decode_utf8(line, f"{path}:{number}") for number, line in lines]
 
 
 def read_parallel(path: Path, lines: Sequence[str], of: object) -> list[str]:

@@ -31,7 +31,7 @@ class ProtectedLine(NamedTuple):
     text: str
     strings: dict[str, str]  # by their placeholders
 
-    def restored(self, output: str) -> str:
+    def restore(self, output: str) -> str:
         """Put the strings in place of the placeholders of a translation; drop those of none.
 
         Where this line has no space beside a string, the translation has none, either, beside a

@@ -78,7 +78,7 @@ def german(parts: list[LinkedClause]) -> list[str]:
     for part in parts:
         tokens += [link if link == "," else Token(link, part, link) for link in part.links]
         tokens += german_clause(part.clause, part.order)
-    tokens = _merged(tokens)
+    tokens = _merge(tokens)
     return [*_capitalised(tokens[:-1] if tokens[-1] == "," else tokens), "."]
 
 
@@ -95,13 +95,13 @@ def german_clause(clause: Clause, order: str, plural: bool = False) -> list[str]
         finite = Token(verb.particle * (order == "final") + form, clause, "verb")
         tail = _words(verb.particle * (order != "final"), clause, "particle")
     if order == "final":
-        return _merged([*subject, *middle, *tail, finite])
+        return _merge([*subject, *middle, *tail, finite])
     if order == "first":
-        return _merged([finite, *subject, *middle, *tail])
+        return _merge([finite, *subject, *middle, *tail])
     if clause.front:
         front = german_adverbial(clause, clause.front)
-        return _merged([*front, finite, *subject, *middle, *tail])
-    return _merged([*subject, finite, *middle, *tail])
+        return _merge([*front, finite, *subject, *middle, *tail])
+    return _merge([*subject, finite, *middle, *tail])
 
 
 def german_phrase(phrase: Phrase, case: int) -> list[str]:
@@ -151,7 +151,7 @@ def german_adverbial(clause: Clause, role: str) -> list[str]:
     return [*_words(adverbial.preposition.german, adverbial, "preposition"), *tokens]
 
 
-def _merged(tokens: list[str]) -> list[str]:
+def _merge(tokens: list[str]) -> list[str]:
     """Return the tokens with one comma where one that ends a relative clause meets another."""
     return [token for before, token in pairwise(["", *tokens]) if not before == token == ","]
 

@@ -79,7 +79,7 @@ class Checkpoints:
         saved = list[Saved]()
         for path in modeldir.checkpoints(self.directory):
             try:
-                saved.append(verified(path))
+                saved.append(verify_checkpoint(path))
             except OtherFormatError:
                 raise  # sound, and not ours to set aside
             except UserError as error:
@@ -131,7 +131,7 @@ class Checkpoints:
                     self.costs.pop(path.name, None)
 
 
-def verified(path: Path) -> Saved:
+def verify_checkpoint(path: Path) -> Saved:
     """Verify every byte of a checkpoint; raises UserError (exit 65) if it is not as written."""
     checkpoint = VerifiedDirectory(path)
     checkpoint.verify()
@@ -143,7 +143,7 @@ def newest(run: Path) -> Saved | None:
     """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
     for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
         try:
-            return verified(path)
+            return verify_checkpoint(path)
         except OtherFormatError:
             raise
         except UserError as error:

@@ -192,7 +192,7 @@ def explain_lost_rank(error: Exception) -> UserError | None:
 
 
 @contextmanager
-def joined() -> Iterator[World]:
+def connect_ranks() -> Iterator[World]:
     """Join the ranks of torchrun, or be a single process, which imports no torch for it.
 
     Of several ranks that fail only the first reports its error; the others leave in silence.

@@ -134,7 +134,7 @@ def predict(hidden: Callable[..., Tensor], batch: DeviceBatch) -> Tensor:
     return states.flatten(0, 1)[batch.indices]
 
 
-def smoothed(
+def smoothed_loss(
     states: Tensor, output: nn.Linear, labels: Tensor, smoothing: float
 ) -> tuple[Tensor, Tensor]:
     """Project states onto the vocabulary: (label-smoothed loss [], likelihoods [tokens]).
@@ -162,7 +162,7 @@ class Objective(nn.Module):
     def forward(self, batch: DeviceBatch, tokens: float) -> tuple[Tensor, Tensor]:
         """Return a batch's loss [] by `tokens`, and sums [2] of smoothed loss and likelihoods."""
         states = predict(self.hidden, batch)
-        loss, likelihoods = smoothed(states, self.model.output, batch.labels, self.smoothing)
+        loss, likelihoods = smoothed_loss(states, self.model.output, batch.labels, self.smoothing)
         sums = torch.stack((loss.detach(), likelihoods.sum()))
         if not batch.counted:
             loss, sums = loss * 0, sums * 0

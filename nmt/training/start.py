@@ -129,10 +129,10 @@ def _named(model: Transformer) -> dict[str, tuple[Tensor, Encoding | None]]:
         f"{site}.{e.name}.{name}": (t, e)
         for site, encodings in model.sites.items()
         for e in encodings
-        for name, t in modeldir.untied(e).items()
+        for name, t in modeldir.untie(e).items()
     }
     owned = {id(t) for t, _ in entries.values()}
-    others = modeldir.untied(model).items()
+    others = modeldir.untie(model).items()
     return {**{n: (t, None) for n, t in others if id(t) not in owned}, **entries}
 
 

@@ -43,7 +43,7 @@ def perplexity(
         for on_host in world.shard(batches):
             batch = to_device(on_host, device)
             states = loss.predict(model.hidden, batch)
-            _, likelihoods = loss.smoothed(states, model.output, batch.labels, 0.0)
+            _, likelihoods = loss.smoothed_loss(states, model.output, batch.labels, 0.0)
             total += likelihoods.double().sum()
             tokens += len(batch.labels)
     model.train()

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from nmt import build
 from nmt.checks import parity
-from nmt.checks.example import Sentences, perturbed, sentences
+from nmt.checks.example import Sentences, build_perturbed, sentences
 from nmt.config.settings import Settings
 from nmt.errors import UserError, where_raised
 from nmt.model.transformer import Transformer
@@ -63,7 +63,7 @@ def parts(session: Session) -> list[BenchPart]:
         names = names[::12]
     attempts = {name: session.attempt("model=tiny", f"encoding={name}") for name in names}
     notes = [f"{name}: {why}" for name, why in attempts.items() if isinstance(why, str)]
-    settings = {n: build.shrunken(s) for n, s in attempts.items() if isinstance(s, Settings)}
+    settings = {n: build.shrink(s) for n, s in attempts.items() if isinstance(s, Settings)}
     shares = session.shares(3)
     checks = {
         "decoding with a cache, beside a full pass": check_all(
@@ -108,7 +108,7 @@ def check_all(
 
 def compare_cached(settings: Settings, device: torch.device) -> float:
     """Cached decoding in float32, under all conditions of nmt-encodings --check."""
-    deviations = list(parity.measure(perturbed(settings).to(device), TOKENS, ["float32"]))
+    deviations = list(parity.measure(build_perturbed(settings).to(device), TOKENS, ["float32"]))
     if errors := [deviation.error for deviation in deviations if deviation.error]:
         raise RuntimeError(errors[0])
     return max((d.difference / d.bound for d in deviations), key=or_infinity)
@@ -116,7 +116,7 @@ def compare_cached(settings: Settings, device: torch.device) -> float:
 
 def compare_with_cpu(settings: Settings, device: torch.device) -> float:
     """The loss and all gradients of one model and text, there and here, in float32."""
-    here = perturbed(settings)
+    here = build_perturbed(settings)
     there = copy.deepcopy(here).to(device)
     return compare_gradients(gradients_of(here), gradients_of(there))
 
@@ -148,7 +148,7 @@ def loss_of(model: Transformer, text: Sentences) -> Tensor:
 
 def count_waits(settings: Settings, device: torch.device) -> int:
     """How often a forward and backward pass wait for the GPU; torch counts."""
-    model = perturbed(settings).to(device)
+    model = build_perturbed(settings).to(device)
     text = sentences(model, SOURCES, TARGETS)
     loss_of(model, text).backward()  # kernels are loaded at first use
     with warnings.catch_warnings(record=True) as seen:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from nmt.build import shrunken
+from nmt.build import shrink
 from nmt.checks.card import card
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.catalog import FAMILIES, entries_of, family_of
 from tests.composing import BY_COLUMNS, every_encoding, settings_of
 
@@ -37,7 +37,7 @@ AT_INPUT = {"absolute positions, at the input", "order by recurrence or convolut
 @pytest.mark.parametrize("option", every_encoding())
 def test_the_family_agrees_with_the_hooks(option: str) -> None:
     """What the file of an option states is what the objects do."""
-    family, model = family_of(option), perturbed(shrunken(settings_of(f"encoding={option}")))
+    family, model = family_of(option), build_perturbed(shrink(settings_of(f"encoding={option}")))
     named = [e for e in model.entries if e.name == option] or list(model.entries)
     hooks = {hook for e in named for hook in e.hooks}
     assert family in FAMILIES

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from nmt.checks.example import small_settings
 from nmt.checks.parity import CONDITIONS
 from nmt.checks.properties import CHECKS, NOISE
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, set_to_zero
 from nmt.errors import UserError
 from nmt.testing import check_encoding
 
@@ -32,7 +32,7 @@ class Right(Encoding):
         return bias
 
     def zero_initialise(self) -> bool:
-        return zeroed(self.strength)
+        return set_to_zero(self.strength)
 
 
 class Dropping(Right):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.checks import example, preflight, trial
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Context, Dims, Encoding, Projection, softmax
 from nmt.errors import UserError
@@ -157,7 +157,7 @@ def test_numbers_that_are_drawn_are_no_fault() -> None:
 def test_what_is_right_differs_by_rounding_alone(
     words: list[str], settings_of: Callable[..., Settings]
 ) -> None:
-    model = perturbed(build.shrunken(settings_of(*words)))
+    model = build_perturbed(build.shrink(settings_of(*words)))
     text = example.text(model)
     changes = trial.changes(model, text)
     assert [c.training for c in changes] == [True, False, False]

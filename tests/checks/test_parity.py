@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from nmt.checks import parity
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.checks.parity import BOUNDS, CONDITIONS, Deviation
 from nmt.config.settings import Settings
 from nmt.encodings.base import Encoding
@@ -28,7 +28,7 @@ def measure(
     settings: Settings, model: type[Transformer] = Transformer, tokens: int = TOKENS
 ) -> list[Deviation]:
     """All conditions in float32, with a model that may override methods of the right one."""
-    wrong = perturbed(settings)
+    wrong = build_perturbed(settings)
     wrong.__class__ = model
     return list(parity.measure(wrong, tokens, ["float32"]))
 
@@ -47,7 +47,7 @@ def failed(cells: list[Deviation]) -> set[str]:
     ids=["shared", "limit"],
 )
 def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
-    cells = list(parity.measure(perturbed(settings_of(*words)), TOKENS))
+    cells = list(parity.measure(build_perturbed(settings_of(*words)), TOKENS))
     assert [(c.precision, c.condition.name) for c in cells] == [
         (p, n) for p in BOUNDS for n in NAMES
     ]
@@ -60,7 +60,7 @@ def test_what_is_right_passes(words: list[str], settings_of: Make) -> None:
 
 def test_an_output_that_outruns_its_source_passes(settings_of: Make) -> None:
     keys = ("encoding.deberta.where=[encoder,decoder,cross]", "encoding.deberta.k=4")
-    model = perturbed(settings_of("encoding=deberta", *keys))
+    model = build_perturbed(settings_of("encoding=deberta", *keys))
     (deviation,) = parity.measure(model, 20, ["float32"], conditions=CONDITIONS[:1])
     assert deviation.passed, deviation.finding
 

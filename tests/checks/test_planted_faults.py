@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from nmt.checks.example import perturbed, small_settings
+from nmt.checks.example import build_perturbed, small_settings
 from nmt.checks.properties import CHECKS
 from nmt.checks.run import Result, run_checks
-from nmt.encodings.base import Context, Dims, Encoding, Projection, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, Projection, set_to_zero
 from nmt.encodings.context import Positions
 
 STEP = "training step"
@@ -43,7 +43,7 @@ class Sound(Encoding):
         return context.delta
 
     def zero_initialise(self) -> bool:
-        return zeroed(self.slopes)
+        return set_to_zero(self.slopes)
 
 
 class SoundVectors(Encoding):
@@ -275,7 +275,7 @@ FAULTS: list[tuple[type[Encoding], str, str]] = [  # the check that fails, and w
 
 
 def checked(cls: type[Encoding], checks: Sequence[str], precisions: Sequence[str]) -> list[Result]:
-    model = perturbed(small_settings("none", entries={"mine": {"use": cls}}))
+    model = build_perturbed(small_settings("none", entries={"mine": {"use": cls}}))
     return list(run_checks(model, tokens=8, precisions=precisions, only=checks))
 
 

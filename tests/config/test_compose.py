@@ -7,7 +7,7 @@ import pytest
 from omegaconf import OmegaConf
 
 from nmt import build
-from nmt.config.catalog import commented, conf_dir, config_dir_override, options_of
+from nmt.config.catalog import conf_dir, config_dir_override, options_of, read_comments
 from nmt.config.compose import _warn, experiment_of
 from nmt.config.settings import freeze, thaw
 from nmt.encodings.registry import COMMON
@@ -217,7 +217,7 @@ def test_every_key_of_an_encoding_is_explained() -> None:
 def test_help_names_the_keys_of_an_encoding_as_a_command_line_has_them() -> None:
     for option in ("cape", "complex_order", "universal", "lstm", "rotary"):
         set_there = OmegaConf.load(conf_dir() / "encoding" / f"{option}.yaml")
-        for key, value, _ in commented("encoding", option):
+        for key, value, _ in read_comments("encoding", option):
             there: Any = OmegaConf.to_container(set_there)
             for name in key.split("."):
                 there = there[name]

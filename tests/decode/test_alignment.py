@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import nmt
 from nmt.decode import alignment
-from nmt.decode.alignment import aligned, word_shares
+from nmt.decode.alignment import align, word_shares
 from nmt.decode.engine import Weights
 from nmt.decode.models import cross_attention
 from nmt.decode.sources import Source
@@ -94,7 +94,7 @@ def test_a_word_has_the_mean_of_its_pieces() -> None:
     table = [[0.5, 0.25, 0.125, 0.125], [0.25, 0.25, 0.5, 0.0], [0.1, 0.1, 0.1, 0.7], [0, 0, 0, 1]]
     target = side(MOSES, "a@@", "b", "c")
     pair = pair_of("a Xa", 3, target.vocabulary.ids(["a@@", "b", "c"]))
-    one = aligned("a Xa", "ab c", [(pair, np.array(table))], side(MOSES), target)
+    one = align("a Xa", "ab c", [(pair, np.array(table))], side(MOSES), target)
     assert one.words == pytest.approx(np.array([[0.375, 0.5625, 0.0625], [0.1, 0.2, 0.7]]))
     assert one.pairs == [(1, 0), (1, 1)]  # not the end of the line, though it has most
     assert one.source == ["a", "X@@", "a", "</s>"] and one.target == ["a@@", "b", "c", "</s>"]

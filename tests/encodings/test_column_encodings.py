@@ -13,7 +13,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from nmt.checks import parity
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims
 from nmt.encodings.context import Context, Positions
@@ -183,7 +183,7 @@ def test_a_decoder_may_have_a_table_per_language(settings_of: Callable[..., Sett
         "+encoding.target={use: per_language, where: decoder, column: target_language, "
         "languages: 2, longest: 1024}",
     )
-    measured = parity.measure(perturbed(settings_of(*words)), 9, ["float32"])
+    measured = parity.measure(build_perturbed(settings_of(*words)), 9, ["float32"])
     assert all(d.passed for d in measured)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from nmt.checks import parity
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.context import Context
 from nmt.encodings.input.complex_order import ComplexOrder
@@ -108,14 +108,14 @@ def test_a_variant_decodes_as_it_trains(settings_of: Callable[..., Settings]) ->
     changed = ("frequency=shared", "phase=false", "product=hermitian")
     words = [f"encoding.complex_order.{word}" for word in changed]
     settings = settings_of("encoding=complex_order", *words, "model.feedforward=real")
-    assert all(d.passed for d in parity.measure(perturbed(settings), 9, ["float32"]))
+    assert all(d.passed for d in parity.measure(build_perturbed(settings), 9, ["float32"]))
 
 
 def test_positions_that_read_tokens_read_those_of_each_row(
     settings_of: Callable[..., Settings],
 ) -> None:
     """Found from tokens, remembered for hypotheses: both streams of a hypothesis have the same."""
-    model = perturbed(settings_of("encoding=[complex_order,t5]")).double()
+    model = build_perturbed(settings_of("encoding=[complex_order,t5]")).double()
     for e in model.entries:
         if e.name == "t5":
             e.positions = Bilevel(end=7, level="outer")

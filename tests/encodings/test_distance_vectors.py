@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.encodings.biases.da_transformer import DaTransformer, rescaled
+from nmt.encodings.biases.da_transformer import DaTransformer, rescale
 from nmt.encodings.context import Context, causal
 from nmt.encodings.sinusoids import frequencies
 from nmt.encodings.vectors.composite import Composite
@@ -249,7 +249,7 @@ def test_da_transformer_equals_the_formula_in_two_loops(site: str) -> None:
 
 def test_da_transformer_stays_finite_where_the_formula_overflows() -> None:
     v, w = torch.tensor(1.0, requires_grad=True), torch.tensor(-9.0, requires_grad=True)
-    r = rescaled(torch.tensor([0.0, 10, 1000]), v, w)
+    r = rescale(torch.tensor([0.0, 10, 1000]), v, w)
     r.sum().backward()
     assert r[0] == 1 and r[2] == 0 and v.grad is not None and w.grad is not None
     assert v.grad.isfinite() and w.grad.isfinite()

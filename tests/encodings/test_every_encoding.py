@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from nmt.checks import parity
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.catalog import entries_of, options_of
 from nmt.config.settings import Settings
 from nmt.encodings.registry import SITES, create, find, names
@@ -38,7 +38,7 @@ def test_an_encoding_does_all_that_it_must(option: str, settings_of: Make) -> No
 @pytest.mark.slow
 @pytest.mark.parametrize("option", [*every_encoding(), *COMPOSED])
 def test_decoding_longer_and_in_bfloat16(option: str, settings_of: Make) -> None:
-    model = perturbed(settings_of(f"encoding={option}", "seed=2"))
+    model = build_perturbed(settings_of(f"encoding={option}", "seed=2"))
     assert [d.finding for d in parity.measure(model) if not d.passed] == []
 
 

@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 from torch import Tensor
 
 from nmt.checks import example
-from nmt.config.catalog import commented, conf_dir, entries_of, options_of
+from nmt.config.catalog import conf_dir, entries_of, options_of, read_comments
 from nmt.config.settings import Settings
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
@@ -94,7 +94,7 @@ def flipped(option: str, key: str, value: Value) -> list[Flip]:
 
 def words_of(option: str, key: str) -> list[str]:
     """The words that the comment of a key offers, as `a | b: what it does`; the last one first."""
-    docs = {k: doc for k, _, doc in commented("encoding", option)}
+    docs = {k: doc for k, _, doc in read_comments("encoding", option)}
     assert key in docs, f"{key}: has no comment, which is its line in --help"
     doc = docs[key]
     if other := re.fullmatch(r"see (\w+)", doc):

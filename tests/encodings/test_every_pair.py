@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nmt.checks import example, parity, trial
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.checks.properties import shift
 from nmt.config.catalog import options_of
 from nmt.config.data import columns_of
@@ -97,7 +97,7 @@ def justified(refusal: str, settings: Settings) -> bool:
 def mistakes(settings: Settings, shifted: bool = True) -> list[str]:
     """What a model in float64 does otherwise than it says, or why it is refused."""
     try:
-        model = perturbed(settings).double()
+        model = build_perturbed(settings).double()
     except UserError as error:
         return [str(error)]
     # before any pass without gradients, of which FLOATER keeps its path

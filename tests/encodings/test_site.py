@@ -10,7 +10,7 @@ from torch import Tensor
 
 from nmt import build
 from nmt.checks import example, parity
-from nmt.checks.example import perturbed
+from nmt.checks.example import build_perturbed
 from nmt.config.settings import Settings
 from nmt.encodings.base import Dims, Encoding
 from nmt.encodings.context import Context
@@ -103,7 +103,7 @@ def test_two_that_remember_by_the_same_name_serve_different_layers(
 ) -> None:
     settings = settings_of("encoding=fox")
     entries = {f"fox{n}": {"use": "fox", "layers": [n]} for n in range(2)}
-    model = perturbed(replace(settings, encoding=entries)).double()
+    model = build_perturbed(replace(settings, encoding=entries)).double()
     with torch.inference_mode():
         beams = next(c for c in parity.CONDITIONS if c.name == "beams")
         for steps, full in beams.compare(model, 9):

@@ -9,7 +9,7 @@ from sacrebleu.significance import PairedTest, estimate_ci
 
 from nmt.evaluation import significance
 from nmt.evaluation.metrics import Floats
-from nmt.evaluation.significance import interval, over_seeds, p_value, resampled
+from nmt.evaluation.significance import interval, over_seeds, p_value, resample
 from tests.evaluation.made_up import by_name, noisy, references
 
 
@@ -21,7 +21,7 @@ def test_draws_are_sacrebleu_s(monkeypatch: pytest.MonkeyPatch) -> None:
     _, found = PairedTest([*systems], {"BLEU": BLEU()}, [right], "bs", n_samples=200)()
     scorer = by_name(right)["BLEU"]
     assert scorer.counts
-    (sums,) = resampled([scorer.counts(systems[1][1])], 200, seed=7)
+    (sums,) = resample([scorer.counts(systems[1][1])], 200, seed=7)
     results: Any = found["BLEU"]
     mean, half = estimate_ci(np.array([scorer.value(row) for row in sums]))
     assert mean == pytest.approx(results[1].mean, abs=1e-4)
@@ -47,7 +47,7 @@ def test_intervals_hold_the_truth_and_tests_err_as_often_as_they_say_unlike_sacr
     for trial in range(trials):
         difficulty = rng.gamma(4, 5, (size, 1))
         lines = 60 - difficulty + rng.gamma(4, 2.5, (size, 2))
-        a, b = resampled([lines], 200, trial)[0].T / size
+        a, b = resample([lines], 200, trial)[0].T / size
         low, high = interval(a)
         above, below = above + (low > 50), below + (high < 50)
         gap = float(np.diff(lines.mean(axis=0))[0])
@@ -68,7 +68,7 @@ def test_intervals_over_seeds_cover_the_truth_and_tests_err_as_often_as_they_say
         seeds = [rng.normal(truth, 3, size=count) for truth in truths]
         lines = rng.normal(0, 9, size=(120, 1))
         scores = lines + rng.normal(0, 6, size=(120, 3 * count)) + np.concatenate(seeds)
-        means = resampled([scores], 200, seed=trial)[0] / 120
+        means = resample([scores], 200, seed=trial)[0] / 120
         a, same, better = over_seeds(np.split(means.T, 3), trial)
         low, high = interval(a)
         covered += low <= 30 <= high

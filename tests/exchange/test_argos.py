@@ -106,8 +106,8 @@ def test_no_special_piece_is_ever_chosen(tmp_path: Path) -> None:
 
 def test_the_same_model_gives_the_same_bytes() -> None:
     files = [("a/b.txt", b"text" * 50), ("a/c", b"")]
-    data = argos.zipped(files)
-    assert data == argos.zipped(files)
+    data = argos.zip_files(files)
+    assert data == argos.zip_files(files)
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         assert [(name, archive.read(name)) for name in archive.namelist()] == files
 

@@ -71,7 +71,7 @@ def learn(model: Transformer, device: torch.device) -> Learnt:
     optimizer = torch.optim.AdamW(model.parameters(), 0.01, fused=True)
     ready = feed.to_device(batch(model), device)
     states = loss.predict(model.hidden, ready)
-    summed, _ = loss.smoothed(states, model.output, ready.labels, 0.1)
+    summed, _ = loss.smoothed_loss(states, model.output, ready.labels, 0.1)
     summed.backward()
     norm = get_total_norm([p.grad for p in model.parameters() if p.grad is not None])
     clip_grads_with_norm_(model.parameters(), 1.0, norm)

@@ -120,7 +120,7 @@ def learned(model: Any) -> tuple[Counter[str], list[Tensor]]:
     source, target = torch.randint(4, 20, (3, 7)), torch.randint(4, 20, (3, 5))
     with Counted() as counted:
         states = model.hidden(source, target, {}).flatten(0, 1)
-        loss.smoothed(states, model.output, target.flatten(), 0.1)[0].backward()
+        loss.smoothed_loss(states, model.output, target.flatten(), 0.1)[0].backward()
     return counted.of, [p.grad for p in model.parameters() if p.grad is not None]
 
 

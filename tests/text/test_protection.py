@@ -80,7 +80,7 @@ def test_long_hostile_strings_take_no_time(shipped: Protection, unit: str) -> No
     start = time.process_time()
     for text in (unit * (5_000 // len(unit)), unit + "a" * 5_000, unit + " " * 5_000 + "a"):
         line = shipped.line(text)
-        assert line.restored(line.text) == text.strip(" ")
+        assert line.restore(line.text) == text.strip(" ")
     assert time.process_time() - start < 3
 
 
@@ -143,7 +143,7 @@ def test_of_matches_that_overlap_the_first_and_longest_counts(
 def test_strings_come_back_with_the_spaces_of_the_source(
     source: str, output: str, restored: str
 ) -> None:
-    assert ProtectedLine(source, {"<x1>": "A", "<x2>": "B"}).restored(output) == restored
+    assert ProtectedLine(source, {"<x1>": "A", "<x2>": "B"}).restore(output) == restored
 
 
 WORD = st.sampled_from(["dog", "Größe", "3", "(", ")", "“", ".", ",", "{", "}", "<", "&", "%"])
@@ -158,14 +158,14 @@ STRING = st.sampled_from(
 def test_a_line_comes_back_from_its_own_placeholders(shipped: Protection, text: str) -> None:
     line = shipped.line(text)
     assume(not re.search("<x[1-9]>", text))
-    assert line.restored(line.text) == text.strip(" ")
+    assert line.restore(line.text) == text.strip(" ")
 
 
 @given(st.lists(WORD | STRING | st.just(" ")).map("".join).map(normalise))
 def test_so_it_does_from_a_model_that_copies(shipped: Protection, text: str) -> None:
     """Its output has spaces around placeholders."""
     line = shipped.line(text)
-    assert line.restored(SPACED.words(line.text)) == text
+    assert line.restore(SPACED.words(line.text)) == text
 
 
 def test_lost_strings_are_counted() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from nmt.errors import Exit, UserError
 from nmt.text.lines import (
     CONTROLS,
-    checked,
+    check_stream,
     opened,
     raw_lines,
     read_parallel,
@@ -163,7 +163,7 @@ def test_wide_encodings_are_refused(codec: str, tmp_path: Path) -> None:
             assert str(caught.value).startswith(f"{path}: is UTF-16 or UTF-32, not UTF-8; convert")
         read: list[bytes] = []
         with pytest.raises(UserError, match="UTF-16"):
-            read.extend(checked(io.BytesIO((sentences * 3).encode(codec)), "stdin"))
+            read.extend(check_stream(io.BytesIO((sentences * 3).encode(codec)), "stdin"))
         assert len(read) < 3
 
 
@@ -258,7 +258,7 @@ def test_no_line_is_lost_added_or_moved(texts: list[str], final: bool, mark: boo
         assert read_text(Path(f"{path}:2")) == cells
         assert read_text(Path(f"{path}:1")) == list(map(str, range(len(cells))))
     if b"\0" not in content and max(map(content.count, CONTROLS)) < 4:
-        stream = checked(io.BytesIO(content), "stdin")
+        stream = check_stream(io.BytesIO(content), "stdin")
         assert [line.decode() for line in raw_lines(stream)] == lines
 
 

@@ -13,14 +13,14 @@ from pathlib import Path
 os.fsync = lambda descriptor: None
 import torch
 from nmt.training import corpus
-from nmt.training.distributed import joined
+from nmt.training.distributed import connect_ranks
 from nmt.training.directory import open_run
 from tests.training import tiny
 
 compiler = torch.compile
 torch.compile = lambda function, **more: compiler(function, backend="aot_eager", **more)
 root, changes = Path(sys.argv[1]), json.loads(sys.argv[2])
-with joined() as world:
+with connect_ranks() as world:
     settings = tiny.settings(**changes)
     own_text = Path(settings.data.train_source).exists() or settings.data.corpora
     data = corpus.prepare(settings) if own_text else tiny.prepared(root / f"data-{os.getpid()}")

@@ -82,7 +82,7 @@ RUNS = {
 def main(words):
     if what == "freeze":
         slow_disk()
-    with distributed.joined() as world:
+    with distributed.connect_ranks() as world:
         data = tiny.prepared(root / f"data{world.rank}")
         if what != "fine":
             if world.rank == (1 if what != "freeze" else 0):
@@ -372,9 +372,9 @@ def test_an_update_needs_a_batch_for_each_rank() -> None:
 def test_without_torchrun_there_is_one_process_and_no_torch(launcher: str) -> None:
     """In a process of its own, since this one has loaded torch."""
     script = (
-        "import ctypes, sys; from nmt.training.distributed import joined\n"
+        "import ctypes, sys; from nmt.training.distributed import connect_ranks\n"
         "at_end = ctypes.c_int()\n"
-        "with joined() as w: print(w.rank, w.size, 'torch' in sys.modules)\n"
+        "with connect_ranks() as w: print(w.rank, w.size, 'torch' in sys.modules)\n"
         "if sys.platform == 'linux': ctypes.CDLL(None).prctl(2, ctypes.byref(at_end))\n"
         "print(at_end.value)"  # the signal that it gets at the end of its parent
     )

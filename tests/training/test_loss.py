@@ -40,7 +40,7 @@ def test_smoothed_is_the_double_loop(smoothing: float) -> None:
             q = smoothing / 7 + (1 - smoothing) * (v == target[i])
             total -= float(q * log_probs[v])
         likelihoods.append(-float(log_probs[target[i]]))
-    found, nll = loss.smoothed(hidden, output, target, smoothing)
+    found, nll = loss.smoothed_loss(hidden, output, target, smoothing)
     assert math.isclose(found.item(), total, rel_tol=1e-6)
     torch.testing.assert_close(nll, torch.tensor(likelihoods))
     assert found.requires_grad and not nll.requires_grad
@@ -62,7 +62,7 @@ def test_gradients_of_the_loss_are_those_of_autograd(
         hidden = start.clone().requires_grad_()
         with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
             if chunked:
-                value, _ = loss.smoothed(hidden, output, target, 0.1)
+                value, _ = loss.smoothed_loss(hidden, output, target, 0.1)
             else:
                 value = F.cross_entropy(
                     output(hidden).float(), target, reduction="sum", label_smoothing=0.1

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.biases.bias_table import scalars
-from nmt.encodings.biases.t5 import bucket, check_buckets, two_sided
+from nmt.encodings.biases.t5 import bucket, check_buckets, is_two_sided
 from nmt.encodings.positions import check_ascending
 
 
@@ -69,7 +69,7 @@ class Tupe(Encoding):
             k = self._heads(self.to_key, context.keys)
             term: Tensor = (q * (2 * self.dims.head_dim) ** -0.5) @ k.mT
         if self.buckets is not None and self.max_distance is not None:
-            sides = two_sided(context.site)
+            sides = is_two_sided(context.site)
             index = bucket(context.delta, self.buckets, self.max_distance, sides)
             term = term + scalars(self.distances, index)  # type: ignore[arg-type]
         if self.first is not None:

@@ -36,9 +36,9 @@ class DaTransformer(Encoding):
     def scores(self, s: Tensor, q: Tensor, k: Tensor, layer: int, context: Context) -> Tensor:
         """Replace s [batch, heads, query, key] by relu(s) R(|distance|)."""
         v, w = self.pick(self.v, layer), self.pick(self.w, layer)  # [heads, 1, 1]
-        return s.relu() * rescaled(context.delta[:, None].abs().to(v.dtype), v, w).to(s.dtype)
+        return s.relu() * rescale(context.delta[:, None].abs().to(v.dtype), v, w).to(s.dtype)
 
 
-def rescaled(distance: Tensor, v: Tensor, w: Tensor) -> Tensor:
+def rescale(distance: Tensor, v: Tensor, w: Tensor) -> Tensor:
     """R of distances >= 0, as a sigmoid: exp(v - w distance) alone would overflow for w < 0."""
     return (1 + v.exp()) * torch.sigmoid(w * distance - v)

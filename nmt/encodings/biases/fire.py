@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.check import PositiveInt
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, set_to_zero
 
 THRESHOLD = 512.0  # L0
 
@@ -46,7 +46,7 @@ class Fire(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set the last layer of every MLP to zero."""
-        return zeroed(*(p for curve in self.curves for p in curve.last.parameters()))
+        return set_to_zero(*(p for curve in self.curves for p in curve.last.parameters()))
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """[batch | 1, heads, query, key]; computed once per pass where layers share it."""

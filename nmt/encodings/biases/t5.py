@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from nmt.encodings.base import Context, Dims, Encoding, zeroed
+from nmt.encodings.base import Context, Dims, Encoding, set_to_zero
 from nmt.encodings.biases.bias_table import scalars
 from nmt.encodings.positions import check_ascending
 
@@ -37,26 +37,28 @@ class T5(Encoding):
 
     def zero_initialise(self) -> bool:
         """Set all numbers to zero; without the usual scale, attention changes nevertheless."""
-        return zeroed(self.weight) and self.scale is None
+        return set_to_zero(self.weight) and self.scale is None
 
     def bias(self, layer: int, context: Context) -> Tensor | None:
         """b_h of each distance's bucket: [batch | 1, heads, query, key], for all layers at once."""
 
         def make() -> Tensor:
-            index = bucket(context.delta, self.buckets, self.max_distance, two_sided(context.site))
+            index = bucket(
+                context.delta, self.buckets, self.max_distance, is_two_sided(context.site)
+            )
             return scalars(self.weight, index)
 
         return context.once(("t5", id(self)), make)
 
 
-def two_sided(site: str) -> bool:
+def is_two_sided(site: str) -> bool:
     """Whether keys ahead of the query are visible, and need buckets."""
     return site != "decoder"
 
 
 def check_buckets(buckets: int, max_distance: int, site: str) -> None:
     """Raises ValueError for numbers that leave no bucket for some distance."""
-    least = 4 if two_sided(site) else 2
+    least = 4 if is_two_sided(site) else 2
     if buckets < least or buckets % least:
         raise ValueError(f"buckets={buckets}: must be a multiple of {least}")
     exact = buckets // least

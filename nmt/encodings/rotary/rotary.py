@@ -47,7 +47,7 @@ class Rotary(Encoding):
                 f"partial={partial}: must leave an even number of {dims.head_dim} components to "
                 f"rotate, not {rotary_dim}"
             )
-        a, b = paired(torch.arange(rotary_dim, device="cpu"), layout)
+        a, b = pair(torch.arange(rotary_dim, device="cpu"), layout)
         planes = frozenset(map(frozenset, zip(a.tolist(), b.tolist(), strict=False)))
         super().__init__(dims)
         self.rotation_planes = planes
@@ -77,16 +77,16 @@ class Rotary(Encoding):
         dtype = torch.promote_types(q.dtype, torch.float32)  # whatever the model's type
         at_queries = self.cosines_and_sines("queries", dtype, layer, context)
         at_keys = self.cosines_and_sines("new_keys", dtype, layer, context)
-        return self.rotated(q, *at_queries), self.rotated(k, *at_keys), v
+        return self.rotate(q, *at_queries), self.rotate(k, *at_keys), v
 
-    def rotated(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
         """Rotate pairs of x [batch, heads, n, head_dim] by angles [.., n, rotary_dim / 2]."""
         rest = x[..., self.rotary_dim :]
-        a, b = paired(x[..., : self.rotary_dim], self.layout)
-        rotated = self.unpaired(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
+        a, b = pair(x[..., : self.rotary_dim], self.layout)
+        rotated = self.unpair(a * cos - b * sin, a * sin + b * cos).to(x.dtype)
         return rotated if self.rotary_dim == x.shape[-1] else torch.cat([rotated, rest], dim=-1)
 
-    def unpaired(self, a: Tensor, b: Tensor) -> Tensor:
+    def unpair(self, a: Tensor, b: Tensor) -> Tensor:
         """Undo `paired`."""
         if self.layout == "interleaved":
             return torch.stack((a, b), dim=-1).flatten(-2)
@@ -105,7 +105,7 @@ class Rotary(Encoding):
         return context.once(("rotary", which, dtype, id(self)), make)
 
 
-def paired(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
+def pair(x: Tensor, layout: Layout) -> tuple[Tensor, Tensor]:
     """The two components of each pair: [.., rotary_dim] -> twice [.., rotary_dim / 2]."""
     if layout == "interleaved":
         return x[..., 0::2], x[..., 1::2]

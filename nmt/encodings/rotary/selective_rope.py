@@ -56,4 +56,4 @@ class SelectiveRope(Rotary):
         a = last * self.frequencies(x.device)  # [batch, heads, query, head_dim / 2]
         dtype = torch.promote_types(q.dtype, torch.float32)
         cos, sin = a.cos().to(dtype), a.sin().to(dtype)
-        return self.rotated(q, cos, sin), self.rotated(k, cos, sin), v
+        return self.rotate(q, cos, sin), self.rotate(k, cos, sin), v

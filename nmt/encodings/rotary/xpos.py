@@ -49,15 +49,15 @@ class Xpos(Rotary):
         q, k, v = super().project(project, xq, xk, xv, layer, context)
         if self.dims.site != "decoder":
             return q, k, v
-        return self._scaled(q, "queries", 1, context), self._scaled(k, "new_keys", -1, context), v
+        return self._scale(q, "queries", 1, context), self._scale(k, "new_keys", -1, context), v
 
-    def _scaled(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
+    def _scale(self, x: Tensor, which: str, sign: int, context: Context) -> Tensor:
         """Multiply x [batch, heads, n, head_dim] with z^(sign position / scale_base)."""
         dtype = torch.promote_types(x.dtype, torch.float32)
 
         def make() -> Tensor:
             at = getattr(context, which).to(torch.float64)[:, None, :, None]
             z = self.zeta(at.device) ** (sign * at / self.scale_base)
-            return self.unpaired(z, z).to(dtype)  # [batch | 1, 1, n, head_dim]
+            return self.unpair(z, z).to(dtype)  # [batch | 1, 1, n, head_dim]
 
         return (x * context.once(("xpos", which, dtype, id(self)), make)).to(x.dtype)

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from nmt.config.check import PositiveInt
 from nmt.encodings.base import Context, Dims, Encoding
 from nmt.encodings.positions_columns import Heads, tree_columns
-from nmt.encodings.trees.trees import binarised, birth_order, path_codes
+from nmt.encodings.trees.trees import binarise, birth_order, path_codes
 
 
 class Tpe(Encoding):
@@ -61,7 +61,7 @@ class Tpe(Encoding):
         """Zeros and ones [batch, query, depth, branch]."""
         heads, words = tree_columns(self.tree, context)
         if self.binary:
-            heads, branch = binarised(heads, words)
+            heads, branch = binarise(heads, words)
         else:
             branch = birth_order(heads, words).clamp(max=self.branches - 1)
         path = path_codes(heads, branch, self.depth)

@@ -82,7 +82,7 @@ def path_codes(heads: Tensor, branch: Tensor, depth: int) -> Tensor:
     return torch.stack(path, dim=2)
 
 
-def binarised(heads: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
+def binarise(heads: Tensor, words: Tensor) -> tuple[Tensor, Tensor]:
     """Turn any trees into binary ones, left child and right sister: heads and branches [batch, n].
 
     A first child hangs on its head (branch 0), any other on the sister before it (branch 1).

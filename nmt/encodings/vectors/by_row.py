@@ -36,7 +36,7 @@ class _QueryProducts(Function):
     def forward(ctx: Any, q: Tensor, rows: Tensor, index: Tensor) -> Tensor:
         products = _times(q, rows.mT)
         ctx.save_for_backward(q.to(products.dtype), rows, index)
-        return gathered(products, index)
+        return gather(products, index)
 
     @staticmethod
     @once_differentiable
@@ -59,12 +59,12 @@ class _RowSums(Function):
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         sums, rows, index = ctx.saved_tensors
-        by_p = gathered(_times(g, rows.mT), index)
+        by_p = gather(_times(g, rows.mT), index)
         by_rows = _outer(sums, g, rows) if ctx.needs_input_grad[1] else None
         return by_p, by_rows, None
 
 
-def gathered(t: Tensor, index: Tensor) -> Tensor:
+def gather(t: Tensor, index: Tensor) -> Tensor:
     """Read t [batch, heads, query, row] at index [batch | 1, query, key]: [.., query, key]."""
     return t.gather(-1, index[:, None].expand(t.shape[0], t.shape[1], -1, -1))
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from nmt.encodings.context import Context
 from nmt.encodings.sinusoids import angles
-from nmt.encodings.vectors.by_row import gathered, query_products
+from nmt.encodings.vectors.by_row import gather, query_products
 
 
 def distinct(context: Context, tau: int | None = None) -> tuple[Tensor, Tensor]:
@@ -43,7 +43,7 @@ def key_products(k: Tensor, rows: Tensor, index: Tensor) -> Tensor:
     if index.shape[1] == 1:
         picked = rows[:, index[:, 0]].transpose(0, 1)  # [batch | 1, heads | 1, key, head_dim]
         return (picked[..., None, :] @ k[..., None])[..., 0].mT
-    return gathered(k @ rows.mT, index.mT).mT
+    return gather(k @ rows.mT, index.mT).mT
 
 
 def sinusoid_products(
