@@ -34,9 +34,9 @@ def experiment_of(words: Iterable[str]) -> Experiment:
     return compose.experiment_of(words, inherit)
 
 
-def composed(overrides: Sequence[Override]) -> DictConfig:
+def compose_config(overrides: Sequence[Override]) -> DictConfig:
     """The config of overrides, likewise, interpolations unresolved."""
-    return compose.composed(overrides, inherit)
+    return compose.compose_config(overrides, inherit)
 
 
 def inherit(

@@ -12,7 +12,7 @@ from nmt.config.hydra_conf import parse
 from nmt.config.settings import Settings, freeze
 from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
-from nmt.parent import composed, experiment_of
+from nmt.parent import compose_config, experiment_of
 from nmt.system import manifest
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
@@ -188,7 +188,8 @@ def test_the_config_that_is_shown_is_that_of_the_run(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run", experiment_of([*FILES, *SHAPE, "encoding=relative"]).settings)
     moved = [f"trainer.init_from={run}", "data.root=/moved", "data.dev_lines=9"]
     cfg: Any = OmegaConf.to_container(
-        OmegaConf.create(OmegaConf.to_yaml(composed(parse(moved)), resolve=False)), resolve=True
+        OmegaConf.create(OmegaConf.to_yaml(compose_config(parse(moved)), resolve=False)),
+        resolve=True,
     )
     for group, values in freeze(experiment_of(moved).settings).items():
         assert cfg[group] == values

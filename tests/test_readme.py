@@ -20,7 +20,7 @@ from nmt.cli import (
 from nmt.cli.help import parse_overrides
 from nmt.config.catalog import FAMILIES, family_of, options_of
 from nmt.config.sweeps import sweep_of
-from nmt.parent import composed
+from nmt.parent import compose_config
 from scripts.bench import __main__ as bench
 from tests.composing import settings_of
 from tests.pages import PAGES, ROOT, commands, targets_of_make, text_of
@@ -76,7 +76,7 @@ def test_each_command_is_understood(
         options = train.parse_arguments(arguments)
         overrides = parse_overrides(options)
         sweep = sweep_of(overrides, options.multirun)
-        composed(overrides if sweep is None else sweep.jobs[0])
+        compose_config(overrides if sweep is None else sweep.jobs[0])
     elif name == ".":
         assert arguments == [".venv/bin/activate"]
     elif name == "pip":  # tests/test_docs.py compares the packages with pyproject.toml

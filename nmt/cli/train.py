@@ -106,15 +106,15 @@ def show(options: argparse.Namespace, runs: "Sequence[Sequence[Override]]") -> N
 
     from nmt.cli import hydra_app
     from nmt.config.hydra_conf import lines_of, translating_errors
-    from nmt.parent import composed
+    from nmt.parent import compose_config
 
     texts = []
     for overrides in runs:  # all, before the first is shown
         if options.cfg == "job":
             with translating_errors(overrides):
-                texts.append(OmegaConf.to_yaml(composed(overrides), resolve=options.resolve))
+                texts.append(OmegaConf.to_yaml(compose_config(overrides), resolve=options.resolve))
         elif not options.shell_completion:
-            composed(overrides)
+            compose_config(overrides)
     for number, overrides in enumerate(runs):
         if len(runs) > 1:
             sys.stdout.write("---\n")  # parts the documents of a YAML stream

@@ -66,7 +66,7 @@ class Experiment(NamedTuple):
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
     """Compose, resolve and check what overrides ask for; UserError for what does not fit."""
     overrides = parse(words)
-    cfg = composed(overrides, inherit)
+    cfg = compose_config(overrides, inherit)
     with translating_errors(overrides):
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
@@ -82,7 +82,7 @@ def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Exper
     return Experiment(settings, run, lines, changed, place.jobs, others)
 
 
-def composed(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
+def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
     """The config of one run, interpolations unresolved; raises as `experiment_of`."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
