@@ -44,7 +44,7 @@ WIDE: dict[str, Any] = {  # 20 MB of gradients, several buckets; sqrt(512) is no
     "model__dim": 512,
     "model__feedforward_dim": 512,
     "model__tie": "none",
-    "trainer__max_steps": 4,
+    "trainer__max_steps": 2,
     "trainer__accumulate": 2,
     "optim__eps": 1e-4,
     "optim__lr": 1e-3,
