@@ -330,8 +330,9 @@ def train(experiment: "Experiment") -> "Outcome":
 def prepare(settings: Settings) -> "Prepared":
     """The corpus in ids, prepared now unless it is in the cache.
 
-    `train` and `dev` are stores of ids, `source` and `target` know segmenter and vocabulary, and
-    `facts` what was dropped. Raises UserError: 66 if a file is missing, 65 if its text is unusable.
+    `train` and `dev` are stores of ids, `source` and `target` have segmenter and vocabulary, and
+    `report["train"]["dropped"]` counts the pairs that were dropped. Raises UserError: 66 if a file
+    is missing, 65 if its text is unusable.
     """
     from nmt.training import corpus
 

@@ -53,11 +53,11 @@ OTHERS = {  # keys at the root that encodings, tables and recipes have
 
 
 class Experiment(NamedTuple):
-    """All that overrides ask for, resolved and checked."""
+    """What overrides ask for. Options of encodings are checked when the model is built."""
 
     settings: Settings
     run: Path  # the directory of the model
-    overrides: Sequence[str] = ()  # alone, they mean this experiment and no more
+    overrides: Sequence[str] = ()  # that give exactly this experiment
     changed: Sequence[str] = ()  # keys of encodings that they changed, as `tau8`, `rotary.base-9`
     jobs: int | None = None  # runs at once, if it is one of several; None: as many as fit
     others: Mapping[str, Any] = {}  # keys of tables and recipes at the root, as `limits`, `parent`

@@ -66,7 +66,7 @@ def chosen_options(override: Override) -> list[str]:
 def reading_conf(overrides: Sequence[Override]) -> Iterator[None]:
     """Let Hydra's compose read conf/; its complaints become UserErrors.
 
-    Other threads wait, and an application that is a program of Hydra has its own back afterwards.
+    Other threads wait. Afterwards the state of Hydra is what it was, for a program that uses Hydra.
     """
     with _HYDRA, translating_errors(overrides):
         outer = GlobalHydra.instance().hydra
@@ -89,7 +89,9 @@ def default_values() -> dict[str, Any]:
     """The defaults of all keys, in plain values."""
     groups = {group: check.keys_of(schema) for group, schema in GROUPS.items()}
     values: dict[str, Any] = {g: {k: v.default for k, v in ks.items()} for g, ks in groups.items()}
-    values["data"]["root"] = check.OPEN  # which an option's ??? does not replace null by
+    values["data"]["root"] = (
+        check.OPEN
+    )  # and not null, which the ??? of an option would not override
     place = {name: declared.default for name, declared in check.keys_of(Place).items()}
     return {"seed": check.keys_of(Settings)["seed"].default, **place, **values, "encoding": {}}
 

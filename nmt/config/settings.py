@@ -305,7 +305,7 @@ Exports and CTranslate2 refuse other values, and the scores of development text 
 
 @dataclass
 class Settings:
-    """All choices of one experiment, resolved and checked."""
+    """All choices of one experiment; options of encodings are checked when the model is built."""
 
     data: Data
     seed: Annotated[int, Between(0)] = key(1, "initial weights, dropout and the order of the data")

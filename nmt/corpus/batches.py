@@ -63,7 +63,7 @@ class Batches:
     With `joining` or weights of corpora, other examples are drawn in each epoch, and epochs may
     differ in their number of batches. With `segmentation`, text is segmented at random when a batch
     is made, by `workers` if there are several. Batches are then planned for the length that text
-    has on average; one that becomes longer than the budget is made in halves.
+    has on average; one that exceeds the budget is cut in two, repeatedly.
     """
 
     def __init__(

@@ -59,8 +59,8 @@ class Prepared(NamedTuple):
 def prepare(data: Data, segmenter: Segmentation, sides: Sides | None = None) -> Prepared:
     """Prepare a corpus, unless it is prepared already.
 
-    With `sides`, of a trained model or of files, no segmenter is learned: text gets their ids, and
-    is normalised as they do it; `segmenter` only describes them. Raises UserError: 66 if a file
+    With `sides`, of a trained model or of files, no segmenter is learned: they cut
+    and number the text; `segmenter` is only recorded. Raises UserError: 66 if a file
     is missing, 65 if its content cannot be used, 73 or 74 if the cache cannot be written.
     """
     _check_sides(data, sides)

@@ -29,17 +29,17 @@ class Beam:
 
     At each step an eos among the beam_size best continuations finishes a hypothesis; the best
     others form the next beam. A sentence is done when beam_size hypotheses are finished and no open
-    one, scored at its present length, is better than all of them; else at its limit, where a
-    hypothesis whose best continuation is not eos is closed as it is, without eos, and flagged. So
+    one, scored at its present length, is better than all of them; else at its length limit, where
+    a hypothesis whose best next token is not eos is closed without one (finished=False). So
     beam_size 1 is greedy search. Among equal probabilities, the better parent comes first, then
     the lower id. Continuations without a finite log-probability (NaN too) are never followed; a
     sentence left with none is closed likewise.
 
-    `shrinking` is Marian's rule instead: each finished hypothesis takes its place in the beam with
-    it, and a sentence is done when none is left.
+    `shrinking` is Marian's rule instead: each finished hypothesis makes the beam one smaller, and a
+    sentence is done when it is empty.
 
-    A coverage penalty is added to the score of a hypothesis that ends. An open one may still cover
-    all, so that it is compared with the best of the finished without it.
+    A coverage penalty is added to the score of a hypothesis that ends. An open one is compared
+    without it, as it may still cover the whole source.
     """
 
     best_first = True  # so hypotheses are ordered

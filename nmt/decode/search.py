@@ -1,7 +1,7 @@
 """Search over a function from tokens to log-probabilities; it knows no model and no text.
 
-What an output must be, or may not be, is a step around a step: what it forbids has no probability,
-and the rest keeps its own. So an output has the log-probability that it has without.
+Constraints on outputs wrap `step`: forbidden tokens get no probability, the others keep theirs. So
+an output has the same log-probability as without constraints.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,9 +27,9 @@ sentences. The rows of one sentence are adjacent, and sentences keep their order
 
 ANY = -2  # where an output may have any id, as NOT_EOS
 
-# Steps between two checks which sentences are done, where each check waits for a GPU, which then
-# idles until the next operations reach it. Sentences that are done keep their rows until then, 3.5
-# steps on average. On a CPU there is no such wait, and rows cost time: there it is 1.
+# Steps between two checks for sentences that are done. Each check waits for the GPU, which then
+# idles until the next operations reach it; until a check, finished sentences keep their rows, for
+# 3.5 steps on average. On a CPU there is no such wait, and rows cost time: there it is 1.
 CHECK_EVERY = 8
 
 
@@ -45,7 +45,7 @@ def search(
     device, batch = method.limits.device, len(method.limits)
     steps = check_every or (1 if device.type == "cpu" else CHECK_EVERY)
     closed: list[list[tuple[float, Hypothesis]]] = [[] for _ in range(batch)]
-    sentence = torch.arange(batch)  # [live] on the host, as ids
+    sentence = torch.arange(batch)  # [sentences not yet done], on the host, as ids
     ids = torch.empty(batch, 1, 0, dtype=torch.long)  # [live, width, length] of open outputs
     tokens, parents = torch.full((batch, 1), bos, device=device), None
     while len(sentence):
@@ -101,7 +101,7 @@ def with_required(
 ) -> Step:
     """A step in which the output of sentence i begins with `places[i]`, see `Source.required`.
 
-    So it has a prefix, a length of so many ids or more, or one that an EOS ends.
+    This can force a prefix, a minimum length or an exact length.
     """
     if not any(places):
         return step

@@ -59,7 +59,9 @@ class Encoding(nn.Module):
 
     # Length
     num_positions: int | None = None  # hooks see 0 .. num_positions - 1 only; None: any
-    longest_distance: int | None = None  # in its table; None: any, or farther counts as nearer
+    longest_distance: int | None = (
+        None  # in its table; None: greater ones are clipped, or any is fine
+    )
     sized_by: str = "longest"  # the option that decides about these two
 
     # Attention
@@ -70,12 +72,12 @@ class Encoding(nn.Module):
     # is "none". Only products of the two then know the distance alone.
     rotation_planes: frozenset[frozenset[int]] = frozenset()
     reads_queries_or_keys: bool = True  # False: `scores` reads only their products
-    reads_probabilities: bool = True  # False: `outputs` does without p
+    reads_probabilities: bool = True  # False: `outputs` works with p=None
     streams: int = 1  # adjacent rows of the stack for each sentence, alike before `embed`
 
     # Inputs and training
     columns: frozenset[str] = frozenset()  # parallel to the source; its positions add theirs
-    sentence_columns: frozenset[str] = frozenset()  # those of them with one integer a sentence
+    sentence_columns: frozenset[str] = frozenset()  # the columns with one integer per sentence
     column_ranges: Mapping[str, range] = {}  # integers that columns may hold; none: any
     needs_lengths: bool = False  # a decoder needs the desired length of its output
     zeros: tuple[str, ...] = ()  # parameters, or their modules: if all are 0, nothing changes
@@ -142,7 +144,7 @@ class Encoding(nn.Module):
         """Change the heads' outputs o = p v [batch, heads, query, head_dim].
 
         Queries are projected from x [batch, query, dim]; probabilities p [batch, heads, query, key]
-        after dropout are None only where `reads_probabilities` is False, which kernels serve.
+        after dropout are None only where `reads_probabilities` is False (fused attention).
         """
         return o
 
@@ -154,7 +156,7 @@ class Encoding(nn.Module):
         """Vectors of a layer for distances [n], key minus query, by what they are added to.
 
         "keys", "values", ...: [heads | 1, n, width] each, for pictures and exports. None where
-        `scores` or `outputs` do anything else: a subclass that overrides one inherits None.
+        `scores` or `outputs` do anything else: a subclass that overrides one must define it again.
         """
         return None
 

@@ -17,7 +17,7 @@ from torch import Tensor
 class Positions:
     """The position of each token: its index, unless a subclass overrides `assign`.
 
-    Equal objects share their work, and their random draws, within one pass.
+    In one pass, equal objects are computed, and drawn at random, only once.
     """
 
     integer: ClassVar[bool] = True  # tables can be indexed with the result
@@ -209,7 +209,7 @@ class Context:
         """The least and the greatest position that "queries" or "keys" may have.
 
         Where the extent is known, nothing is read from a GPU, which would have to finish first;
-        positions that are drawn then count as all that might have been drawn.
+        for positions that are drawn, the bounds are those of the whole range.
         """
         if self.extent is not None:
             end = self.extent.keys if which == "keys" else self.extent.queries

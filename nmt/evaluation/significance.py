@@ -117,8 +117,8 @@ def figures(
 def resample(tables: Sequence[Floats], samples: int, seed: int) -> list[Floats]:
     """Sum tables of counts [lines, columns] over random draws of as many lines: [samples, columns].
 
-    All tables have the same draws, which is what pairs two systems; so has another call with the
-    same seed and as many lines. The draws are those of sacrebleu.significance.
+    All tables have the same draws, which is what pairs two systems. Another call with the same seed
+    and number of lines draws the same, as sacrebleu.significance does.
     """
     lines = len(tables[0])
     rng = np.random.default_rng(seed)

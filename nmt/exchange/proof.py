@@ -30,7 +30,7 @@ from nmt.text.tokenizer import normalise
 from nmt.text.vocab import BOS, EOS
 
 LOG_PROBS = 1e-4  # largest difference of two log-probabilities in float32 that passes
-TIE = 1e-4  # difference of two log-probabilities that rounding may turn around
+TIE = 1e-4  # largest difference of two log-probabilities that rounding may reverse
 IMPOSSIBLE = -1e9  # the logit of an id whose probability is 0
 BEAM = 4
 SEARCHES = {"greedy": 1, f"beam_{BEAM}": BEAM}  # name in the certificate -> beam
@@ -183,8 +183,8 @@ def _difference(ours: OurOutputs, scorer: EngineScorer) -> dict[str, float]:
     """The largest difference of log-probabilities, in greedy outputs and made-up targets.
 
     As a certificate has it, `log_probs`, with the number of `pieces` that were scored. A made-up
-    target that our own model in float32 scores as far from itself in float64 is `ill_conditioned`
-    and does not count (4e-3 was seen): there, rounding differs as much between any two engines.
+    target whose scores by our model in float32 and in float64 already differ as much is
+    `ill_conditioned` and does not count (4e-3 was seen).
     """
     trained = ours.trained
     largest = torch.zeros(())

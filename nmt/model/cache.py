@@ -109,9 +109,9 @@ class State:
         return values if self.beams == 1 else values.repeat_interleave(self.beams, 0)
 
     def reorder(self, rows: Tensor) -> None:
-        """Row i becomes the old row rows.flatten()[i], with rows [group, beams] of former rows.
+        """Copy rows: `rows` [sentences, beams] has, for each new row, the number of the old one.
 
-        Each line stays in one group, and groups keep their order; some may be left out.
+        A row stays with its sentence, and sentences keep their order; some may be left out.
         """
         if self._streams > 1:  # each row is a group of its own
             streams = torch.arange(self._streams, device=rows.device)

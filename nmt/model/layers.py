@@ -31,8 +31,8 @@ def dropout(x: Tensor, p: float, training: bool = True) -> Tensor:
     """Set each element to zero with probability p, and scale the others to keep the mean.
 
     Srivastava et al. 2014. On a CPU one draw of 64 bits decides four elements, where torch's
-    kernel draws anew for each and takes 1.7 (without AVX) to 2.6 times as long; p is rounded to
-    1/65,536. The numbers come from torch's generator, so that its seed decides them.
+    kernel draws anew for each and takes 1.7 (without AVX) to 2.6 times as long; p is rounded to a
+    multiple of 1/65,536. `torch.manual_seed` makes it repeatable.
     """
     if not training or p == 0:
         return x
@@ -299,7 +299,7 @@ class Stack(nn.Module):
 def compute_twice(
     layer: nn.Module, x: Tensor, number: int, sites: Sequence[Site], *memory: Tensor
 ) -> Tensor:
-    """The output of a layer, of which the graph of gradients holds the input x and little else.
+    """Run a layer, but keep only its input x for the backward pass (gradient checkpointing).
 
     In the backward pass the layer is computed again, to the same bits: torch restores the random
     state from before it, and the contexts are copies from before it. So values that a layer is the

@@ -77,8 +77,8 @@ def compute(
     Products are made in the number format `low`, sums in float32.
 
     With p the softmax and q = 1 - smoothing at the true token plus smoothing / vocab all over,
-    the gradient of the logits is p - q. The part of q that all tokens of the vocabulary share is
-    linear in sums over the weights, so it costs no pass over the logits.
+    the gradient of the logits is p - q. The uniform part of q needs only sums over the weights and
+    the bias, not the logits.
     """
     w, share = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()

@@ -186,11 +186,11 @@ class Trainer:
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        share = int(counts[0]) / self.world.size  # the mean over all ranks is then the sum
+        share = int(counts[0]) / self.world.size  # makes DDP's mean over ranks the sum
         sums = self.world.all_reduce(self.backward(batches, share))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
-        self.finish_update()  # the one before, whose weights no longer exist after this one
+        self.finish_update()  # the one before; this one overwrites its weights
         if self.optim.clip:
             clip_grads_with_norm_(self.parameters, self.optim.clip, norm)
         # torch's own way to make no update: then weights and moments stay, and the step count

@@ -15,8 +15,8 @@ class Relative(Encoding):
     """Learns one key vector and one value vector for every distance in [-tau, tau].
 
     Heads share the vectors unless per_head, layers never do: 2 (2 tau + 1) head_dim per layer.
-    tied uses one vector as key and value (OpenNMT-py), which halves that. tau=null clips
-    nothing: 2 longest - 1 distances, and no sequence that may have greater ones.
+    tied uses one vector as key and value (OpenNMT-py), which halves that. With tau=null
+    nothing is clipped: the table has 2 longest - 1 rows, and longer sequences are refused.
     """
 
     relative = True
