@@ -59,8 +59,11 @@ def test_every_part(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_peers_do_the_same_work(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    out, report = run(capsys, tmp_path, "training", "decoding", "--precision", "float32")
-    training, decoding = report["parts"]["training"], report["parts"]["decoding"]
+    peers = ("--peer", "xtransformers,marian_hf")
+    _, report = run(capsys, tmp_path, "training", "--precision", "float32", *peers)
+    training = report["parts"]["training"]
+    out, report = run(capsys, tmp_path, "decoding", "--peer", "ctranslate2")
+    decoding = report["parts"]["decoding"]
     by_name = {entry["name"]: entry for entry in training["entries"]}
     assert {"xtransformers float32", "marian_hf float32"} <= set(by_name)
     units = {entry["rounds"][0]["units"] for entry in by_name.values() if entry["rounds"]}
