@@ -93,7 +93,7 @@ def test_the_tests_pass_with_two_encodings_more(tree: Path) -> None:
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr
     wanted = {
         "test_flipping_a_key_of_an_encoding_shows",
-        *("test_every_option_has_a_card", "test_every_encoding_has_something_to_show"),
+        "test_every_option_has_a_card",
         "test_every_search_waits_once_in_eight_steps",
         *("test_the_family_agrees_with_the_hooks", "test_an_encoding_does_all_that_it_must"),
     }
