@@ -53,10 +53,10 @@ def inherit(
     options = _choose_options(typed, folders)
     chosen = {*typed, *(group for group, _ in options)}
     _check_typed(typed, "encoding" in chosen, settings)
-    decode, data = settings["decode"], recorded or settings["data"]
+    data = recorded or settings["data"]
     values: dict[str, Mapping[str, Any]] = {
         "segmenter": settings["segmenter"],
-        "decode": {key: decode[key] for key in ("source_language", "target_language")},
+        "decode": settings["decode"],  # the search that suits its weights, and their languages
     }
     yield f"data.normalize={data['normalize']}"
     if "model" not in typed:  # nor does a scale choose its size
@@ -73,7 +73,11 @@ def inherit(
         yield f"data={data['kind']}"
         left_out = TREATMENT | _replaced_keys(typed)
         values["data"] = {key: value for key, value in data.items() if key not in left_out}
-    files = [values_of(group, option, folders) for group, option in options if "$" not in option]
+    files = [
+        {group: keys} if group == "decode" else keys  # other files name whole keys
+        for group, option in options
+        if "$" not in option and (keys := values_of(group, option, folders))
+    ]
     for group, inherited in values.items():
         # a file that is chosen decides on its keys, such as encoding=universal on share_layers
         in_files = {name for file in files for name in file.get(group) or ()}

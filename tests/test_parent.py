@@ -1,6 +1,7 @@
 """What a run takes over from the model that it starts from, and what it may say itself."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,24 @@ def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_
         assert list(ours.encoding) == ["universal"]
         model = ours.model
         assert (model.share_layers, model.dropout, model.dim) == (True, 0.2, 24)
+
+
+def test_the_search_is_the_parents_but_for_what_is_typed_or_chosen(tmp_path: Path) -> None:
+    """An imported model of Marian, say, whose search is none of nmt's defaults."""
+    search = ["decode.beam_size=12", "decode.alpha=0", "decode.stop=shrinking"]
+    search += ["decode.length_penalty=power", "decode.unknown=allow"]
+    theirs = experiment_of([*FILES, *search]).settings
+    run = run_of(tmp_path / "parent", theirs)
+    named = [f"runs={tmp_path}", "name=child"]
+    assert child(run, *named).decode == theirs.decode
+    joined = ["experiment=lengthen", f"parent={run}"]
+    assert experiment_of(joined).settings.decode == theirs.decode
+    assert child(run, "decode.beam_size=3").decode == replace(theirs.decode, beam_size=3)
+    greedy = child(run, "decode=greedy", "decode.alpha=0.5").decode
+    assert greedy == replace(theirs.decode, beam_size=1, alpha=0.5)
+    run_of(tmp_path / "child", child(run, *named))
+    shutil.rmtree(run)
+    assert child(run, *named).decode == theirs.decode  # as the child's own config records it
 
 
 def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
