@@ -288,11 +288,12 @@ class Trainer:
             score = partial(validation.dev_score, self.evaluated, self.settings, self.prepared)
             measured[metric] = self.world.broadcast(score)  # rank 0 translates
             cost = [-measured[metric], perplexity]
-        if perplexity > self.model.output.out_features and not self.options.early_stopping:
+        vocab, best = self.model.output.out_features, self.stalls.best
+        if best and perplexity > max(best[-1], vocab) and not self.options.early_stopping:
             log.warning(
-                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than guessing "
-                f"({self.model.output.out_features:,}, the size of the vocabulary); try a lower "
-                "optim.lr, or set trainer.early_stopping"
+                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than before, and than "
+                f"guessing ({vocab:,}, the size of the vocabulary); try a lower optim.lr, or set "
+                "trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
         self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
