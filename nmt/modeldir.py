@@ -36,6 +36,7 @@ T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
+CHECKPOINTS = "checkpoints"  # in a run directory, which has a config.json of its own
 BEST = "best"  # in a run directory: the name of its best checkpoint
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
 _STEP = re.compile(r"step-[0-9]{8,}")
@@ -84,9 +85,9 @@ def locate(path: Path) -> Path:
         raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
     if not path.is_dir():
         raise UserError(f"{path}: not a model directory; nmt never unpickles a file", Exit.DATA)
-    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
+    if (path / manifest.NAME).exists() or not (path / CHECKPOINTS).is_dir():
         return path
-    pointer, steps = path / BEST, checkpoints(path / "checkpoints")
+    pointer, steps = path / BEST, checkpoints(path / CHECKPOINTS)
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     name = pointer.read_bytes().strip() if pointer.is_file() else b""
@@ -130,6 +131,13 @@ def reading(path: str | Path, read: Callable[[Path], T]) -> T:
                 raise  # was named, or is wrong itself
 
 
+def read_config(run: Path) -> Settings:
+    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
+    plain = manifest.read(run / CONFIG)
+    with in_file(run / CONFIG):
+        return thaw(plain)
+
+
 def read_settings(path: str | Path) -> Settings:
     return reading(path, lambda checkpoint: settings_of(open_model(checkpoint)))
 
@@ -160,7 +168,7 @@ def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
     """The facts of an opened model directory; UserError (65) for a checkpoint of another step."""
     facts, path = _parse(sealed, FACTS, _checked_facts), sealed.path
     step = visible(facts.get("step"), 20)
-    if path.parent.name == "checkpoints" and path.name != f"step-{step:0>8}":
+    if path.parent.name == CHECKPOINTS and path.name != f"step-{step:0>8}":
         raise UserError(f"{path}: damaged; it holds step {step}", Exit.DATA)
     return facts
 

@@ -16,12 +16,10 @@ from nmt.config.catalog import ABOUT, Folders, chain_of, choices_of, quote, valu
 from nmt.config.compose import START, Experiment
 from nmt.config.data import RECIPE, Data
 from nmt.config.hydra_conf import chosen_options
-from nmt.config.settings import Settings, freeze, is_path, thaw
+from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
-from nmt.modeldir import read_settings
-from nmt.system import manifest
+from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
 
-CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
 TREATMENT = {  # keys of data about the use of a text; the others say which text it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
@@ -89,9 +87,7 @@ def inherit(
 def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
     """A parent's settings, and the text of its training with its places; None: unknown."""
     if not path.exists():
-        begun = (
-            None if run is None or not (run / CONFIG).is_file() else _read_settings(run / CONFIG)
-        )
+        begun = None if run is None or not (run / CONFIG).is_file() else read_config(run)
         # by its name alone: its place may be spelled in other ways
         if begun is None or Path(begun.trainer.init_from or "").name != path.name:
             raise UserError(
@@ -106,15 +102,7 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():
         return settings, None
-    return settings, freeze(_read_settings(trained / CONFIG))["data"]
-
-
-def _read_settings(config: Path) -> Settings:
-    """The settings that the config of a run records; raises UserError (65)."""
-    try:
-        return thaw(manifest.read(config))
-    except UserError as error:
-        raise UserError(f"{START}: {config}: {error}", Exit.DATA) from None
+    return settings, freeze(read_config(trained))["data"]
 
 
 def _check_typed(

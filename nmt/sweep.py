@@ -16,6 +16,7 @@ from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.exchange.exporting import refuse_target
 from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.system.resources import cores
@@ -95,7 +96,7 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
     runs = [PlannedRun(*named) for named in zip(names, experiments, strict=True)]
     for run in runs:
         if outcome_of(run) is None:  # which refuses the directory of another run
-            check_start(run.settings, begun=config_is_settled(run.directory))
+            check_start(run.settings, config_is_settled(run.directory), refuse_target)
     return runs, left_out
 
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from nmt import modeldir
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
+from nmt.modeldir import CHECKPOINTS, Trained
 from nmt.system.manifest import VerifiedDirectory
-from nmt.training.checkpoint import DIRECTORY, STATE, Saved
+from nmt.training.checkpoint import STATE, Saved
 from nmt.training.directory import differences
 
 log = logging.getLogger(__name__)
@@ -42,10 +42,10 @@ def of_run(run: Path, count: int, which: str) -> Trained:
     uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
     keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
     """
-    directory = run / DIRECTORY
+    directory = run / CHECKPOINTS
     if not directory.is_dir():
         raise UserError(
-            f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
+            f"{run}: no run of nmt-train (it has no {CHECKPOINTS}); give a run, or several models",
             Exit.NO_INPUT,
         )
     while True:

@@ -22,7 +22,6 @@ from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
-DIRECTORY = "checkpoints"  # in a run directory
 CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # of each parameter, in the state of Adam
@@ -64,7 +63,7 @@ class Checkpoints:
         Those that were saved on a signal displace none that were measured: nmt-average needs these.
         """
         self.run, self.keep, self.keep_best = run, keep, keep_best
-        self.directory = run / DIRECTORY
+        self.directory = run / modeldir.CHECKPOINTS
         self.costs: dict[str, list[float]] = {}  # of all checkpoints that are kept, by name
 
     def recover(self) -> Saved | None:
@@ -141,7 +140,7 @@ def verify_checkpoint(path: Path) -> Saved:
 
 def newest(run: Path) -> Saved | None:
     """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
-    for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
+    for path in reversed(modeldir.checkpoints(run / modeldir.CHECKPOINTS)):
         try:
             return verify_checkpoint(path)
         except OtherFormatError:

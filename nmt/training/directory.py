@@ -27,15 +27,15 @@ from filelock import FileLock, Timeout
 
 from nmt import modeldir
 from nmt.config.check import flat
-from nmt.config.settings import Settings, freeze, is_path, thaw
+from nmt.config.settings import Settings, freeze, is_path
 from nmt.errors import Exit, UserError
+from nmt.modeldir import CHECKPOINTS, CONFIG, read_config
 from nmt.system import atomic, manifest
-from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
+from nmt.training.checkpoint import CORRUPT, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import LOG, write_hint
 from nmt.training.schedule import is_over, last_step, stops_early
 
-CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark, that no user's own files bear
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
@@ -93,6 +93,10 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
     the config cannot be; 65 if none of its checkpoints is intact; 73 if it cannot be written, is in
     use, or holds other things than a run.
     """
+    if (start := settings.trainer.init_from) is not None:
+        parent = Path(start).resolve()  # a run, or one of its checkpoints
+        if path.resolve() in (parent, parent.parent.parent):
+            raise UserError(f"{START}={start}: is the directory of this run itself; {ELSEWHERE}")
     world.device(settings.trainer.device)  # these two refuse what they cannot serve
     world.check(settings.trainer)
     trainer = settings.trainer
@@ -138,7 +142,7 @@ def held(path: Path) -> Iterator[None]:
             if new and not (path / CONFIG).exists():
                 for name in (LOG, LOCK):
                     (path / name).unlink(missing_ok=True)
-                for directory in (path / DIRECTORY, *new):
+                for directory in (path / CHECKPOINTS, *new):
                     if directory.exists():
                         directory.rmdir()
         lock.release()
@@ -146,7 +150,7 @@ def held(path: Path) -> Iterator[None]:
 
 def config_is_settled(path: Path) -> bool:
     """Whether a run directory has checkpoints, intact or not: another config is refused."""
-    directory = path / DIRECTORY
+    directory = path / CHECKPOINTS
     return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
@@ -155,7 +159,7 @@ def _refuse_other_things(path: Path) -> None:
 
     Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
     """
-    directory = path / DIRECTORY
+    directory = path / CHECKPOINTS
     if os.path.lexists(directory) and not directory.is_dir():
         what = f"not a directory; restore it, or {ELSEWHERE}"
         raise UserError(f"{directory}: {what}", Exit.DATA)
@@ -164,13 +168,6 @@ def _refuse_other_things(path: Path) -> None:
     if file := next(path.iterdir(), None):
         what = f"holds {file.name} and no run of nmt-train; {ELSEWHERE}"
         raise UserError(f"{path}: {what}", Exit.CANT_CREATE)
-
-
-def read_config(run: Path) -> Settings:
-    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
-    plain = manifest.read(run / CONFIG)
-    with modeldir.in_file(run / CONFIG):
-        return thaw(plain)
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -104,7 +104,9 @@ def log_file(path: Path) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        log.error("failed: %s", error)
+        if handler:  # and no other, for a command reports the error itself
+            words = "failed: %s", (error,), None
+            handler.handle(log.makeRecord(log.name, logging.ERROR, __file__, 0, *words))
         raise
     finally:
         if handler:
