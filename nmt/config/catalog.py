@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -111,7 +112,10 @@ def path_of(group: str, option: str, folders: Folders = ()) -> Path:
     for folder in (conf_dir(), *folders):
         if (path := folder / group / f"{option}.yaml").exists():
             return path
-    raise UserError(f"{group}={option}: no such option{near(option, options_of(group, folders))}")
+    advice = near(option, options_of(group, folders))
+    if group == "encoding" and entry_points(group="nmt.encodings", name=option):
+        advice = "; its class is installed: name the directory of its options by --config-dir"
+    raise UserError(f"{group}={option}: no such option{advice}")
 
 
 def default_options() -> dict[str, str | None]:
