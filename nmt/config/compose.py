@@ -68,6 +68,8 @@ def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Exper
     overrides = parse(words)
     cfg = compose_config(overrides, inherit)
     with translating_errors(overrides):
+        if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
+            cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
     if wrong := others.keys() - OTHERS:

@@ -69,13 +69,14 @@ def slow_disk():
         rename(*names)
     os.rename, distributed.TIMEOUT = renamed, timedelta(seconds=5)
 
-FIXED = {"gaussian": {"layers": [0]}}  # reads no queries and keys, which layer 1 does
+LAYERS = {f"model__{stack}_layers": 2 for stack in ("encoder", "decoder")}
+FIXED = {**LAYERS, "encoding": {"gaussian": {"layers": [0]}}}  # reads no queries and keys there
 RUNS = {
     "exact": ("exact", {**tiny.EXACT, "trainer__ema": 0.9}, None),
     "whole": ("whole", tiny.DRAWN, None),
     "stopped": ("run", tiny.DRAWN, (3, lambda optimizer: signal.raise_signal(signal.SIGTERM))),
     "resumed": ("run", tiny.DRAWN, None),
-    "unused": ("unused", {"encoding": FIXED, "trainer__max_steps": 2}, None),
+    "unused": ("unused", {**FIXED, "trainer__max_steps": 2}, None),
     "poisoned": ("poisoned", {**tiny.DRAWN, "trainer__max_steps": 2}, (1, poison)),
 }
 

@@ -77,7 +77,7 @@ def _checked(changes: dict[str, Any]) -> Settings:
             "tokenizer": "none", "merges": 0, "min_frequency": 1, "shared_vocabulary": True,
         },
         "model": {
-            "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
+            "encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feedforward_dim": 32, "heads": 2,
             "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "tie": "all",
         },
         "encoding": {"absolute": {}},
