@@ -180,7 +180,7 @@ def noted(pair: Path, name: str, rank: int = 0) -> list[list[str]]:
 
 
 def test_the_ranks_have_the_same_weights_and_stop_together(pair: Path) -> None:
-    updates = {"exact": 9, "whole": 12, "stopped": 3, "resumed": 9, "unused": 2, "poisoned": 2}
+    updates = {"exact": 6, "whole": 8, "stopped": 3, "resumed": 5, "unused": 2, "poisoned": 2}
     for name, count in updates.items():
         assert noted(pair, name) == noted(pair, name, 1) and len(noted(pair, name)) == count
 

@@ -143,17 +143,6 @@ def test_an_integer_of_a_column_beyond_the_table_is_named(data: Prepared, tmp_pa
         tiny.train(tmp_path / "run", data, encoding=own)
 
 
-def test_the_start_of_training_says_how_much_there_is_to_do(
-    data: Prepared, tmp_path: Path, trainer: Make, caplog: pytest.LogCaptureFixture
-) -> None:
-    with caplog.at_level(logging.INFO):
-        tiny.train(tmp_path / "run", data, trainer__max_steps=2)
-    made, (line,) = trainer(), [m for m in caplog.messages if "training " in m]
-    size = sum(p.numel() for p in made.model.parameters())
-    assert line.startswith(f"{tmp_path / 'run'}: training {size:,} parameters in float32 on ")
-    assert line.endswith(f"threads: 1; 2 updates, {made.updates} to an epoch of 64 pairs")
-
-
 @pytest.mark.parametrize("early_stopping", [0, 9])
 def test_a_perplexity_that_rises_beyond_the_vocabulary_is_a_warning_without_early_stopping(
     early_stopping: int, data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
