@@ -1,7 +1,6 @@
 """Training several runs: what failed says why, whichever launcher started it."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 

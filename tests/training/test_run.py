@@ -103,17 +103,6 @@ def test_a_directory_of_other_things_is_refused_and_left_as_it_was(
     assert tiny.tree(tmp_path) == before
 
 
-def test_files_of_a_user_beside_a_run_stay(data: Prepared, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    tiny.train(run, data, trainer__max_steps=1)
-    names = ["del.icious", "results.tmp-final.txt", ".notes", "checkpoints/del.icious"]
-    names += ["checkpoints/step-00000001.tmp-mine", "best.tmp-12"]
-    for name in names:
-        (run / name).write_bytes(b"precious")
-    tiny.train(run, data, trainer__max_steps=2)
-    assert [(run / name).read_bytes() for name in names] == [b"precious"] * len(names)
-
-
 def test_impossible_choices_are_refused_before_anything_is_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     for place in ("file", "file/below"):

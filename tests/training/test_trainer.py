@@ -1,7 +1,6 @@
 """One update at a time: accumulation, clipping, non-finite gradients, refusals."""
 
 import itertools
-import logging
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from copy import copy
