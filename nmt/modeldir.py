@@ -284,7 +284,9 @@ def portable(settings: Settings) -> Settings:
 
     def reduced(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: reduced(inner, check.below(key, name)) for name, inner in value.items()}
+            return {
+                name: reduced(inner, check.join_key(key, name)) for name, inner in value.items()
+            }
         return Path(value).name if value and is_path(key) else value
 
     return thaw(reduced(freeze(settings)))

@@ -172,7 +172,7 @@ def train_all(
         launch(pending)
     elif pending:
         commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
-        codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
+        codes = run_all(commands, at_once, lambda name: describe_progress(by_name[name].directory))
     failed = {}
     for run in pending:
         if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
@@ -203,7 +203,7 @@ def free_slots(settings: Settings) -> int:
     return max(1, cores() // (settings.trainer.threads or 1))  # a process has one by default
 
 
-def progress(directory: Path) -> str:
+def describe_progress(directory: Path) -> str:
     """The last step of a run, and how perplexed the model was."""
     lines = [x for x in read_metrics(directory / METRICS) if type(x.get("perplexity")) is float]
     if not lines:

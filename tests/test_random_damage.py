@@ -85,7 +85,7 @@ def start_from(world: World) -> object:
 
 
 def tell_progress(world: World) -> object:
-    assert sweep.progress(world.path / "run")  # that of metrics.jsonl, which may be lost
+    assert sweep.describe_progress(world.path / "run")  # that of metrics.jsonl, which may be lost
     return progress(world.path / "run")
 
 

@@ -11,7 +11,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from nmt.config.check import near, yaml
+from nmt.config.check import suggest, to_yaml
 from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
@@ -71,7 +71,7 @@ def quote(value: Any) -> str:
     if isinstance(value, list):
         return "[" + ",".join(map(quote, value)) + "]"
     if not isinstance(value, str):
-        return yaml(value)
+        return to_yaml(value)
     escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", r"\'"), value)
     return f"'{escaped}'"
 
@@ -112,7 +112,7 @@ def path_of(group: str, option: str, folders: Folders = ()) -> Path:
     for folder in (conf_dir(), *folders):
         if (path := folder / group / f"{option}.yaml").exists():
             return path
-    advice = near(option, options_of(group, folders))
+    advice = suggest(option, options_of(group, folders))
     if group == "encoding" and entry_points(group="nmt.encodings", name=option):
         advice = "; its class is installed: name the directory of its options by --config-dir"
     raise UserError(f"{group}={option}: no such option{advice}")

@@ -200,7 +200,7 @@ def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
         return
     name, key = entry[1], entry[0]
     if name not in cfg.encoding:
-        meant = check.near(name, map(str, cfg.encoding))
+        meant = check.suggest(name, map(str, cfg.encoding))
         raise UserError(f"{override.input_line}: {name} is not chosen{meant}")
     if override.is_delete():
         above, _, last = key.rpartition(".")

@@ -108,7 +108,7 @@ def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         asking = [str(o.input_line) for o in overrides if o.key_or_group in CHOOSERS]
         by = f"{' '.join(asking)}: " if asking else ""
-        message = f"{by}there is no {group}={name}{check.near(name, options_of(group))}"
+        message = f"{by}there is no {group}={name}{check.suggest(name, options_of(group))}"
         raise AbsentError(message, f"{group}={name}") from None
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_message(error)) from None
@@ -136,7 +136,7 @@ def _nearest(key: str) -> str:
     known = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.near(key, [*known, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*known, *PLACE, "seed", *ABOUT])
 
 
 def first_line(error: Exception) -> str:

@@ -352,7 +352,7 @@ def thaw(values: Mapping[str, Any]) -> Settings:
 
 def freeze(settings: Settings) -> dict[str, Any]:
     """Turn settings into plain values that `thaw` and JSON take."""
-    return json.loads(json.dumps(check.plain(settings)))
+    return json.loads(json.dumps(check.to_plain(settings)))
 
 
 def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
@@ -362,7 +362,7 @@ def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
     values = {  # numbers of numpy
         k: v.item() if getattr(v, "ndim", None) == 0 else v for k, v in changes.items()
     }
-    values = {**check.plain(settings.decode), **values}
+    values = {**check.to_plain(settings.decode), **values}
     return replace(settings, decode=check.read(Decode, values, "decode"))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt import build, modeldir
-from nmt.config.check import flat
+from nmt.config.check import flatten
 from nmt.config.settings import Settings, freeze, is_path, with_decode
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
@@ -246,7 +246,7 @@ def _refuse_unlike(system: System, others: Sequence[SystemModel]) -> None:
 def _config(run: SystemModel) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
     values = {
-        k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
+        k: v for k, v in flatten(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
     }
     parent = None
     if start := run.settings.trainer.init_from:

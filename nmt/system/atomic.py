@@ -109,7 +109,7 @@ def sweep(directory: Path) -> None:
 
     What cannot be removed, such as a file that is open on NFS, is a warning.
     """
-    for stray in filter(owner, sorted(directory.iterdir())):
+    for stray in filter(owner_of, sorted(directory.iterdir())):
         try:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)
@@ -124,7 +124,7 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(f".nmt-stray-{uuid4().hex}.{path.name}")
 
 
-def owner(path: Path) -> Path | None:
+def owner_of(path: Path) -> Path | None:
     """Return the path that a temporary name was made for; None for any other name."""
     marked = STRAY.fullmatch(path.name)
     return path.with_name(marked["name"]) if marked else None

@@ -57,7 +57,7 @@ def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
     """Make a directory whose lock is held, and set a damaged one aside, if there is one."""
     try:
         for leftover in sorted(final.parent.iterdir()):
-            if path := atomic.owner(leftover):
+            if path := atomic.owner_of(leftover):
                 lock = nullcontext() if path == final else FileLock(_lock_of(path), timeout=0)
                 with suppress(OSError), lock:  # Timeout: the process that makes it is alive
                     shutil.rmtree(leftover)

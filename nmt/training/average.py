@@ -31,11 +31,11 @@ def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) 
     Marian calls it exponential smoothing. The decay is at most (1 + step) / (10 + step), as in
     TensorFlow's ExponentialMovingAverage, so that the random start is soon forgotten.
     """
-    share = 1 - min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], share)
+    weight = 1 - min(decay, (1 + step) / (10 + step))  # of the model
+    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], weight)
 
 
-def of_run(run: Path, count: int, which: str) -> Trained:
+def average_run(run: Path, count: int, which: str) -> Trained:
     """Return the mean of the `count` "last" or "best" checkpoints of a run.
 
     Checkpoints that were saved on a signal do not count: they were not measured, and an
@@ -83,7 +83,7 @@ def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
     return chosen
 
 
-def of_models(paths: Sequence[Path]) -> Trained:
+def average_models(paths: Sequence[Path]) -> Trained:
     """Return the mean of models of one config, text and vocabulary; a run means its best."""
     by_weights: dict[str, Path] = {}
     for path in paths:

@@ -17,7 +17,7 @@ from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.system.manifest import OtherFormatError, VerifiedDirectory
-from nmt.training.reports import optional, write_hint
+from nmt.training.reports import warn_of_errors, write_hint
 from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
@@ -124,7 +124,7 @@ class Checkpoints:
         kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
         for path in paths:
             if path.name not in kept:
-                with optional(path):
+                with warn_of_errors(path):
                     atomic.discard(path)
                 if not path.exists():
                     self.costs.pop(path.name, None)

@@ -6,7 +6,7 @@
 | checkpoints/ | `Checkpoints.save` | step-NNNNNNNN/, each with a manifest |
 | best | `Checkpoints.save` | the name of the best checkpoint, a hint |
 | metrics.jsonl, tb/, train.log | `reports` | for people and scripts: nothing relies on them |
-| .nmt-lock, .nmt-holder | `held` | the lock, and the process that has it |
+| .nmt-lock, .nmt-holder | `hold_directory` | the lock, and the process that has it |
 
 A directory without a checkpoint is free for any config if it is new, empty, or has the lock of a
 first try that failed. In any other the files belong to the user, and nothing is written there.
@@ -26,7 +26,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from nmt import modeldir
-from nmt.config.check import flat
+from nmt.config.check import flatten
 from nmt.config.settings import Settings, freeze, is_path
 from nmt.errors import Exit, UserError
 from nmt.modeldir import CHECKPOINTS, CONFIG, read_config
@@ -101,7 +101,7 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
     world.check(settings.trainer)
     trainer = settings.trainer
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
-    with nullcontext() if world.rank else held(path):
+    with nullcontext() if world.rank else hold_directory(path):
         if not world.rank and config_is_settled(path):
             then, now = freeze(read_config(path)), freeze(settings)
             if changes := ", ".join(differences(then, now)):
@@ -112,7 +112,7 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
+def hold_directory(path: Path) -> Iterator[None]:
     """Make a run directory or take over one, and keep other processes out of it meanwhile.
 
     One that was made for a run which does not begin is removed again, with those above it.
@@ -177,7 +177,7 @@ def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
     trainer.init_from; but whether there is a start at all may not. Nor may what a model is trained
     on and measured by: its languages, and target lengths where its translations are scored.
     """
-    before, after = dict(flat(old)), dict(flat(new))
+    before, after = dict(flatten(old)), dict(flatten(new))
     before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
     scored = new["trainer"]["dev_metric"] != "perplexity"
     fixed = (*LANGUAGES, LENGTH_RATIO) if scored else LANGUAGES

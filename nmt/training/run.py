@@ -23,7 +23,7 @@ from nmt.training import corpus, start, validation
 from nmt.training.checkpoint import FULL
 from nmt.training.directory import ELSEWHERE, Run, differences, open_run
 from nmt.training.distributed import SINGLE, World, explain_lost_rank
-from nmt.training.reports import LOG, function_of, log_file
+from nmt.training.reports import LOG, import_callback, log_file
 from nmt.training.schedule import is_over
 from nmt.training.trainer import Trainer
 
@@ -97,7 +97,7 @@ def check_start(settings: Settings, begun: bool, refuse_target: RefuseTarget | N
     """
     trainer = settings.trainer
     if trainer.callback is not None:
-        function_of(trainer.callback)
+        import_callback(trainer.callback)
     if trainer.dev_metric == "bleu":
         validation.bleu(settings)
     if trainer.init_from is not None and not begun:

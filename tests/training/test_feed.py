@@ -67,8 +67,8 @@ def test_each_epoch_takes_every_batch_once(sizes: list[int], accumulate: int) ->
     trainer = replace(TRAINER, max_epochs=len(sizes), max_steps=None)
     feed = feed_of_sizes(sizes, accumulate)
     while not is_over(updates, place, trainer):
-        assert 1 <= len(feed.share(place)) <= accumulate
-        taken.setdefault(place.epoch, []).extend(feed.share(place))
+        assert 1 <= len(feed.batch_numbers(place)) <= accumulate
+        taken.setdefault(place.epoch, []).extend(feed.batch_numbers(place))
         place, updates = feed.after(place), updates + 1
     assert taken == {epoch: list(range(size)) for epoch, size in enumerate(sizes)}
     assert updates == sum(map(feed.updates, range(len(sizes))))

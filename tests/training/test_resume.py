@@ -236,7 +236,7 @@ def test_kill_9_and_resume(data: Prepared, whole: Path, tmp_path: Path) -> None:
     killed.communicate()
     tiny.train(run, data)  # the kernel has freed the lock
     assert same(run, whole)
-    assert not [p for p in run.rglob("*") if atomic.owner(p)]
+    assert not [p for p in run.rglob("*") if atomic.owner_of(p)]
 
 
 def test_a_second_signal_does_not_undo_the_first(
