@@ -99,7 +99,7 @@ def locate(path: Path) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """List the checkpoint directories, oldest first; none where there is no such directory."""
+    """List the checkpoint directories, oldest first; none if the directory does not exist."""
     steps = [p for p in directory.glob("step-*") if _STEP.fullmatch(p.name) and p.is_dir()]
     return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
 
@@ -119,7 +119,7 @@ def open_model(path: Path) -> VerifiedDirectory:
 def reading(path: str | Path, read: Callable[[Path], T]) -> T:
     """Read the checkpoint directory that a path denotes.
 
-    Training may remove it during that: then the one that the path denotes now is read instead.
+    If training removes it meanwhile, the one that the path denotes then is read instead.
     """
     path = Path(path)
     while True:
@@ -247,7 +247,7 @@ def is_saved(trained: Trained) -> bool:
 
 
 def check_model(trained: Trained) -> None:
-    """Raise UserError (65) for what `load` would refuse once it is saved."""
+    """Raise UserError (65) for a model that could be saved but not loaded."""
     settings, model, source, target, facts, *_ = trained
     for name, value in facts.items():
         try:
@@ -305,7 +305,7 @@ def untie(model: "torch.nn.Module") -> "dict[str, Tensor]":
 
 
 def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
-    """Give a model the tensors that `weights` returned; raises what `check_tensors` does."""
+    """Set a model's weights by name; UserError (65) unless names and shapes are the model's."""
     check_tensors(model, tensors, where)
     model.load_state_dict(tensors, strict=False)  # without tied names: these are the same parameter
 

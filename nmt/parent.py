@@ -1,6 +1,6 @@
-"""The model that a run starts from (trainer.init_from), and what the run takes from it.
+"""What a run inherits from the model it starts from (trainer.init_from).
 
-That are overrides which stand before the user's.
+It is expressed as overrides that stand before the user's.
 """
 
 import re
@@ -28,23 +28,23 @@ TREATMENT = {  # keys of data about the use of a text; the others say which text
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
-    """The experiment of overrides, with what its parent decides; UserError for a misfit."""
+    """Compose the experiment of overrides and of a parent; UserError for wrong ones."""
     return compose.experiment_of(words, inherit)
 
 
 def compose_config(overrides: Sequence[Override]) -> DictConfig:
-    """The config of overrides, likewise, interpolations unresolved."""
+    """Compose the config of overrides and of a parent, interpolations unresolved."""
     return compose.compose_config(overrides, inherit)
 
 
 def inherit(
     path: Path, run: Path | None, overrides: Sequence[Override], folders: Folders
 ) -> Iterator[str]:
-    """What the parent at a path is, as overrides, but for groups and keys that are chosen.
+    """Yield a parent's settings as overrides, except for groups and keys that are chosen.
 
-    If it is gone, the `run` that began from it tells. Raises UserError for keys of the segmenter,
-    whose pieces the vocabulary numbers, for those of an encoding that is not chosen, and for a
-    parent that cannot be read (65, 66) or does not tell what it was trained on.
+    If the parent is gone, the config of the `run` that began from it is read. Raises UserError for
+    keys of the segmenter, which belongs to the vocabulary, for keys of an encoding that is not
+    chosen, and for a parent that cannot be read (65, 66) or names no training text.
     """
     settings, recorded = _read(path, run)
     typed = {override.key_or_group: override for override in overrides}
@@ -85,7 +85,7 @@ def inherit(
 
 
 def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A parent's settings, and the text of its training with its places; None: unknown."""
+    """Return a parent's settings, and its `data` with the paths of its training; None: unknown."""
     if not path.exists():
         begun = None if run is None or not (run / CONFIG).is_file() else read_config(run)
         # by its name alone: its place may be spelled in other ways
@@ -122,7 +122,7 @@ def _check_typed(
 
 
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
-    """Groups and options that are typed, and those that their files choose."""
+    """List groups and options that are typed, and those that their files choose."""
     options = [(g, o) for g in ABOUT if g in typed for o in chosen_options(typed[g])]
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
@@ -133,7 +133,7 @@ def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tup
 
 
 def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
-    """The keys of data that are not the parent's since overrides name other files."""
+    """Return the keys of data that are not inherited, as overrides name other files."""
     keys = {key.removeprefix("data.") for key in typed}
     if keys & {"root", *RECIPE}:  # which all names are made of
         return {*FILES, "name", "columns", "corpora"}

@@ -29,7 +29,7 @@ class Between:
     above: bool = False  # the least value itself is too small
 
     def refusal(self, value: Any) -> str | None:
-        """What such a value must be, if this one is not."""
+        """Say what a number must be, if this one is out of bounds."""
         low = value <= self.least if self.above else value < self.least
         if not low and value <= self.most:
             return None
@@ -45,7 +45,7 @@ class Inside:
     """A name that becomes a path within some directory, and must not lead out of it."""
 
     def refusal(self, value: Any) -> str | None:
-        """What such a name must be, if this one is not."""
+        """Say what a name must be, if this one leads out of its directory."""
         path = PurePath(value)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         return None if inside else "becomes a path: must not be empty, absolute, or lead out by .."

@@ -1,4 +1,4 @@
-"""Hydra's part: its grammar, its reading of conf/, and its complaints in one line."""
+"""What only Hydra does: it parses overrides and composes conf/; its errors in one line."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -101,7 +101,7 @@ ConfigStore.instance().store(DEFAULTS, default_values())
 
 @contextmanager
 def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
-    """Make of what Hydra or OmegaConf complain about one line, with the nearest key or option."""
+    """Turn errors of Hydra and OmegaConf into a UserError of one line, with the nearest name."""
     try:
         yield
     except MissingConfigException as error:
@@ -130,7 +130,7 @@ def _message(error: Exception) -> str:
 
 
 def _nearest(key: str) -> str:
-    """The keys that one which is not there may have meant."""
+    """Say which keys a misspelt one may have meant."""
     if owners := [e for e in options_of("encoding") if key in values_of("encoding", e)]:
         return f" with this encoding; these have it: {', '.join(owners)}"
     known = [

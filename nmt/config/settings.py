@@ -268,7 +268,7 @@ class Decode:
         return int(self.target_language is not None)
 
     def by_beam(self) -> "Decode":
-        """The same, without sampling and choosing among samples."""
+        """Return these settings without sampling and minimum Bayes risk."""
         return replace(self, method="beam", mbr=0, **SAMPLING)
 
     def width(self, n_best: int) -> int:
@@ -356,7 +356,7 @@ def freeze(settings: Settings) -> dict[str, Any]:
 
 
 def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings of a model with other values under decode, checked as all are."""
+    """Return settings with other values under decode, checked."""
     if not changes:
         return settings
     values = {  # numbers of numpy

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def find_damage(final: Path) -> str | None:
-    """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
+    """Say in one line what is wrong with a directory; None if it is undamaged."""
     try:
         if not final.is_dir():
             return f"{final}: is not there"

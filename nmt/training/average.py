@@ -26,7 +26,7 @@ AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
 
 @torch.no_grad()
 def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) -> None:
-    """Move an exponential moving average of weights towards those after update `step`, from 1.
+    """Update an exponential moving average of weights after update `step`, counted from 1.
 
     Marian calls it exponential smoothing. The decay is at most (1 + step) / (10 + step), as in
     TensorFlow's ExponentialMovingAverage, so that the random start is soon forgotten.
@@ -59,9 +59,9 @@ def average_run(run: Path, count: int, which: str) -> Trained:
 
 
 def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
-    """The newest, or the best by trainer.dev_metric (of equals the oldest), in their order.
+    """Choose the newest, or the best by trainer.dev_metric (of equals the oldest), oldest first.
 
-    The newest are those between which the run wrote no other.
+    Of the newest, none may be missing between two: only consecutive checkpoints are averaged.
     """
     chosen = [s for s in saved if s.cost is not None]
     if which == "best":
@@ -117,7 +117,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
-    """Raise UserError (65) unless two models can have been one, at two times of its training."""
+    """Raise UserError (65) unless two models may be checkpoints of one training."""
     sides = [(model.source.to_json(), model.target.to_json()) for model in (one, other)]
     if changes := differences(freeze(one.settings), freeze(other.settings)):
         reason = f"another config than that of {where}: {', '.join(changes)}"

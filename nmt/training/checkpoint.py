@@ -41,15 +41,14 @@ class Saved(NamedTuple):
 
     @property
     def place(self) -> DataPlace:
-        """Where the update after it begins."""
+        """Where the next update begins in the data."""
         return DataPlace(*self.state["place"])
 
     @property
     def cost(self) -> list[float] | None:
-        """The lower, the better: dev perplexity, or before it the negative of a score of dev text.
+        """[dev perplexity], or [-BLEU or -chrF, dev perplexity]; the lower, the better.
 
-        Of two that are equal in trainer.dev_metric, the perplexity decides. None if it was saved on
-        a signal, without measuring one.
+        None for a checkpoint that was saved on a signal, without measuring.
         """
         return self.state["cost"]
 
@@ -67,7 +66,7 @@ class Checkpoints:
         self.costs: dict[str, list[float]] = {}  # of all checkpoints that are kept, by name
 
     def recover(self) -> Saved | None:
-        """Clear away what a kill left, verify all checkpoints, and return the newest.
+        """Remove temporary files of a killed process, verify checkpoints, and return the newest.
 
         A damaged one is renamed `corrupt.NAME`. Raises UserError (exit 65) if none is left
         though there were some: training must not start from zero without a word.
@@ -103,7 +102,7 @@ class Checkpoints:
         return min(((cost, name) for name, cost in self.costs.items()), default=None)
 
     def save(self, step: int, cost: list[float] | None, files: Iterable[tuple[str, bytes]]) -> None:
-        """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
+        """Write a checkpoint, let `best` name it if it is, and remove those no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
             manifest.write(path, files)
@@ -117,7 +116,7 @@ class Checkpoints:
             write_hint(self.run / modeldir.BEST, f"{best[1]}\n".encode())
 
     def rotate(self) -> None:
-        """Remove those that are neither among the best nor among the newest; see `__init__`."""
+        """Remove checkpoints that are neither among the best nor among the newest."""
         best = sorted(self.costs, key=lambda name: (self.costs[name], name))[: self.keep_best]
         paths = modeldir.checkpoints(self.directory)
         measured = [path.name for path in paths if path.name in self.costs]
@@ -174,9 +173,9 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> None:
-    """Give optimizer and generators what `dump_optimizer` wrote, none of it in the file any more.
+    """Restore Adam's moments and torch's random states from OPTIMIZER, as copies.
 
-    Else a run that is resumed would hold a checkpoint open that is soon removed, and NFS cannot.
+    A mapped file would stay open after the checkpoint is removed, which NFS does not allow.
     """
     tensors = modeldir.read_tensors(checkpoint, OPTIMIZER)
     trained = [name for name, p in model.named_parameters() if p.requires_grad]

@@ -86,10 +86,10 @@ class Run:
 
 @contextmanager
 def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[Run]:
-    """Make or take over a run directory, before any data is touched.
+    """Create or reopen a run directory, and lock it.
 
     With several ranks, rank 0 does so, and the others see the same. Until there is a checkpoint,
-    any config may take it over. Raises UserError: exit 2 if it was trained with another config, or
+    any config may use it. Raises UserError: exit 2 if it was trained with another config, or
     the config cannot be; 65 if none of its checkpoints is intact; 73 if it cannot be written, is in
     use, or holds other things than a run.
     """
@@ -113,9 +113,9 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
 
 @contextmanager
 def hold_directory(path: Path) -> Iterator[None]:
-    """Make a run directory or take over one, and keep other processes out of it meanwhile.
+    """Create a run directory or reopen one, and keep other processes out of it meanwhile.
 
-    One that was made for a run which does not begin is removed again, with those above it.
+    If no training begins, a new directory is removed again, with the new ones above it.
     Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
     if its checkpoints cannot be reached.
     """
@@ -171,11 +171,11 @@ def _refuse_other_things(path: Path) -> None:
 
 
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+    """List forbidden differences of two plain configs as `key: old -> new`.
 
-    Paths may differ: the fingerprint of the data is compared instead, and the weights of
-    trainer.init_from; but whether there is a start at all may not. Nor may what a model is trained
-    on and measured by: its languages, and target lengths where its translations are scored.
+    Keys in MAY_DIFFER and paths may differ, since the fingerprint of the data and the weights of
+    trainer.init_from are compared instead. A start may not come or go; languages, and target
+    lengths if translations are scored, may not change, since the model is trained on them.
     """
     before, after = dict(flatten(old)), dict(flatten(new))
     before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order

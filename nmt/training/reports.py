@@ -36,7 +36,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def warn_of_errors(path: Path) -> Iterator[None]:
-    """Write or remove a file that training does not need; an OSError is a warning, once a file."""
+    """Let an OSError about a file that training does not need be a warning, once per file."""
     try:
         yield
     except OSError as error:
@@ -46,14 +46,14 @@ def warn_of_errors(path: Path) -> Iterator[None]:
 
 
 def write_hint(path: Path, data: bytes) -> None:
-    """Write a small file that training does not need, unless it holds the same."""
+    """Write a small file that training does not need, unless its content is the same."""
     with warn_of_errors(path):
         if not (path.exists() and path.read_bytes() == data):
             atomic.replace(path, data)
 
 
 def read_metrics(path: Path) -> list[Line]:
-    """The lines of metrics.jsonl, without those that cannot be read."""
+    """Return the lines of metrics.jsonl that can be read."""
     try:
         texts = path.read_bytes().split(b"\n")[:-1]
     except OSError:
@@ -192,7 +192,7 @@ class MetricsLog(ExitStack):
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
     def report(self, kind: str, line: Line) -> None:
-        """Report a line of metrics.jsonl; `describe` says what kinds there are."""
+        """Report a line of a kind: train, dev, skipped or split."""
         line = {"kind": kind, **line}
         if not self.silent:
             self.write(line)
@@ -228,7 +228,7 @@ class MetricsLog(ExitStack):
 
 
 def describe(line: Line) -> str:
-    """Say in words what a line of metrics.jsonl reports.
+    """Turn a line of metrics.jsonl into words for the log.
 
     train: the updates since the last such line; dev: a checkpoint, before it is written; skipped:
     an update that was not made; split: one whose batches were halved, for want of memory.
@@ -252,7 +252,7 @@ def describe(line: Line) -> str:
 
 
 def import_callback(callback: str) -> Callable[[Line, Path], None]:
-    """The function of trainer.callback; raises UserError if there is none, or an import fails."""
+    """Import the function of trainer.callback; UserError if that fails."""
     try:
         function = EntryPoint("callback", callback, "nmt").load()
     except (ImportError, AttributeError, ValueError) as error:

@@ -184,7 +184,7 @@ def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None)
 
 
 def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -> Outcome:
-    """How a trainer ended, or without one, a run that was finished before."""
+    """Return how a trainer ended or, without one, the outcome of a run that was finished before."""
     options, best, state = run.settings.trainer, run.checkpoints.best, trainer or run.saved
     assert state is not None
     score = None if best is None else abs(best[0][0])  # the cost of a BLEU is its negative
@@ -193,7 +193,7 @@ def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -
 
 
 def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | None:
-    """The UserError for a failing disk, bits that differ, short memory, a lost rank; or None."""
+    """Turn an error of disk, memory, ranks or determinism into a UserError; None: another."""
     if isinstance(error, OSError):
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""

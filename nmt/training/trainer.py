@@ -206,7 +206,7 @@ class Trainer:
         return 0
 
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
+        """Compute the gradient of an update: of the mean loss per token over all ranks' batches.
 
         Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: a
         rank's share of those of the update. Two half batches equal a whole one: where memory is too
