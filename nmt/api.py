@@ -324,7 +324,7 @@ def train(experiment: "Experiment") -> "Outcome":
     from nmt.exchange.exporting import refuse_target
     from nmt.training import run as training
 
-    return training.train(experiment.settings, experiment.run, refuse_model=refuse_target)
+    return training.train(experiment.settings, experiment.run, refuse_target=refuse_target)
 
 
 def prepare(settings: Settings) -> "Prepared":

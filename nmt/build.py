@@ -63,7 +63,7 @@ def transformer(settings: Settings, source_size: int, target_size: int) -> Trans
 
 
 def model(settings: Settings, source: Vocabulary, target: Vocabulary) -> Transformer:
-    """The same for vocabularies, which must have the languages of the settings."""
+    """Make the model for two vocabularies, which must have the languages of the settings."""
     made = transformer(settings, len(source), len(target))
     set_languages(made, settings.decode, source, target)
     return made
@@ -82,7 +82,7 @@ class Uninitialised(TorchFunctionMode):
         args: tuple[Any, ...] = (),
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
-        """Leave out what draws random numbers from the global generator."""
+        """Skip calls that draw random numbers from the global generator."""
         named = dict(kwargs or {})
         if named.get("generator") is None:
             named.pop("generator", None)
@@ -119,7 +119,7 @@ def check_languages(model: Transformer, decode: Decode) -> None:
 
 
 def freeze(model: Transformer, names: Sequence[str]) -> None:
-    """Let parameters have no gradient: of named parts, or below a name such as decoder.layers.0.
+    """Freeze the parameters of named parts, or below a name such as decoder.layers.0.
 
     An output layer that is tied to embeddings is frozen with them. Raises ValueError for a name
     that no parameter has, and where nothing is left to train.
@@ -138,7 +138,7 @@ def freeze(model: Transformer, names: Sequence[str]) -> None:
 
 
 def shallow(model: Transformer) -> Transformer:
-    """A copy of a model with the same tensors, whose modules can be changed."""
+    """Copy a model's modules, which can then be changed, but not its tensors."""
     tensors = [*model.parameters(), *model.buffers()]
     for module in model.modules():  # such as packed weights in int8, which cannot be copied
         tensors += [value for value in vars(module).values() if isinstance(value, Tensor)]
@@ -156,7 +156,7 @@ def meta_model(settings: Settings, source_size: int, target_size: int) -> Transf
 
 
 def shrink(settings: Settings) -> Settings:
-    """The same encodings in a model of 16 dimensions, or of the full width where they need it.
+    """Return settings of a small model: 16 dimensions, unless its encodings need the full width.
 
     It has two layers, or more where model.drop_residual or an entry of the encoding names them.
     """
@@ -177,7 +177,7 @@ def shrink(settings: Settings) -> Settings:
 
 
 def count_layers(encoding: Mapping[str, Mapping[str, Any]]) -> int:
-    """How many layers a model needs for those that its encodings list."""
+    """Count the layers that a model needs for the numbers in `layers` of its encodings."""
     lists = [options.get("layers") for options in encoding.values()]
     numbers = [n for each in lists if isinstance(each, list) for n in each if type(n) is int]
     return 1 + max(numbers, default=-1)

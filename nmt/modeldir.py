@@ -36,6 +36,7 @@ T = TypeVar("T")
 CONFIG, SOURCE, TARGET, FACTS = "config.json", "source.json", "target.json", "facts.json"
 WEIGHTS = "model.safetensors"
 SETTINGS_BESIDE = "settings.json"  # those of a model that was written for another engine
+CHECKPOINTS = "checkpoints"  # in a run directory, which has a config.json of its own
 BEST = "best"  # in a run directory: the name of its best checkpoint
 USUAL_LENGTH = 100  # pieces of the longest source in training where that is unknown: conf/ has it
 _STEP = re.compile(r"step-[0-9]{8,}")
@@ -84,9 +85,9 @@ def locate(path: Path) -> Path:
         raise UserError(f"{path}: no such directory; give a run or a checkpoint", Exit.NO_INPUT)
     if not path.is_dir():
         raise UserError(f"{path}: not a model directory; nmt never unpickles a file", Exit.DATA)
-    if (path / manifest.NAME).exists() or not (path / "checkpoints").is_dir():
+    if (path / manifest.NAME).exists() or not (path / CHECKPOINTS).is_dir():
         return path
-    pointer, steps = path / BEST, checkpoints(path / "checkpoints")
+    pointer, steps = path / BEST, checkpoints(path / CHECKPOINTS)
     if not steps:
         raise UserError(f"{path}: this run has no checkpoint yet", Exit.NO_INPUT)
     name = pointer.read_bytes().strip() if pointer.is_file() else b""
@@ -98,7 +99,7 @@ def locate(path: Path) -> Path:
 
 
 def checkpoints(directory: Path) -> list[Path]:
-    """List the checkpoint directories, oldest first; none where there is no such directory."""
+    """List the checkpoint directories, oldest first; none if the directory does not exist."""
     steps = [p for p in directory.glob("step-*") if _STEP.fullmatch(p.name) and p.is_dir()]
     return sorted(steps, key=lambda p: int(p.name.removeprefix("step-")))
 
@@ -118,7 +119,7 @@ def open_model(path: Path) -> VerifiedDirectory:
 def reading(path: str | Path, read: Callable[[Path], T]) -> T:
     """Read the checkpoint directory that a path denotes.
 
-    Training may remove it during that: then the one that the path denotes now is read instead.
+    If training removes it meanwhile, the one that the path denotes then is read instead.
     """
     path = Path(path)
     while True:
@@ -128,6 +129,13 @@ def reading(path: str | Path, read: Callable[[Path], T]) -> T:
         except (UserError, OSError):
             if checkpoint == path or checkpoint.exists():
                 raise  # was named, or is wrong itself
+
+
+def read_config(run: Path) -> Settings:
+    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
+    plain = manifest.read(run / CONFIG)
+    with in_file(run / CONFIG):
+        return thaw(plain)
 
 
 def read_settings(path: str | Path) -> Settings:
@@ -160,7 +168,7 @@ def facts_of(sealed: VerifiedDirectory) -> dict[str, Any]:
     """The facts of an opened model directory; UserError (65) for a checkpoint of another step."""
     facts, path = _parse(sealed, FACTS, _checked_facts), sealed.path
     step = visible(facts.get("step"), 20)
-    if path.parent.name == "checkpoints" and path.name != f"step-{step:0>8}":
+    if path.parent.name == CHECKPOINTS and path.name != f"step-{step:0>8}":
         raise UserError(f"{path}: damaged; it holds step {step}", Exit.DATA)
     return facts
 
@@ -239,7 +247,7 @@ def is_saved(trained: Trained) -> bool:
 
 
 def check_model(trained: Trained) -> None:
-    """Raise UserError (65) for what `load` would refuse once it is saved."""
+    """Raise UserError (65) for a model that could be saved but not loaded."""
     settings, model, source, target, facts, *_ = trained
     for name, value in facts.items():
         try:
@@ -276,7 +284,9 @@ def portable(settings: Settings) -> Settings:
 
     def reduced(value: Any, key: str = "") -> Any:
         if isinstance(value, dict):
-            return {name: reduced(inner, check.below(key, name)) for name, inner in value.items()}
+            return {
+                name: reduced(inner, check.join_key(key, name)) for name, inner in value.items()
+            }
         return Path(value).name if value and is_path(key) else value
 
     return thaw(reduced(freeze(settings)))
@@ -295,7 +305,7 @@ def untie(model: "torch.nn.Module") -> "dict[str, Tensor]":
 
 
 def set_weights(model: "torch.nn.Module", tensors: "dict[str, Tensor]", where: Path) -> None:
-    """Give a model the tensors that `weights` returned; raises what `check_tensors` does."""
+    """Set a model's weights by name; UserError (65) unless names and shapes are the model's."""
     check_tensors(model, tensors, where)
     model.load_state_dict(tensors, strict=False)  # without tied names: these are the same parameter
 

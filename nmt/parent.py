@@ -1,6 +1,6 @@
-"""The model that a run starts from (trainer.init_from), and what the run takes from it.
+"""What a run inherits from the model it starts from (trainer.init_from).
 
-That are overrides which stand before the user's.
+It is expressed as overrides that stand before the user's.
 """
 
 import re
@@ -16,12 +16,10 @@ from nmt.config.catalog import ABOUT, Folders, chain_of, choices_of, quote, valu
 from nmt.config.compose import START, Experiment
 from nmt.config.data import RECIPE, Data
 from nmt.config.hydra_conf import chosen_options
-from nmt.config.settings import Settings, freeze, is_path, thaw
+from nmt.config.settings import freeze, is_path
 from nmt.errors import Exit, UserError
-from nmt.modeldir import read_settings
-from nmt.system import manifest
+from nmt.modeldir import CHECKPOINTS, CONFIG, read_config, read_settings
 
-CHECKPOINTS, CONFIG = "checkpoints", "config.json"  # in the directory of a run
 FILES = {k for k in check.keys_of(Data) if is_path(f"data.{k}")} - {"cache"}
 TREATMENT = {  # keys of data about the use of a text; the others say which text it is
     *("max_length", "join", "join_share", "join_length", "join_within"),
@@ -30,33 +28,33 @@ TREATMENT = {  # keys of data about the use of a text; the others say which text
 
 
 def experiment_of(words: Iterable[str]) -> Experiment:
-    """The experiment of overrides, with what its parent decides; UserError for a misfit."""
+    """Compose the experiment of overrides and of a parent; UserError for wrong ones."""
     return compose.experiment_of(words, inherit)
 
 
 def compose_config(overrides: Sequence[Override]) -> DictConfig:
-    """The config of overrides, likewise, interpolations unresolved."""
+    """Compose the config of overrides and of a parent, interpolations unresolved."""
     return compose.compose_config(overrides, inherit)
 
 
 def inherit(
     path: Path, run: Path | None, overrides: Sequence[Override], folders: Folders
 ) -> Iterator[str]:
-    """What the parent at a path is, as overrides, but for groups and keys that are chosen.
+    """Yield a parent's settings as overrides, except for groups and keys that are chosen.
 
-    If it is gone, the `run` that began from it tells. Raises UserError for keys of the segmenter,
-    whose pieces the vocabulary numbers, for those of an encoding that is not chosen, and for a
-    parent that cannot be read (65, 66) or does not tell what it was trained on.
+    If the parent is gone, the config of the `run` that began from it is read. Raises UserError for
+    keys of the segmenter, which belongs to the vocabulary, for keys of an encoding that is not
+    chosen, and for a parent that cannot be read (65, 66) or names no training text.
     """
     settings, recorded = _read(path, run)
     typed = {override.key_or_group: override for override in overrides}
     options = _choose_options(typed, folders)
     chosen = {*typed, *(group for group, _ in options)}
     _check_typed(typed, "encoding" in chosen, settings)
-    decode, data = settings["decode"], recorded or settings["data"]
+    data = recorded or settings["data"]
     values: dict[str, Mapping[str, Any]] = {
         "segmenter": settings["segmenter"],
-        "decode": {key: decode[key] for key in ("source_language", "target_language")},
+        "decode": settings["decode"],  # the search that suits its weights, and their languages
     }
     yield f"data.normalize={data['normalize']}"
     if "model" not in typed:  # nor does a scale choose its size
@@ -73,7 +71,11 @@ def inherit(
         yield f"data={data['kind']}"
         left_out = TREATMENT | _replaced_keys(typed)
         values["data"] = {key: value for key, value in data.items() if key not in left_out}
-    files = [values_of(group, option, folders) for group, option in options if "$" not in option]
+    files = [
+        {group: keys} if group == "decode" else keys  # other files name whole keys
+        for group, option in options
+        if "$" not in option and (keys := values_of(group, option, folders))
+    ]
     for group, inherited in values.items():
         # a file that is chosen decides on its keys, such as encoding=universal on share_layers
         in_files = {name for file in files for name in file.get(group) or ()}
@@ -83,11 +85,9 @@ def inherit(
 
 
 def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A parent's settings, and the text of its training with its places; None: unknown."""
+    """Return a parent's settings, and its `data` with the paths of its training; None: unknown."""
     if not path.exists():
-        begun = (
-            None if run is None or not (run / CONFIG).is_file() else _read_settings(run / CONFIG)
-        )
+        begun = None if run is None or not (run / CONFIG).is_file() else read_config(run)
         # by its name alone: its place may be spelled in other ways
         if begun is None or Path(begun.trainer.init_from or "").name != path.name:
             raise UserError(
@@ -102,15 +102,7 @@ def _read(path: Path, run: Path | None) -> tuple[dict[str, Any], dict[str, Any] 
     trained = next((p for p in places if (p / CHECKPOINTS).is_dir()), None)
     if trained is None or not (trained / CONFIG).is_file():
         return settings, None
-    return settings, freeze(_read_settings(trained / CONFIG))["data"]
-
-
-def _read_settings(config: Path) -> Settings:
-    """The settings that the config of a run records; raises UserError (65)."""
-    try:
-        return thaw(manifest.read(config))
-    except UserError as error:
-        raise UserError(f"{START}: {config}: {error}", Exit.DATA) from None
+    return settings, freeze(read_config(trained))["data"]
 
 
 def _check_typed(
@@ -130,7 +122,7 @@ def _check_typed(
 
 
 def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tuple[str, str]]:
-    """Groups and options that are typed, and those that their files choose."""
+    """List groups and options that are typed, and those that their files choose."""
     options = [(g, o) for g in ABOUT if g in typed for o in chosen_options(typed[g])]
     for group, option in options:  # which grows: an experiment may choose a scale
         parts = [] if "$" in option else chain_of(group, option, folders)  # as data=${scale}_zhen
@@ -141,7 +133,7 @@ def _choose_options(typed: Mapping[str, Override], folders: Folders) -> list[tup
 
 
 def _replaced_keys(typed: Mapping[str, Override]) -> set[str]:
-    """The keys of data that are not the parent's since overrides name other files."""
+    """Return the keys of data that are not inherited, as overrides name other files."""
     keys = {key.removeprefix("data.") for key in typed}
     if keys & {"root", *RECIPE}:  # which all names are made of
         return {*FILES, "name", "columns", "corpora"}

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tqdm import tqdm
-
 from nmt.training.signals import stop_by_error
 
 PAUSE = 0.1  # seconds between two polls of the processes
@@ -81,7 +79,8 @@ def run_all(
                 if time.monotonic() - reported > every or not (running or waiting):
                     reported = time.monotonic()
                     states = [f"{name}: {state(name)}" for name, _ in running.values()]
-                    sys.stderr.write(_progress(reported - began, len(codes), len(commands), states))
+                    line = "   ".join([f"{len(codes)} of {len(commands)} ended", *states])
+                    sys.stderr.write(f"{reported - began:4.0f} s  {line}\n")
                 if running:
                     time.sleep(PAUSE)
         finally:
@@ -97,14 +96,6 @@ def _gpu_of(command: LoggedCommand, slot: int) -> str | None:
     if any("cuda:" in argument for argument in command.arguments) or len(gpus()) < 2:
         return None
     return gpus()[slot % len(gpus())]
-
-
-def _progress(seconds: float, ended: int, count: int, states: Sequence[str]) -> str:
-    left = ""
-    if ended and states:
-        left = f", about {tqdm.format_interval(seconds / ended * (count - ended))} left"
-    line = "   ".join([f"{ended} of {count} ended{left}", *states])
-    return f"{seconds:4.0f} s  {line}\n"
 
 
 def last_line(log: Path) -> str:

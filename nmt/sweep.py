@@ -16,6 +16,7 @@ from nmt.config.sweeps import Sweep
 from nmt.corpus.prepare import Prepared
 from nmt.corpus.report import log_remarks
 from nmt.errors import Exit, UserError
+from nmt.exchange.exporting import refuse_target
 from nmt.parent import experiment_of
 from nmt.processes import LoggedCommand, exit_reason, gpus, last_line, run_all
 from nmt.system.resources import cores
@@ -95,7 +96,7 @@ def plan_runs(sweep: Sweep) -> tuple[list[PlannedRun], list[LeftOut]]:
     runs = [PlannedRun(*named) for named in zip(names, experiments, strict=True)]
     for run in runs:
         if outcome_of(run) is None:  # which refuses the directory of another run
-            check_start(run.settings, begun=config_is_settled(run.directory))
+            check_start(run.settings, config_is_settled(run.directory), refuse_target)
     return runs, left_out
 
 
@@ -124,7 +125,7 @@ def _check_directories(experiments: Sequence[Experiment]) -> None:
 
 
 def outcome_of(run: PlannedRun, corpus: Prepared | None = None) -> Outcome | None:
-    """How a run ended that has made all its updates; None if it has not, or never began.
+    """Return the outcome of a finished run; None if it is not finished, or never began.
 
     Raises UserError for a directory that is in use, damaged, or of another config, and (65) for a
     run on another corpus than this one, if there is one.
@@ -171,7 +172,7 @@ def train_all(
         launch(pending)
     elif pending:
         commands = [LoggedCommand(r.name, r.experiment.overrides, r.log) for r in pending]
-        codes = run_all(commands, at_once, lambda name: progress(by_name[name].directory))
+        codes = run_all(commands, at_once, lambda name: describe_progress(by_name[name].directory))
     failed = {}
     for run in pending:
         if why := _unfinished_because(run, corpora[run.name], codes.get(run.name)):
@@ -180,7 +181,7 @@ def train_all(
 
 
 def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> str | None:
-    """Why a run is not finished, by the exit code of its process, if it had one; None: it is."""
+    """Say why a run is not finished, by the exit code of its process, if any; None: it is."""
     if code:
         return f"training failed ({exit_reason(code)}): {last_line(run.log)}"
     try:
@@ -194,7 +195,7 @@ def _unfinished_because(run: PlannedRun, corpus: Prepared, code: int | None) -> 
 
 
 def free_slots(settings: Settings) -> int:
-    """How many runs fit: one for each GPU, or on one that is named, else as many as cores serve."""
+    """Count the runs that fit at once: one per GPU, or one on a named GPU; else by cores."""
     if settings.trainer.device.startswith("cuda:"):
         return 1
     if settings.trainer.device != "cpu" and (available := gpus()):
@@ -202,8 +203,8 @@ def free_slots(settings: Settings) -> int:
     return max(1, cores() // (settings.trainer.threads or 1))  # a process has one by default
 
 
-def progress(directory: Path) -> str:
-    """The last step of a run, and how perplexed the model was."""
+def describe_progress(directory: Path) -> str:
+    """Return the last step of a run and its perplexity."""
     lines = [x for x in read_metrics(directory / METRICS) if type(x.get("perplexity")) is float]
     if not lines:
         return "starting"
@@ -212,6 +213,6 @@ def progress(directory: Path) -> str:
 
 
 def failure_error(failed: Sequence[FailedRun], count: int) -> UserError:
-    """The error (70) that names those of `count` runs which failed, and their logs."""
+    """Make the UserError (70) that names the failed runs, of `count`, and their logs."""
     reasons = "; ".join(f"{run.name}: {run.why}; see {run.log}" for run in failed)
     return UserError(f"{len(failed)} of {count} runs failed: {reasons}", Exit.DIVERGED)

@@ -199,7 +199,7 @@ def is_recorded(job: Job, record: str, inputs: Any) -> bool:
         plain = manifest.read(job.root / record)
     except UserError:  # missing or damaged
         return False
-    return plain.get("inputs") == check.plain(inputs) and all(
+    return plain.get("inputs") == check.to_plain(inputs) and all(
         (job.root / name).is_file() and sha256_of(job.root / name) == sha256
         for name, sha256 in plain["files"].items()
     )
@@ -208,7 +208,7 @@ def is_recorded(job: Job, record: str, inputs: Any) -> bool:
 def write_record(job: Job, record: str, inputs: Any, files: list[Path], **more: Any) -> None:
     """Write what the files were made from, and their SHA-256: the last step of a stage."""
     hashes = {path.relative_to(job.root).as_posix(): sha256_of(path) for path in files}
-    plain = {**more, "inputs": check.plain(inputs), "files": hashes}
+    plain = {**more, "inputs": check.to_plain(inputs), "files": hashes}
     atomic.replace(job.root / record, manifest.dump(plain))
 
 

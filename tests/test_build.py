@@ -78,9 +78,9 @@ def test_a_language_takes_a_position(settings_of: Callable[..., Settings]) -> No
         preflight.check(settings_of("data.max_length=30", "data.train_longest=10", *table, *more))
 
     check(31)
+    check(32, "decode.source_language=en", "decode.target_language=en")
     for side, other in (("target", "encoder"), ("source", "decoder")):
         language = f"decode.{side}_language=en"
-        check(32, language)
         check(31, language, f"encoding.learned.where={other}")
         told = "data.max_length=30 lets in so many pieces and eos, and a language: .*size=32, or "
         with pytest.raises(UserError, match=rf"{told}data\.max_length=29"):

@@ -1,6 +1,7 @@
 """Every key of every config does something: each is flipped, and a change must be seen.
 
-Those of encodings are flipped in encodings/test_every_key.py.
+Those of encodings are flipped in encodings/test_every_key.py, and those of the search, each for
+what it does, in tests/decode/.
 """
 
 import json
@@ -17,17 +18,15 @@ import pytest
 import torch
 from omegaconf import OmegaConf
 
-from nmt import modeldir
 from nmt.cli.train import command as train
 from nmt.config import check as schema
 from nmt.config.catalog import options_of
 from nmt.config.compose import Experiment, experiment_of
-from nmt.config.settings import GROUPS, Decode, Settings, freeze
+from nmt.config.data import RECIPE
+from nmt.config.settings import GROUPS, Settings, freeze
 from nmt.corpus.prepare import Prepared, prepare
-from nmt.decode.translator import Translator
-from nmt.errors import UserError
 from nmt.evaluation.testsets import corpus_test_files
-from nmt.text.lines import read_text
+from nmt.toy.recipe import write
 from nmt.training.directory import open_run
 from nmt.training.run import fit
 from tests import composing
@@ -144,11 +143,6 @@ FILES = "FILES"  # stands for the words of the crafted corpus
 PLATEAU = ["optim.lr=0.3", "trainer.max_steps=6", "trainer.checkpoints_per_epoch=100"]
 TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what must change
     ("seed=2", [], "weights"),
-    ("data.train_pairs=50", [], "weights"),
-    ("data.train_shortest=20", [], "weights"),
-    ("data.train_longest=10", [], "weights"),
-    ("data.dev_pairs=12", [], "metrics"),
-    ("data.corpus_seed=2", [], "weights"),
     ("data.max_length=12", [], "weights"),
     ("data.source_language=fr", [FILES], "sides"),
     ("data.normalize=nfkc", [FILES], "sides"),
@@ -180,33 +174,6 @@ TRAINING: list[tuple[str, list[str], str]] = [  # key=value, base words, what mu
     ("trainer.log_every=2", [], "metrics"),
     ("trainer.tensorboard=true", [], "tensorboard"),
 ]
-DECODING = {  # key -> value that changes a translation (or refuses it)
-    "method": "sample",
-    "beam_size": 1,
-    "alpha": 5.0,
-    "length_penalty": "power",
-    "max_length_ratio": 0.0,
-    "max_length_offset": 2,
-    "no_repeat_ngram": 1,
-    "length": "forced",
-    "precision": "bfloat16",
-    "max_source": 5,
-    "too_long": "refuse",
-    "position_scale": 0.5,
-    "target_length": "given",
-}
-DECODING_REFUSED = {  # key -> what is said of its other value
-    "length": "column length: this model reads it with the text",
-    "too_long": "or choose decode.too_long=split",
-    "position_scale": "positions cannot be scaled, because it knows whole positions only",
-    "target_length": "no encoding of this model asks for a length",
-}
-
-
-@pytest.fixture(autouse=True)
-def bfloat16(pretend: Callable[..., None]) -> None:
-    """It is used here even where it is slow and would give way to float32."""
-    pretend(trains_in_bfloat16=True, searches_in_bfloat16=True)
 
 
 def test_no_key_is_forgotten() -> None:
@@ -234,50 +201,33 @@ def test_flipping_a_key_shows(
     assert before.get(changes) != after[changes]
 
 
-@pytest.fixture(scope="module")
-def trained(place: Path) -> modeldir.Trained:
-    words = [*SMALL, *TOY, f"data.cache={place / 'cache'}", f"runs={place / 'decoding'}"]
-    more = ["encoding=learned", "encoding.learned.size=200", "model.dim=32", "optim.lr=0.0"]
-    train(later([*words, *more]))
-    (run,) = (place / "decoding" / "toy").glob("learned-*")
-    return modeldir.load(run)
+RECIPE_FLIPPED = {
+    "train_pairs": 50,
+    "train_shortest": 20,
+    "train_longest": 10,
+    "dev_pairs": 12,
+    "test_pairs": 45,
+    "test_shortest": 40,
+    "test_longest": 20,
+    "corpus_seed": 2,
+}
 
 
-def decoding(**change: Any) -> Decode:
-    """The options of decode/, some of them changed."""
-    values = {**vars(composing.settings_of().decode), **change}
-    return schema.read(Decode, values, "decode")
+def test_flipping_a_key_of_the_embedded_corpus_shows(tmp_path: Path) -> None:
+    small = understood(TOY)[0].data
 
+    def draw(**change: Any) -> dict[str, str]:
+        place = tmp_path / "-".join(["toy", *change])
+        place.mkdir()
+        write(replace(small, **change), place)
+        return {name: digest for name, digest in tiny.tree(place).items() if name.endswith(".de")}
 
-@pytest.mark.parametrize("key", DECODING)
-def test_flipping_a_key_of_decoding_shows(key: str, trained: modeldir.Trained) -> None:
-    refusals: list[str] = []
-
-    def translated(**change: Any) -> Any:
-        short = {"beam_size": 2, "max_length_offset": 6}  # few updates end it late
-        decode = decoding(**short | change)
-        lines = ["das " * (20 if key != "too_long" else 250)]
-        try:
-            return list(Translator.of(trained, decode).translate(lines, n_best=1))
-        except UserError as e:
-            refusals.append(str(e))
-            return None
-
-    assert translated() != translated(**{key: DECODING[key]})
-    assert len(refusals) == (key in DECODING_REFUSED)
-    assert all(DECODING_REFUSED[key] in refusal for refusal in refusals)
-
-
-def test_keys_of_the_toy_test_set(place: Path) -> None:
-    def lengths(*words: str) -> list[int]:
-        many = [w for w in TOY if "test" not in w] + ["data.test_pairs=60"]
-        asked, _ = understood([*many, f"data.cache={place / 'cache'}", *words])
-        return [line.count(" ") for line in read_text(Path(corpus_test_files(asked)[0]))]
-
-    plain = lengths()
-    assert len(lengths("data.test_pairs=45")) == 45 != len(plain)
-    assert max(lengths("data.test_longest=20")) < 20 < max(plain)
-    assert min(lengths("data.test_shortest=40")) > 20 > min(plain)
+    plain = draw()
+    assert RECIPE_FLIPPED.keys() == {*RECIPE}
+    for key, value in RECIPE_FLIPPED.items():
+        parts = {name for name, digest in draw(**{key: value}).items() if digest != plain[name]}
+        of_parts = {f"{part}.de" for part in ("train", "dev", "test") if key.startswith(part)}
+        assert parts >= (of_parts or {"train.de", "dev.de", "test.de"})
 
 
 def test_keys_of_the_surroundings(

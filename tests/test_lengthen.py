@@ -22,7 +22,7 @@ TINY = [
 ]
 TRAINER = [
     *("trainer.device=cpu", "trainer.threads=1", "trainer.batch_tokens=300"),
-    *("trainer.tensorboard=false", "decode.max_length_ratio=1", "decode.beam_size=1"),
+    "trainer.tensorboard=false",
 ]
 TOY = ["data.train_pairs=60", "data.train_longest=9", "data.dev_pairs=8", "data.test_pairs=10"]
 
@@ -32,7 +32,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     toy = [*TRAINER, *TOY, f"runs={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
-    search = ["decode.alpha=0.5", "decode.no_repeat_ngram=3", "decode.unknown=allow"]
+    search = ["decode.alpha=0.5", "decode.beam_size=1", "decode.max_length_ratio=1"]
     assert train([*TINY, *toy, *search, "trainer.max_steps=2", "name=parent"]) == 0
     parent = modeldir.load(tmp_path / "parent")
     command = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", "encoding=relative"]
@@ -53,7 +53,8 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     assert [system["label"] for system in report["systems"]] == ["parent", "child"]
     assert report["systems"][0]["longest_trained"] == longest
     searches = [s["settings"]["decode"] for s in report["about"]["systems"].values()]
-    assert searches[0] == searches[1] and searches[0]["alpha"] != 0.5
+    assert searches[0] == searches[1] and searches[0]["alpha"] == 0.5
+    assert searches[0]["beam_size"] == 1
     groups = [group for test in report["tests"] for group in test["groups"]]
     ends = {group["high"] for group in groups if group["high"]}
     assert ends and ends <= {longest // 2, longest, 2 * longest}
@@ -78,7 +79,7 @@ def test_a_child_is_trained_on_joined_lines_and_compared(
     assert again.out == out and "already finished" in again.err
 
 
-def test_the_corpus_is_the_parents_unless_another_is_named(
+def test_corpus_and_search_are_the_parents_unless_others_are_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for part in ("train", "dev"):
@@ -87,7 +88,8 @@ def test_the_corpus_is_the_parents_unless_another_is_named(
             (tmp_path / f"{part}.{language}").write_text(lines, encoding="utf-8")
     files = ["data=files", f"data.root={tmp_path}", f"data.cache={tmp_path / 'cache'}"]
     files += [*TRAINER, f"runs={tmp_path}", "trainer.max_steps=1"]
-    assert train([*TINY, *files, "name=parent"]) == 0
+    search = ["decode.beam_size=12", "decode.alpha=0"]
+    assert train([*TINY, *files, *search, "name=parent"]) == 0
     child = ["experiment=lengthen", f"parent={tmp_path / 'parent'}", *files[2:], "name=c"]
     capsys.readouterr()
     assert train(child) == 0
@@ -95,6 +97,12 @@ def test_the_corpus_is_the_parents_unless_another_is_named(
     assert err.startswith(f"corpus: files ({tmp_path}/train.de, {tmp_path}/train.en)\n")
     assert "no test set to compare on: name data.test_source" in err
     assert "pairs; source length" not in out
+    decode = modeldir.load(tmp_path / "c").settings.decode
+    assert (decode.beam_size, decode.alpha) == (12, 0)
+    longer = [*child[:-2], "name=c", "trainer.max_steps=2", "decode.beam_size=3"]
+    assert train(longer) == 0 and "resuming at step 1" in capsys.readouterr().err
+    decode = modeldir.load(tmp_path / "c").settings.decode
+    assert (decode.beam_size, decode.alpha) == (3, 0)
     (tmp_path / "elsewhere").mkdir()
     for path in [*tmp_path.glob("*.de"), *tmp_path.glob("*.en")]:
         path.rename(tmp_path / "elsewhere" / path.name)
@@ -132,10 +140,8 @@ def test_a_test_set_that_cannot_be_used_is_refused_before_the_training(
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("words", [["trainer.init_from=other"], ["trainer.init_from=null"]])
-def test_the_parent_is_what_the_run_starts_from(words: list[str]) -> None:
-    experiment = compose.experiment_of(["experiment=lengthen", "parent=runs/p", *words])
-    with pytest.raises(UserError, match=r"^parent=runs/p: the run starts from"):
-        lengthen.check(experiment)
-    with pytest.raises(UserError, match=r"^parent=None"):
-        lengthen.check(compose.experiment_of(["experiment=lengthen", "parent=null"]))
+def test_the_parent_is_what_the_run_starts_from() -> None:
+    words = ["experiment=lengthen", "parent=runs/p", "trainer.init_from=other"]
+    for arguments in (words, [*words[:2], "trainer.init_from=null"], [words[0], "parent=null"]):
+        with pytest.raises(UserError, match=r"^parent=(runs/p|None): the run starts from"):
+            lengthen.check(compose.experiment_of(arguments))

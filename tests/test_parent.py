@@ -1,6 +1,7 @@
 """What a run takes over from the model that it starts from, and what it may say itself."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from nmt.errors import Exit, UserError
 from nmt.modeldir import portable
 from nmt.parent import compose_config, experiment_of
 from nmt.system import manifest
+from tests.composing import settings_of
 
 SHAPE = ["model=small", "model.dim=24", "model.heads=3", "model.norm=post", "model.dropout=0.3"]
 OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=7", "optim.lr=0.5"]
@@ -22,7 +24,7 @@ OTHERS = ["segmenter=unigram", "data.normalize=nfkc", "encoding=relative", "tau=
 @pytest.fixture(scope="module")
 def parent(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("models") / "parent"
-    return run_of(path, experiment_of([*SHAPE, *OTHERS]).settings)
+    return run_of(path, settings_of(*SHAPE, *OTHERS))
 
 
 def child(parent: Path, *overrides: str) -> Settings:
@@ -30,14 +32,11 @@ def child(parent: Path, *overrides: str) -> Settings:
 
 
 def test_segmenter_normalisation_model_and_encoding_are_the_parents(parent: Path) -> None:
-    theirs, ours = experiment_of([*SHAPE, *OTHERS]).settings, child(parent)
-    assert (ours.segmenter, ours.model, ours.encoding) == (
-        theirs.segmenter,
-        theirs.model,
-        theirs.encoding,
-    )
-    assert ours.data.normalize == "nfkc"
-    assert ours.optim == experiment_of([]).settings.optim  # that is no part of the model
+    settings, started = settings_of(*SHAPE, *OTHERS), child(parent)
+    for group in ("segmenter", "model", "encoding"):
+        assert getattr(started, group) == getattr(settings, group)
+    assert started.data.normalize == "nfkc"
+    assert started.optim == settings_of().optim  # that is no part of the model
 
 
 def run_of(path: Path, settings: Settings) -> Path:
@@ -55,8 +54,7 @@ FILES = ["data=files", "data.root=/corpus", "data.source_language=fr", "data.max
 
 @pytest.mark.slow
 def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
-    theirs = experiment_of([*FILES, "data.join=3", "data.bpe_dropout=0.5"]).settings
-    run = run_of(tmp_path / "run", theirs)
+    run = run_of(tmp_path / "run", settings_of(*FILES, "data.join=3", "data.bpe_dropout=0.5"))
     for place in (run, run / "checkpoints" / "step-00000001"):
         data = child(place, "encoding=relative").data
         assert (data.train_source, data.test_source, data.target_language) == (
@@ -68,10 +66,10 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
     moved = child(run, "data.root=/moved", "data.dev_source=/d").data
     assert (moved.train_source, moved.dev_source) == ("/moved/train.fr", "/d")
     assert moved.test_source is None
-    held = experiment_of(["data=files", "data.root=/corpus", "data.dev_lines=9"]).settings
+    held = settings_of("data=files", "data.root=/corpus", "data.dev_lines=9")
     dev = ["data.dev_source=/d", "data.dev_target=/e"]
-    ours = child(run_of(tmp_path / "held", held), *dev).data
-    assert (ours.dev_source, ours.dev_lines) == ("/d", None)
+    started = child(run_of(tmp_path / "held", held), *dev).data
+    assert (started.dev_source, started.dev_lines) == ("/d", None)
     assert child(run, "data=toy").data.kind == "toy"
     lengthened = experiment_of(["experiment=lengthen", f"parent={run}"]).settings.data
     assert (lengthened.join, lengthened.name, lengthened.source_language) == (2, "files", "fr")
@@ -79,7 +77,7 @@ def test_the_text_is_that_of_the_parents_run(tmp_path: Path) -> None:
 
 def test_training_files_replace_the_corpora_of_the_parent(tmp_path: Path) -> None:
     corpora = ["data=files", "data.root=/c", "+data.corpora.a.weight=2", "+data.corpora.b.weight=1"]
-    run = run_of(tmp_path / "run", experiment_of(corpora).settings)
+    run = run_of(tmp_path / "run", settings_of(*corpora))
     kept, new = child(run).data, child(run, "data.train_source=x", "data.train_target=y").data
     assert list(kept.corpora) == ["a", "b"] and kept.dev_source == "/c/dev.de"
     assert (new.corpora, new.train_source, new.dev_source) == ({}, "x", "/c/dev.de")
@@ -87,7 +85,7 @@ def test_training_files_replace_the_corpora_of_the_parent(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("key", ["trainer.init_from", "experiment=lengthen parent"])
 def test_a_parent_that_does_not_tell_its_text_wants_one(key: str, tmp_path: Path) -> None:
-    settings = portable(experiment_of(FILES).settings)
+    settings = portable(settings_of(*FILES))
     manifest.write(tmp_path / "m", [("config.json", manifest.dump(freeze(settings)))])
     arguments = f"{key}={tmp_path}/m".split()
     with pytest.raises(UserError, match="name the text to train on, as in data=files") as error:
@@ -98,18 +96,18 @@ def test_a_parent_that_does_not_tell_its_text_wants_one(key: str, tmp_path: Path
 
 @pytest.mark.slow
 def test_the_model_and_its_encoding_may_be_said(parent: Path) -> None:
-    ours = child(parent, "encoding=rotary", "model.dropout=0.2", "model.decoder_layers=1")
-    assert list(ours.encoding) == ["rotary"]
-    assert (ours.model.dropout, ours.model.decoder_layers, ours.model.dim) == (0.2, 1, 24)
-    assert child(parent, "model=tiny").model == experiment_of([]).settings.model
-    kept = child(parent, "encoding=relative")
-    assert kept.encoding == experiment_of(["encoding=relative"]).settings.encoding
+    started = child(parent, "encoding=rotary", "model.dropout=0.2", "model.decoder_layers=1")
+    assert list(started.encoding) == ["rotary"]
+    model = started.model
+    assert (model.dropout, model.decoder_layers, model.dim) == (0.2, 1, 24)
+    assert child(parent, "model=tiny").model == settings_of().model
+    assert child(parent, "encoding=relative").encoding == settings_of("encoding=relative").encoding
 
 
 def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_path: Path) -> None:
-    ours = child(parent, "run=R3", "scale=toy", "encoding.lstm.hidden=7")
-    assert list(ours.encoding) == ["lstm"] and ours.encoding["lstm"]["hidden"] == 7
-    assert ours.model == child(parent).model, "of the size that its weights have"
+    started = child(parent, "run=R3", "scale=toy", "encoding.lstm.hidden=7")
+    assert list(started.encoding) == ["lstm"] and started.encoding["lstm"]["hidden"] == 7
+    assert started.model == settings_of(*SHAPE).model, "of the size that its weights have"
     corpus = child(parent, "run=R10", "scale=wmt19").data  # named by the scale
     assert corpus.source_language == "zh"
     texts = {"short": "  - override /encoding: universal\nmodel: {dropout: 0.2}\n",
@@ -118,15 +116,32 @@ def test_what_a_run_or_an_experiment_names_is_not_the_parents(parent: Path, tmp_
     for name, text in texts.items():
         head = "# @package _global_\ndefaults:\n"
         (tmp_path / "experiment" / f"{name}.yaml").write_text(head + text)
-        ours = child(parent, f"experiment={name}", *config_dir_override(str(tmp_path)))
-        assert list(ours.encoding) == ["universal"]
-        model = ours.model
+        started = child(parent, f"experiment={name}", *config_dir_override(str(tmp_path)))
+        assert list(started.encoding) == ["universal"]
+        model = started.model
         assert (model.share_layers, model.dropout, model.dim) == (True, 0.2, 24)
 
 
+def test_the_search_is_the_parents_but_for_what_is_typed_or_chosen(tmp_path: Path) -> None:
+    """An imported model of Marian, say, whose search is none of nmt's defaults."""
+    search = ["decode.beam_size=12", "decode.alpha=0", "decode.stop=shrinking"]
+    search += ["decode.length_penalty=power", "decode.unknown=allow"]
+    settings = settings_of(*FILES, *search)
+    run = run_of(tmp_path / "parent", settings)
+    named = ["experiment=lengthen", f"parent={run}", f"runs={tmp_path}", "name=child"]
+    started = experiment_of(named)
+    assert started.settings.decode == settings.decode
+    assert child(run, "decode.beam_size=3").decode == replace(settings.decode, beam_size=3)
+    greedy = child(run, "decode=greedy", "decode.alpha=0.5").decode
+    assert greedy == replace(settings.decode, beam_size=1, alpha=0.5)
+    run_of(started.run, started.settings)
+    shutil.rmtree(run)
+    assert experiment_of(named).settings == started.settings  # as its own config records it
+
+
 def test_keys_of_an_encoding_need_its_name(parent: Path) -> None:
-    ours = child(parent, "encoding=relative", "encoding.relative.where=decoder")
-    assert ours.encoding["relative"]["where"] == "decoder"
+    started = child(parent, "encoding=relative", "encoding.relative.where=decoder")
+    assert started.encoding["relative"]["where"] == "decoder"
     keys = "encoding.relative.where", "encoding.relative.tau", "encoding.absolute.where", "tau"
     for key in keys:
         with pytest.raises(UserError, match=f"^{key}: with .*; name one .* as encoding=relative,"):
@@ -148,25 +163,21 @@ def test_a_parent_that_is_gone_is_missed_unless_the_run_has_begun(
     with pytest.raises(UserError, match="gone: no such directory") as error:
         experiment_of(arguments)
     assert error.value.code == Exit.NO_INPUT
-    own = experiment_of([f"trainer.init_from={parent}", "model.dropout=0.2"]).settings
+    own = child(parent, "model.dropout=0.2")
     run_of(tmp_path / "other", own)  # from another parent
     with pytest.raises(UserError, match="gone: no such directory"):
         experiment_of([start, f"runs={tmp_path}", "name=other"])
     own.trainer.init_from = f"{tmp_path}/gone"
     run_of(tmp_path / "child", own)
-    assert experiment_of(arguments).settings.model == child(parent, "model.dropout=0.2").model
-    elsewhere = experiment_of(["trainer.init_from=x/gone", *arguments[1:]])  # the same, moved
-    assert elsewhere.settings.model == experiment_of(arguments).settings.model
-    with pytest.raises(UserError, match=r"optim\.lrr"):
-        experiment_of([*arguments, "optim.lrr=1"])
+    for moved in (start, "trainer.init_from=x/gone"):
+        assert experiment_of([moved, *arguments[1:]]).settings.model == own.model
 
 
 def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path) -> None:
     gone = tmp_path / "p"
-    run_of(gone, experiment_of([*FILES, "encoding=relative"]).settings)
+    run_of(gone, settings_of(*FILES, "encoding=relative"))
     start = [f"trainer.init_from={gone}", f"runs={tmp_path / 'runs'}"]
     commands = [
-        [*start, "name=c"],
         [*start, "data.dev_lines=500", "name=held"],
         [*start, "data=files", "data.root=/other", "name=other"],
         [*start, "encoding=rotary", "seed=3", "name=rotary${seed}"],
@@ -185,7 +196,7 @@ def test_a_run_on_files_is_resumed_by_its_name_without_its_parent(tmp_path: Path
 
 
 def test_the_config_that_is_shown_is_that_of_the_run(tmp_path: Path) -> None:
-    run = run_of(tmp_path / "run", experiment_of([*FILES, *SHAPE, "encoding=relative"]).settings)
+    run = run_of(tmp_path / "run", settings_of(*FILES, *SHAPE, "encoding=relative"))
     moved = [f"trainer.init_from={run}", "data.root=/moved", "data.dev_lines=9"]
     cfg: Any = OmegaConf.to_container(
         OmegaConf.create(OmegaConf.to_yaml(compose_config(parse(moved)), resolve=False)),

@@ -1,7 +1,6 @@
 """Training several runs: what failed says why, whichever launcher started it."""
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,13 +17,20 @@ CORPUS: Any = SimpleNamespace(facts={"fingerprint": "abc"})
 CORPORA = {"none-seed1": CORPUS, "alibi-seed1": CORPUS}
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> list[PlannedRun]:
-    """Two runs, of which nothing is trained."""
-    words = ["encoding=none,alibi", f"runs={tmp_path}", "jobs=2"]
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory: pytest.TempPathFactory) -> list[PlannedRun]:
+    words = ["encoding=none,alibi", f"runs={tmp_path_factory.mktemp('runs')}", "jobs=2"]
     sweep = sweep_of(parse(words), multirun=True)
     assert sweep is not None
     return plan_runs(sweep)[0]
+
+
+@pytest.fixture
+def runs(planned: list[PlannedRun]) -> list[PlannedRun]:
+    """Two runs, of which nothing is trained, and no log is there yet."""
+    for run_without_log in planned:
+        run_without_log.log.unlink(missing_ok=True)
+    return planned
 
 
 def test_a_failure_names_its_last_words(

@@ -31,11 +31,11 @@ def command(argv: list[str]) -> None:
     from nmt.training import average
 
     if options.last is not None:
-        mean = average.of_run(options.models[0], options.last, "last")
+        mean = average.average_run(options.models[0], options.last, "last")
     elif options.best is not None:
-        mean = average.of_run(options.models[0], options.best, "best")
+        mean = average.average_run(options.models[0], options.best, "best")
     else:
-        mean = average.of_models(options.models)
+        mean = average.average_models(options.models)
     modeldir.save(mean, options.output)
     sys.stdout.write(f"{options.output}\n")
 

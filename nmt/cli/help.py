@@ -80,7 +80,7 @@ def help_page(manual: Manual, topic: str, folders: Folders = ()) -> str:
     elif topic == EVERYTHING:
         lines = _whole_manual(manual, folders)
     elif group not in manual.groups:
-        near = check.near(group, [*manual.groups, EVERYTHING])
+        near = check.suggest(group, [*manual.groups, EVERYTHING])
         raise UserError(f"--help {topic}: no such group{near}")
     elif equals:
         path_of(group, option, folders)
@@ -146,7 +146,7 @@ def _option_page(group: str, option: str, folders: Folders) -> list[str]:
     if group in GROUPS:
         return [*lines, *_align(_describe(group, GROUPS[group], values))]
     comments, rows = _comments(group, [option], folders), []
-    for key, value in check.flat(values):
+    for key, value in check.flatten(values):
         if not key.startswith("hydra."):
             above = [key.rsplit(".", n)[0] for n in range(key.count(".") + 1)]  # itself first
             meaning = next((comments[k][1] for k in above if k in comments), "")

@@ -131,7 +131,7 @@ def describe_key(schema: Any, name: str) -> str:
     only = declared.metadata["only"]
     condition = f"kind={'|'.join(only)}: " if only else ""
     choices = get_args(bare) if get_origin(bare) is Literal else ()
-    listed = f" ({' | '.join(map(check.yaml, choices))})" if choices else ""
+    listed = f" ({' | '.join(map(check.to_yaml, choices))})" if choices else ""
     return f"{condition}{declared.metadata['doc']}{listed}"
 
 
@@ -155,6 +155,8 @@ def decode_overrides(settings: Sequence[str]) -> dict[str, Any]:
                 f"{setting}: a trained model is fixed; only decode.<key>=<value> may change"
             )
         if key not in keys:
-            raise UserError(f"{name}: no such key{check.near(name, [f'decode.{k}' for k in keys])}")
+            raise UserError(
+                f"{name}: no such key{check.suggest(name, [f'decode.{k}' for k in keys])}"
+            )
         changes[key] = check.parse(keys[key].kind, text)
     return changes

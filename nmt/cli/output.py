@@ -66,6 +66,7 @@ class ResumableOutput(OutputStream):
     def __init__(self, path: Path, identity: Mapping[str, Any]) -> None:
         """Find out what is done, cut off what was half written; raises what `open_output` does."""
         self.path, self.identity = path, dict(identity)
+        self._from_pipe = None in self.identity["text"].values()
         self.part, self.record = partial_files(path)
         super().__init__(self._lock())
         try:
@@ -132,7 +133,7 @@ class ResumableOutput(OutputStream):
                 f"{self.part}: its {progress.lines} lines were made with {difference}; "
                 "give another -o, or remove it"
             )
-        return Progress() if None in self.identity["text"] else progress
+        return Progress() if self._from_pipe else progress
 
     def _write_record(self) -> None:
         """Record the progress; what it speaks of is on the disk before."""
@@ -159,7 +160,7 @@ class ResumableOutput(OutputStream):
                 "%s: keeps the %d lines done so far%s",
                 self.part,
                 self._kept,
-                "" if None in self.identity["text"] else "; the same command goes on from there",
+                "" if self._from_pipe else "; the same command goes on from there",
             )
         elif not self._kept:
             self.record.unlink(missing_ok=True)
@@ -202,20 +203,20 @@ def _is_file(output: str) -> bool:
 
 @contextmanager
 def open_output(
-    name: str | None, inputs: Iterable[str], identity: Mapping[str, Any]
+    name: str | None, inputs: Mapping[str, str], identity: Mapping[str, Any]
 ) -> Iterator[OutputStream]:
     """The output that -o names; None: stdout. A file gets its name if it is left without an error.
 
-    Refused lines are no error of the output. `identity`: the model, the settings, and all else but
-    the inputs that decides on lines. Raises UserError: 2 if NAME.part was begun with another
-    identity, 65 if it is damaged, 73 if it cannot be written, is being written by another process,
-    or was left by something else.
+    Refused lines are no error of the output. `inputs`: the files, by what they are read for.
+    `identity`: the model, the settings, and all else but these that decides on lines. Raises
+    UserError: 2 if NAME.part was begun with another identity, 65 if it is damaged, 73 if it cannot
+    be written, is being written by another process, or was left by something else.
     """
     if name is None or not _is_file(name):
         with _open_plain(name) as output:
             yield output
         return
-    hashes = [_hash(path) for path in inputs]
+    hashes = {use: _hash(path) for use, path in inputs.items()}
     try:
         output = ResumableOutput(Path(name), {**identity, "text": hashes})
     except OSError as error:

@@ -62,7 +62,7 @@ def command(argv: list[str]) -> None:
         window = trained.settings.decode.window
         inputs = {name: text_lines(opened[name], path) for name, path in files.items()}
         identity = identify(options, trained)
-        output = stack.enter_context(open_output(options.output, files.values(), identity))
+        output = stack.enter_context(open_output(options.output, files, identity))
         notes, done = Notes(output.progress.notes), output.progress.lines
         output.skip_finished(inputs.values())
         scored = score_translations(
@@ -90,7 +90,6 @@ def identify(options: argparse.Namespace, trained: "Trained") -> dict[str, objec
         "window": trained.settings.decode.window,
         "--tokens": options.tokens,
         "--batch-tokens": options.batch_tokens,
-        "--columns": sorted(options.columns),
         "--device": next(trained.model.parameters()).device.type,
         "nmt": __version__,
         "command": "nmt-score",

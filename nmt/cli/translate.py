@@ -94,7 +94,7 @@ def command(argv: list[str]) -> None:
         if arriving:
             inputs[TEXT] = text_lines(arriving, options.input)
         identity = identify(options, loaded, decode)
-        output = stack.enter_context(open_output(options.output, files.values(), identity))
+        output = stack.enter_context(open_output(options.output, files, identity))
         notes, done = Notes(output.progress.notes), output.progress.lines
         output.skip_finished(inputs.values())
         lines = records(options, translator, inputs, done, notes, arriving)
@@ -123,8 +123,6 @@ def identify(
         "--scores": options.scores,
         "--json": options.json,
         "--alignment": options.alignment,
-        "--columns": sorted(options.columns),
-        PREFIX: options.target_prefix is not None,
         "--device": loaded.device,
         "nmt": __version__,
     }

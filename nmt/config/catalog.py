@@ -1,8 +1,9 @@
-"""The options in conf/ and in folders of the user: what there is, and what their files say."""
+"""The options in conf/ and in directories of the user, and what their files say."""
 
 import re
 from collections.abc import Iterable
 from functools import cache
+from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -10,7 +11,7 @@ from hydra.core.override_parser.types import Override
 from omegaconf import OmegaConf
 from yaml import YAMLError
 
-from nmt.config.check import near, yaml
+from nmt.config.check import suggest, to_yaml
 from nmt.errors import Exit, UserError
 
 Folders: TypeAlias = tuple[Path, ...]  # directories of options in addition to conf/
@@ -55,7 +56,7 @@ def conf_dir() -> Path:
 
 
 def config_dir_override(*folders: str | None) -> list[str]:
-    """The override that --config-dir means, if given; UserError unless it is a directory."""
+    """Turn --config-dir into an override; UserError unless it is a directory."""
     named = [folder for folder in folders if folder is not None]
     if any(not folder or not Path(folder).is_dir() for folder in named):
         raise UserError("--config-dir: name a directory of your own options", Exit.USAGE)
@@ -64,19 +65,19 @@ def config_dir_override(*folders: str | None) -> list[str]:
 
 
 def quote(value: Any) -> str:
-    """A plain value in Hydra's grammar."""
+    """Write a plain value in Hydra's grammar."""
     if isinstance(value, dict):
         return "{" + ",".join(f"{name}:{quote(inner)}" for name, inner in value.items()) + "}"
     if isinstance(value, list):
         return "[" + ",".join(map(quote, value)) + "]"
     if not isinstance(value, str):
-        return yaml(value)
+        return to_yaml(value)
     escaped = re.sub(r"(\\*)('|$)", lambda m: m[1] * 2 + m[2].replace("'", r"\'"), value)
     return f"'{escaped}'"
 
 
 def folders_in(overrides: Iterable[Override]) -> Folders:
-    """The directories that overrides name in addition to conf/, checked as by `check_folders`."""
+    """Return the directories of options that overrides name in addition to conf/, checked."""
     typed = [override.value() for override in overrides if override.key_or_group == SEARCHPATH]
     places = [p for value in typed for p in (value if isinstance(value, list) else [value])]
     folders = tuple(Path(str(place).removeprefix("file://")) for place in places)
@@ -85,7 +86,7 @@ def folders_in(overrides: Iterable[Override]) -> Folders:
 
 
 def check_folders(folders: Folders = ()) -> None:
-    """Raise UserError for a file whose keys would go astray, or that a built-in one would hide."""
+    """Raise UserError for a file whose keys Hydra would misplace, or that a built-in one hides."""
     for folder in (conf_dir(), *folders):
         for path in sorted(path for group in ABOUT for path in (folder / group).glob("*.yaml")):
             group = path.parent.name
@@ -111,7 +112,10 @@ def path_of(group: str, option: str, folders: Folders = ()) -> Path:
     for folder in (conf_dir(), *folders):
         if (path := folder / group / f"{option}.yaml").exists():
             return path
-    raise UserError(f"{group}={option}: no such option{near(option, options_of(group, folders))}")
+    advice = suggest(option, options_of(group, folders))
+    if group == "encoding" and entry_points(group="nmt.encodings", name=option):
+        advice = "; its class is installed: name the directory of its options by --config-dir"
+    raise UserError(f"{group}={option}: no such option{advice}")
 
 
 def default_options() -> dict[str, str | None]:

@@ -29,7 +29,7 @@ class Between:
     above: bool = False  # the least value itself is too small
 
     def refusal(self, value: Any) -> str | None:
-        """What such a value must be, if this one is not."""
+        """Say what a number must be, if this one is out of bounds."""
         low = value <= self.least if self.above else value < self.least
         if not low and value <= self.most:
             return None
@@ -45,7 +45,7 @@ class Inside:
     """A name that becomes a path within some directory, and must not lead out of it."""
 
     def refusal(self, value: Any) -> str | None:
-        """What such a name must be, if this one is not."""
+        """Say what a name must be, if this one leads out of its directory."""
         path = PurePath(value)
         inside = path.parts and not path.is_absolute() and ".." not in path.parts
         return None if inside else "becomes a path: must not be empty, absolute, or lead out by .."
@@ -120,14 +120,16 @@ def idle_keys(schema: Any, kind: Any) -> set[str]:
     }
 
 
-def plain(value: Any) -> Any:
-    """Objects of schemas as plain values, less the keys that do not count."""
+def to_plain(value: Any) -> Any:
+    """Turn objects of schemas into plain values, without the keys that do not count."""
     if is_dataclass(value):
         idle = idle_keys(value, getattr(value, "kind", None))
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value) if f.name not in idle}
+        return {
+            f.name: to_plain(getattr(value, f.name)) for f in fields(value) if f.name not in idle
+        }
     if isinstance(value, dict):
-        return {name: plain(inner) for name, inner in value.items()}
-    return [plain(inner) for inner in value] if isinstance(value, list | tuple) else value
+        return {name: to_plain(inner) for name, inner in value.items()}
+    return [to_plain(inner) for inner in value] if isinstance(value, list | tuple) else value
 
 
 def read(schema: Any, values: Any, where: str = "") -> Any:
@@ -154,15 +156,21 @@ def arguments(
         raise UserError(f"{where}={values}: expected keys and values, of {', '.join(keys)}")
     for name in values:
         if name not in keys:
-            raise UserError(f"{below(where, name)}: no such key{near(str(name), [*keys, *also])}")
+            raise UserError(
+                f"{join_key(where, name)}: no such key{suggest(str(name), [*keys, *also])}"
+            )
     for name, declared in keys.items():
         if values.get(name, declared.default) in (..., OPEN):
-            raise UserError(f"{below(where, name)}: has no value; give {below(where, name)}=...")
-    return {name: fit(keys[name].kind, value, below(where, name)) for name, value in values.items()}
+            raise UserError(
+                f"{join_key(where, name)}: has no value; give {join_key(where, name)}=..."
+            )
+    return {
+        name: fit(keys[name].kind, value, join_key(where, name)) for name, value in values.items()
+    }
 
 
 def fit(kind: Any, value: Any, where: str) -> Any:
-    """A value as its type wants it; UserError where it does not fit."""
+    """Convert a value to its type; UserError if it does not fit."""
     if get_origin(kind) is Annotated:
         bare, *rules = get_args(kind)
         fitted = fit(bare, value, where)
@@ -175,12 +183,12 @@ def fit(kind: Any, value: Any, where: str) -> Any:
         return None if value is None else fit(other, value, where)
     if get_origin(kind) is Literal:
         if not any(value == choice and type(value) is type(choice) for choice in kinds):
-            raise UserError(f"{where}={value}: choose one of {', '.join(map(yaml, kinds))}")
+            raise UserError(f"{where}={value}: choose one of {', '.join(map(to_yaml, kinds))}")
         return value
     if get_origin(kind) is list and isinstance(value, list | tuple):
         return [fit(kinds[0], inner, where) for inner in value]
     if get_origin(kind) is dict and isinstance(value, Mapping):
-        return {str(n): fit(kinds[1], inner, below(where, n)) for n, inner in value.items()}
+        return {str(n): fit(kinds[1], inner, join_key(where, n)) for n, inner in value.items()}
     if is_dataclass(kind):
         return read(kind, value, where)
     return _plain_value(kind, value, where)
@@ -210,7 +218,7 @@ def _plain_value(kind: Any, value: Any, where: str) -> Any:
 
 
 def parse(kind: Any, text: str) -> Any:
-    """The value that a text of a command line means; a text that means none is kept."""
+    """Convert text of a command line to a type; text that does not fit is returned as it is."""
     kinds = [k for k in get_args(kind) if k is not NoneType] if NoneType in get_args(kind) else []
     if kinds and text == "null":
         return None
@@ -224,8 +232,11 @@ def parse(kind: Any, text: str) -> Any:
         return text
 
 
-def near(name: str, known: Iterable[str]) -> str:
-    """'; did you mean X?', by the last part of a dotted name, too; else what there is, if few."""
+def suggest(name: str, known: Iterable[str]) -> str:
+    """Say what a wrong name may have meant: '; did you mean X?', or all names if they are few.
+
+    Of dotted names, the last parts are compared, too.
+    """
     names = sorted(known)
     by_last = {other.rpartition(".")[2]: other for other in names}
     last = get_close_matches(name.rpartition(".")[2], by_last, 1)
@@ -235,22 +246,22 @@ def near(name: str, known: Iterable[str]) -> str:
     return f"; choose one of {', '.join(names)}" if len(names) <= 20 else "; see --help"
 
 
-def below(where: str, name: object) -> str:
-    """The dotted name of a key within another."""
+def join_key(where: str, name: object) -> str:
+    """Return the dotted name of a key within another."""
     return f"{where}.{name}" if where else str(name)
 
 
-def yaml(value: Any) -> str:
-    """A plain value as a config file has it."""
+def to_yaml(value: Any) -> str:
+    """Write a plain value as in a config file."""
     return (
         str(value).lower() if isinstance(value, bool) else "null" if value is None else str(value)
     )
 
 
-def flat(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    """The values of nested mappings by dotted key; none of an empty mapping."""
+def flatten(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield the values of nested mappings by dotted key; none of an empty mapping."""
     for name, value in values.items():
         if isinstance(value, dict):
-            yield from flat(value, below(above, name))
+            yield from flatten(value, join_key(above, name))
         else:
-            yield below(above, name), value
+            yield join_key(above, name), value

@@ -64,10 +64,12 @@ class Experiment(NamedTuple):
 
 
 def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Experiment:
-    """Compose, resolve and check what overrides ask for; UserError for what does not fit."""
+    """Compose, resolve and check the settings of overrides; UserError for wrong ones."""
     overrides = parse(words)
     cfg = compose_config(overrides, inherit)
     with translating_errors(overrides):
+        if isinstance(cfg.data, DictConfig) and (root := cfg.data.get("root")):
+            cfg.data.root = root  # resolved once, and not for each file in it
         values: Any = OmegaConf.to_container(cfg, resolve=True, throw_on_missing=False)
     others = {name: value for name, value in values.items() if name not in (*OWN, *PLACE)}
     if wrong := others.keys() - OTHERS:
@@ -83,7 +85,7 @@ def experiment_of(words: Iterable[str], inherit: Inherit | None = None) -> Exper
 
 
 def compose_config(overrides: Sequence[Override], inherit: Inherit | None = None) -> DictConfig:
-    """The config of one run, interpolations unresolved; raises as `experiment_of`."""
+    """Compose the config of one run, interpolations unresolved; UserError for wrong overrides."""
     if sweep := next((o for o in overrides if o.is_sweep_override()), None):
         raise UserError(f"{sweep.input_line}: several values; nmt-train -m makes a run of each")
     typed, folders = {o.key_or_group: o for o in overrides}, folders_in(overrides)
@@ -120,13 +122,13 @@ def is_sweep(cfg: DictConfig) -> bool:
 
 
 def _leave_out_keys(overrides: Sequence[Override]) -> list[Override]:
-    """Overrides of options; keys of a parent's encoding, such as tau, are not there yet."""
+    """Keep only overrides that need no parent: tau, say, may be a key of its encoding."""
     early = {*ABOUT, *PLACE, START, "parent", "seed"}
     return [o for o in overrides if o.key_or_group in early or o.key_or_group.startswith("hydra")]
 
 
 def _named_run(cfg: DictConfig) -> Path | None:
-    """The directory of a run that overrides name, if they do."""
+    """Return the directory of a run if overrides name it."""
     try:
         return Path(str(cfg.runs), str(cfg.name)) if cfg.name else None
     except OmegaConfBaseException:  # a name of keys that the parent has
@@ -134,7 +136,7 @@ def _named_run(cfg: DictConfig) -> Path | None:
 
 
 def _check_options(typed: Mapping[str, Override], folders: Folders) -> None:
-    """Raise UserError for an option that is not there, and for what Hydra would mix in silence."""
+    """Raise UserError for a missing option, and for options that Hydra would merge in silence."""
     choices: dict[str, set[str]] = {}  # of scale, experiment and run: the groups that they choose
     for group, override in typed.items():
         line = override.input_line
@@ -198,7 +200,7 @@ def _set_key_of_entry(cfg: DictConfig, override: Override) -> None:
         return
     name, key = entry[1], entry[0]
     if name not in cfg.encoding:
-        meant = check.near(name, map(str, cfg.encoding))
+        meant = check.suggest(name, map(str, cfg.encoding))
         raise UserError(f"{override.input_line}: {name} is not chosen{meant}")
     if override.is_delete():
         above, _, last = key.rpartition(".")
@@ -267,12 +269,12 @@ def _warn_of_overruled(typed: Mapping[str, Override], folders: Folders) -> None:
 
 @cache
 def _warn(message: str) -> None:
-    """Once for all runs of a sweep."""
+    """Log a warning once for all runs of a sweep."""
     log.warning("%s", message)
 
 
 def _changed(overrides: Sequence[Override], others: Mapping[str, Any]) -> list[str]:
-    """Keys of encodings that overrides change, as parts of a name."""
+    """List the keys of encodings that overrides change, as parts of a name."""
     typed = {override.key_or_group for override in overrides}
     changed = [f"tau{others['tau']}"] if "tau" in typed else []
     for override in overrides:
@@ -286,10 +288,10 @@ def _changed(overrides: Sequence[Override], others: Mapping[str, Any]) -> list[s
 def _name(
     settings: Settings, at_scale: bool, changed: Iterable[str], overrides: Sequence[Override]
 ) -> str:
-    """data/encoding-knob-seed, for example toy/relative-tau8-seed1.
+    """Name a run data/encoding-key-seed, for example toy/relative-tau8-seed1.
 
     Files without a data.name go by the name of their directory, so that corpora have runs apart.
-    At one of the scales: table-data/encoding-limit-knob-seed, so that the tables share runs.
+    At one of the scales: table-data/encoding-limit-key-seed, so that the tables share runs.
     """
     label = " ".join(settings.encoding)
     for override in overrides:

@@ -1,4 +1,4 @@
-"""Hydra's part: its grammar, its reading of conf/, and its complaints in one line."""
+"""What only Hydra does: it parses overrides and composes conf/; its errors in one line."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -101,14 +101,14 @@ ConfigStore.instance().store(DEFAULTS, default_values())
 
 @contextmanager
 def translating_errors(overrides: Sequence[Override]) -> Iterator[None]:
-    """Make of what Hydra or OmegaConf complain about one line, with the nearest key or option."""
+    """Turn errors of Hydra and OmegaConf into a UserError of one line, with the nearest name."""
     try:
         yield
     except MissingConfigException as error:
         group, _, name = str(error.missing_cfg_file).rpartition("/")
         asking = [str(o.input_line) for o in overrides if o.key_or_group in CHOOSERS]
         by = f"{' '.join(asking)}: " if asking else ""
-        message = f"{by}there is no {group}={name}{check.near(name, options_of(group))}"
+        message = f"{by}there is no {group}={name}{check.suggest(name, options_of(group))}"
         raise AbsentError(message, f"{group}={name}") from None
     except (HydraException, OmegaConfBaseException) as error:
         raise UserError(_message(error)) from None
@@ -130,13 +130,13 @@ def _message(error: Exception) -> str:
 
 
 def _nearest(key: str) -> str:
-    """The keys that one which is not there may have meant."""
+    """Say which keys a misspelt one may have meant."""
     if owners := [e for e in options_of("encoding") if key in values_of("encoding", e)]:
         return f" with this encoding; these have it: {', '.join(owners)}"
     known = [
         f"{group}.{name}" for group, schema in GROUPS.items() for name in check.keys_of(schema)
     ]
-    return check.near(key, [*known, *PLACE, "seed", *ABOUT])
+    return check.suggest(key, [*known, *PLACE, "seed", *ABOUT])
 
 
 def first_line(error: Exception) -> str:

@@ -268,7 +268,7 @@ class Decode:
         return int(self.target_language is not None)
 
     def by_beam(self) -> "Decode":
-        """The same, without sampling and choosing among samples."""
+        """Return these settings without sampling and minimum Bayes risk."""
         return replace(self, method="beam", mbr=0, **SAMPLING)
 
     def width(self, n_best: int) -> int:
@@ -352,17 +352,17 @@ def thaw(values: Mapping[str, Any]) -> Settings:
 
 def freeze(settings: Settings) -> dict[str, Any]:
     """Turn settings into plain values that `thaw` and JSON take."""
-    return json.loads(json.dumps(check.plain(settings)))
+    return json.loads(json.dumps(check.to_plain(settings)))
 
 
 def with_decode(settings: Settings, changes: Mapping[str, Any]) -> Settings:
-    """The settings of a model with other values under decode, checked as all are."""
+    """Return settings with other values under decode, checked."""
     if not changes:
         return settings
     values = {  # numbers of numpy
         k: v.item() if getattr(v, "ndim", None) == 0 else v for k, v in changes.items()
     }
-    values = {**check.plain(settings.decode), **values}
+    values = {**check.to_plain(settings.decode), **values}
     return replace(settings, decode=check.read(Decode, values, "decode"))
 
 

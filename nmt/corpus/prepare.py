@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.config.check import plain
+from nmt.config.check import to_plain
 from nmt.config.data import RECIPE, Data, Segmentation, columns_of, symbols_of
 from nmt.config.settings import is_path
 from nmt.corpus import scan
@@ -142,10 +142,10 @@ def fingerprint(
         learned = {"protected": patterns} if (patterns := read_patterns(data.protected)) else {}
     facts = {
         "format": FORMAT,
-        "data": {key: value for key, value in plain(data).items() if key not in IRRELEVANT_KEYS},
+        "data": {key: value for key, value in to_plain(data).items() if key not in IRRELEVANT_KEYS},
         "segmenter": {
             key: value
-            for key, value in plain(segmenter).items()
+            for key, value in to_plain(segmenter).items()
             if not is_path(f"segmenter.{key}")  # `sides` has what is in these files
         },
         "files": {

@@ -67,7 +67,7 @@ def find(name: str) -> type[Encoding]:
     if (cls := _plug_in(ENCODING_PLUG_INS, Encoding, name, bool(classes))) is not None:
         return cls
     if not classes:
-        raise ValueError(f"no encoding is called {name!r}{check.near(name, names())}")
+        raise ValueError(f"no encoding is called {name!r}{check.suggest(name, names())}")
     if len(classes) > 1:
         several = ", ".join(c.__name__ for c in classes)
         raise ValueError(
@@ -89,7 +89,7 @@ def position_class(name: str) -> type[Positions]:
     built_in = POSITIONS.get(name)
     cls = _plug_in(POSITION_PLUG_INS, Positions, name, built_in is not None) or built_in
     if cls is None:
-        near = check.near(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
+        near = check.suggest(name, [*POSITIONS, *_installed(POSITION_PLUG_INS).names])
         raise ValueError(f"no positions are called {name!r}{near}")
     if not getattr(vars(cls).get("__dataclass_params__"), "frozen", False):
         raise ValueError(f"{cls.__module__}:{cls.__name__} is no frozen dataclass")

@@ -17,7 +17,7 @@ from jinja2 import Environment, StrictUndefined
 from markupsafe import Markup
 
 from nmt import figure
-from nmt.config.check import flat
+from nmt.config.check import flatten
 from nmt.evaluation import notation, plot
 from nmt.evaluation.lost import LOST
 from nmt.evaluation.metrics import RATIO, Metric
@@ -82,7 +82,7 @@ def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, An
 
 def _flatten_settings(report: Report) -> Iterator[tuple[str, str]]:
     bootstrap = {"bootstrap.samples": report.samples, "bootstrap.seed": report.seed}
-    for key, value in flat(bootstrap | report.about):
+    for key, value in flatten(bootstrap | report.about):
         is_text = isinstance(value, str)
         yield key, value if is_text else json.dumps(value, ensure_ascii=False, default=str)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from nmt import build, modeldir
-from nmt.config.check import flat
+from nmt.config.check import flatten
 from nmt.config.settings import Settings, freeze, is_path, with_decode
 from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
@@ -19,7 +19,7 @@ from nmt.exchange import ctranslate2_engine
 from nmt.system import manifest
 from nmt.text.lines import uncompressed
 from nmt.text.side import Segmenter
-from nmt.training.directory import CONFIG, progress, read_config
+from nmt.training.directory import progress
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,9 @@ class System(NamedTuple):
 def is_run(path: Path) -> bool:
     """Whether a directory is one of nmt-train, not a model directory itself."""
     model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
-    return not model and os.path.lexists(path / CONFIG)  # damaged, it is refused, not overlooked
+    return not model and os.path.lexists(
+        path / modeldir.CONFIG
+    )  # damaged, it is refused, not overlooked
 
 
 def systems_of(arguments: Sequence[str]) -> list[System]:
@@ -174,7 +176,7 @@ def _settings_of(path: Path) -> Settings:
     if ctranslate2_engine.is_exported(path):
         return ctranslate2_engine.load(path).settings
     saved = modeldir.read_settings(path)  # without the directories of a run's corpus
-    return replace(read_config(path), decode=saved.decode) if is_run(path) else saved
+    return replace(modeldir.read_config(path), decode=saved.decode) if is_run(path) else saved
 
 
 def group_by_config(systems: Sequence[System]) -> list[System]:
@@ -244,7 +246,7 @@ def _refuse_unlike(system: System, others: Sequence[SystemModel]) -> None:
 def _config(run: SystemModel) -> dict[str, Any]:
     """All that a system's runs have in common, by dotted key."""
     values = {
-        k: v for k, v in flat(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
+        k: v for k, v in flatten(freeze(run.settings)) if k not in IGNORED_KEYS and not is_path(k)
     }
     parent = None
     if start := run.settings.trainer.init_from:

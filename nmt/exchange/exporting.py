@@ -6,17 +6,23 @@ from typing import Any
 
 import torch
 
+from nmt import build
+from nmt.config.settings import Engine, Model, Settings
 from nmt.errors import UserError
 from nmt.exchange import (
     argos,
     ctranslate2_write,
+    families,
     marian_directory,
     model_card,
     proof,
     transformers_write,
 )
+from nmt.exchange.ctranslate2_names import LONGEST
 from nmt.exchange.interface import CERTIFICATE, CTRANSLATE2, TRANSFORMERS, Export, Library
 from nmt.exchange.model_card import CardOptions
+from nmt.exchange.settings import sinusoids
+from nmt.model.transformer import Transformer
 from nmt.modeldir import Trained
 from nmt.system import atomic, manifest
 
@@ -27,23 +33,60 @@ WRITERS: Mapping[str, tuple[Library, Callable[[Trained], Export]]] = {
     "m2m100": (TRANSFORMERS, transformers_write.prepare_m2m100),
     "argos": (CTRANSLATE2, argos.prepare),
 }  # by name: what runs such models, and what raises UserError for one that cannot be such
+FAMILIES = {
+    "marian": families.MARIAN,
+    "marian-npz": families.MARIAN_NPZ,
+    "m2m100": families.M2M100,
+}  # those that hold one form of positions, and one shape
+VOCAB = 12  # word types of a small model
 
 
-def refuse_target(trained: Trained) -> None:
-    """Raise UserError for a model that the engine of its trainer.target cannot hold.
+def refuse_target(settings: Settings, trained: Trained | None = None) -> None:
+    """Raise UserError if the engine of trainer.target cannot hold the model of these settings.
 
-    Its trainable parameters are moved, since training would move them: to freeze some may help.
+    Without the model, before any text is prepared, that is decided by a small one. Trainable
+    parameters are moved, since training would move them: to freeze some may help.
     """
-    target, draw = trained.settings.trainer.target, torch.Generator().manual_seed(0)
+    if (target := settings.trainer.target) is None:
+        return
+    try:
+        if trained is None:
+            _check_form(settings, target)
+        else:
+            _move(trained.model)
+            WRITERS[target][1](trained)
+    except UserError as error:
+        why = str(error).replace("export --to ", "choose trainer.target=")
+        raise UserError(f"trainer.target={target}: {why}") from None
+
+
+def _check_form(settings: Settings, target: Engine) -> None:
+    """Refuse shape, positions and kind of segmenter that an engine does not have."""
+    with torch.random.fork_rng(devices=[]):
+        model = build.transformer(build.shrink(settings), VOCAB, VOCAB).eval()
+    _move(model)
+    family = FAMILIES.get(target)
+    if family is None:
+        ctranslate2_write.positions(settings, model, LONGEST)
+    else:
+        try:
+            families.check_form(settings, model, family)
+        except UserError as error:
+            shape = [f"model.{k}={v}" for k, v in family.required.items() if v != getattr(Model, k)]
+            form = " ".join([*sinusoids(*family.sinusoids), *shape, "segmenter=unigram"])
+            raise UserError(f"{error}; all that {target} holds: {form.lower()}") from None
+    if target != "ctranslate2" and settings.segmenter.kind in ("bpe", "codes"):
+        what = f"segmenter.kind={settings.segmenter.kind}: {target} knows SentencePiece alone"
+        raise UserError(f"{what}; train with segmenter=unigram, or export --to ctranslate2")
+
+
+def _move(model: Transformer) -> None:
+    """Move the trainable parameters of a model away from where they start."""
+    draw = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for p in trained.model.parameters():
+        for p in model.parameters():
             if p.requires_grad:
                 p.add_(torch.randn(p.shape, generator=draw), alpha=0.01)
-    _, prepare = WRITERS[str(target)]
-    try:
-        prepare(trained)
-    except UserError as error:
-        raise UserError(f"trainer.target={target}: {error}") from None
 
 
 def export(

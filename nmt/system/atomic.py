@@ -78,7 +78,7 @@ def temporary_directory(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def hold_lock(path: Path, waiting: str) -> Iterator[None]:
-    """Hold a lock file, and make its directory; where another process has it, log `waiting`."""
+    """Hold a lock file, whose directory is created; log `waiting` if another process holds it."""
     from filelock import FileLock, Timeout  # here, since few need it
 
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -105,11 +105,11 @@ def discard(path: Path) -> None:
 
 
 def sweep(directory: Path) -> None:
-    """Remove what killed writers left in a directory; no other process may be writing there.
+    """Remove temporary files of killed processes; no other process may be writing there.
 
-    What cannot be removed, such as a file that is open on NFS, is a warning.
+    One that cannot be removed, such as a file that is open on NFS, is a warning.
     """
-    for stray in filter(owner, sorted(directory.iterdir())):
+    for stray in filter(owner_of, sorted(directory.iterdir())):
         try:
             if stray.is_dir() and not stray.is_symlink():
                 shutil.rmtree(stray)
@@ -124,7 +124,7 @@ def temporary_of(path: Path) -> Path:
     return path.with_name(f".nmt-stray-{uuid4().hex}.{path.name}")
 
 
-def owner(path: Path) -> Path | None:
+def owner_of(path: Path) -> Path | None:
     """Return the path that a temporary name was made for; None for any other name."""
     marked = STRAY.fullmatch(path.name)
     return path.with_name(marked["name"]) if marked else None

@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def find_damage(final: Path) -> str | None:
-    """Return what is wrong with a directory, in one line that names it; None if it is undamaged."""
+    """Say in one line what is wrong with a directory; None if it is undamaged."""
     try:
         if not final.is_dir():
             return f"{final}: is not there"
@@ -57,7 +57,7 @@ def _make_anew(final: Path, problem: str, make: Callable[[Path], None]) -> None:
     """Make a directory whose lock is held, and set a damaged one aside, if there is one."""
     try:
         for leftover in sorted(final.parent.iterdir()):
-            if path := atomic.owner(leftover):
+            if path := atomic.owner_of(leftover):
                 lock = nullcontext() if path == final else FileLock(_lock_of(path), timeout=0)
                 with suppress(OSError), lock:  # Timeout: the process that makes it is alive
                     shutil.rmtree(leftover)

@@ -53,9 +53,9 @@ def usable_threads() -> int:
 
 @contextmanager
 def deterministic_algorithms(enabled: bool) -> Iterator[None]:
-    """Every run on one device gives the same bits within the block, if enabled.
+    """If enabled, operations in this context give the same bits in every run on a device.
 
-    An operation that cannot raises RuntimeError, see `nondeterministic`. Only GPUs have such.
+    Those that cannot raise RuntimeError; only GPUs have such operations.
     """
     memory: Any = torch.utils.deterministic
     before = torch.are_deterministic_algorithms_enabled(), memory.fill_uninitialized_memory
@@ -71,7 +71,7 @@ def deterministic_algorithms(enabled: bool) -> Iterator[None]:
 
 
 def nondeterministic(error: RuntimeError) -> str | None:
-    """Name the operation that has no form with the same bits in every run, if that is the error."""
+    """Return the operation without a deterministic form that an error is about; None: another."""
     match = re.match(r"(\S+) does not have a deterministic implementation", str(error))
     return None if match is None else match[1]
 
@@ -105,7 +105,7 @@ def to_host(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
 
 
 def numbers_later(tensor: torch.Tensor) -> Callable[[], list[float]]:
-    """Begin to copy a tensor [n] to the host; returns what waits for that alone, and reads it."""
+    """Begin to copy a tensor [n] to the host; returns a function that waits for the numbers."""
     if tensor.device.type == "cpu":
         return tensor.tolist
     copy = torch.empty_like(tensor, device="cpu").pin_memory()

@@ -83,12 +83,12 @@ def processor() -> str:
 
 
 def _read_cpuinfo() -> dict[str, str]:
-    """What Linux states of the first core; empty on other systems."""
+    """Return the facts of the first core in /proc/cpuinfo; empty on other systems."""
     text = CPUINFO.read_text(encoding="utf-8") if CPUINFO.exists() else ""
     lines = (line.partition(":") for line in text.partition("\n\n")[0].split("\n"))
     return {key.strip(): value.strip() for key, _, value in lines}
 
 
 def _supports(module: Any, question: str) -> bool:
-    """Whether a private function of torch, which a version of it may lack, says yes."""
+    """Whether a private function of torch, which a version may lack, returns true."""
     return hasattr(module, question) and bool(getattr(module, question)())

@@ -50,14 +50,14 @@ def _try_to_write(output: Path, file: Path) -> None:
 
 
 def check_new(path: Path) -> None:
-    """Refuse to make what is there, or cannot be made; raises UserError (73)."""
+    """Raise UserError (73) for an output that exists or cannot be created."""
     if path.exists():
         raise UserError(f"{path}: exists; give another place", Exit.CANT_CREATE)
     check_writable([path])
 
 
 def unwritable(path: object, error: OSError) -> UserError:
-    """The error of an output that cannot be written (73)."""
+    """Make the UserError (73) of an output that cannot be written."""
     advice = "give a place that can be written"
     return UserError(f"{path}: {error.strerror}; {advice}", Exit.CANT_CREATE)
 
@@ -80,5 +80,5 @@ def write_all(files: Iterable[tuple[Path | None, Writer]]) -> None:
 
 
 def text_writer(render: Callable[[], str]) -> Writer:
-    """Return what renders a text and writes it in UTF-8; half of a surrogate pair becomes ?."""
+    """Return a writer of rendered text in UTF-8; half of a surrogate pair becomes ?."""
     return lambda path: path.write_bytes(render().encode(errors="replace"))

@@ -117,7 +117,7 @@ def gradient(of_outputs: Tensor, inputs: Tensor) -> Tensor:
 
 
 def product_format(x: Tensor) -> torch.dtype:
-    """The number format of products with x: that of autocast where it is on, but for float64."""
+    """Return the number format of products with x: autocast's if it is on, unless x is float64."""
     device = x.device.type
     if x.dtype == torch.float64 or not torch.is_autocast_enabled(device):
         return x.dtype
@@ -125,7 +125,7 @@ def product_format(x: Tensor) -> torch.dtype:
 
 
 def rounded(x: Tensor) -> Tensor:
-    """x in that format, for several products; autocast would round it once for each."""
+    """Round x for several products; autocast would round it anew for each."""
     return x.to(product_format(x))
 
 
@@ -150,7 +150,7 @@ class _Product(Function):
 
 
 def _is_for_onednn(x: Tensor, other: Tensor, times: int) -> bool:
-    """Whether oneDNN multiplies both here: float32 on a CPU, each number of x so many times."""
+    """Whether oneDNN multiplies x and `other`, each number of x `times` times, on this CPU."""
     return (
         this_machine().onednn
         and x.numel() * times >= ONEDNN_FROM

@@ -1,4 +1,4 @@
-"""What this process may use: CPUs, threads, memory, and devices by their names; without torch."""
+"""CPUs, threads, memory and devices that this process may use; without torch."""
 
 import ctypes
 import os
@@ -67,9 +67,9 @@ def memory_of(device: "torch.device | None" = None) -> int:
 
 
 def _limits(controller: str, *files: list[str]) -> Iterator[list[int]]:
-    """The numbers in such files (v2, v1) of the process's cgroups and those above; each may limit.
+    """Yield the limits in files (v2, v1) of the process's cgroups and of those above them.
 
-    A container may see its own as the root of all, whatever its path outside.
+    A container may see its own cgroup as the root, whatever its path outside.
     """
     text = MEMBERSHIP.read_text(encoding="utf-8") if MEMBERSHIP.exists() else ""
     for line in text.split("\n"):

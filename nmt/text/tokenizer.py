@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal
 
-from nmt.config.check import plain
+from nmt.config.check import to_plain
 from nmt.text.quotes import join_marked, mark_quotes
 
 log = logging.getLogger(__name__)
@@ -83,7 +83,7 @@ class Tokenizer:
         return " ".join(words)
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in plain(self).items() if value != []}
+        return {name: value for name, value in to_plain(self).items() if value != []}
 
 
 def normalise(text: str, form: str = "nfc", counts: Counter[str] | None = None) -> str:

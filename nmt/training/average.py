@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from nmt import modeldir
 from nmt.config.settings import freeze
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained
+from nmt.modeldir import CHECKPOINTS, Trained
 from nmt.system.manifest import VerifiedDirectory
-from nmt.training.checkpoint import DIRECTORY, STATE, Saved
+from nmt.training.checkpoint import STATE, Saved
 from nmt.training.directory import differences
 
 log = logging.getLogger(__name__)
@@ -26,26 +26,26 @@ AVERAGED, PERPLEXITY = "averaged", "dev_perplexity"  # in facts.json
 
 @torch.no_grad()
 def move_average(average: nn.Module, model: nn.Module, step: int, decay: float) -> None:
-    """Move an exponential moving average of weights towards those after update `step`, from 1.
+    """Update an exponential moving average of weights after update `step`, counted from 1.
 
     Marian calls it exponential smoothing. The decay is at most (1 + step) / (10 + step), as in
     TensorFlow's ExponentialMovingAverage, so that the random start is soon forgotten.
     """
-    share = 1 - min(decay, (1 + step) / (10 + step))
-    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], share)
+    weight = 1 - min(decay, (1 + step) / (10 + step))  # of the model
+    torch._foreach_lerp_([*average.parameters()], [*model.parameters()], weight)
 
 
-def of_run(run: Path, count: int, which: str) -> Trained:
+def average_run(run: Path, count: int, which: str) -> Trained:
     """Return the mean of the `count` "last" or "best" checkpoints of a run.
 
     Checkpoints that were saved on a signal do not count: they were not measured, and an
     uninterrupted run does not have them. Raises UserError: 66 where there is no run, 65 where it
     keeps fewer checkpoints than that, where one is damaged, and where they are not of one run.
     """
-    directory = run / DIRECTORY
+    directory = run / CHECKPOINTS
     if not directory.is_dir():
         raise UserError(
-            f"{run}: no run of nmt-train (it has no {DIRECTORY}); give a run, or several models",
+            f"{run}: no run of nmt-train (it has no {CHECKPOINTS}); give a run, or several models",
             Exit.NO_INPUT,
         )
     while True:
@@ -59,9 +59,9 @@ def of_run(run: Path, count: int, which: str) -> Trained:
 
 
 def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved]:
-    """The newest, or the best by trainer.dev_metric (of equals the oldest), in their order.
+    """Choose the newest, or the best by trainer.dev_metric (of equals the oldest), oldest first.
 
-    The newest are those between which the run wrote no other.
+    Of the newest, none may be missing between two: only consecutive checkpoints are averaged.
     """
     chosen = [s for s in saved if s.cost is not None]
     if which == "best":
@@ -83,7 +83,7 @@ def _choose(run: Path, saved: list[Saved], count: int, which: str) -> list[Saved
     return chosen
 
 
-def of_models(paths: Sequence[Path]) -> Trained:
+def average_models(paths: Sequence[Path]) -> Trained:
     """Return the mean of models of one config, text and vocabulary; a run means its best."""
     by_weights: dict[str, Path] = {}
     for path in paths:
@@ -117,7 +117,7 @@ def _mean(paths: Sequence[Path]) -> Trained:
 
 
 def _refuse_other(where: Path, one: Trained, path: Path, other: Trained) -> None:
-    """Raise UserError (65) unless two models can have been one, at two times of its training."""
+    """Raise UserError (65) unless two models may be checkpoints of one training."""
     sides = [(model.source.to_json(), model.target.to_json()) for model in (one, other)]
     if changes := differences(freeze(one.settings), freeze(other.settings)):
         reason = f"another config than that of {where}: {', '.join(changes)}"

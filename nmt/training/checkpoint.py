@@ -17,12 +17,11 @@ from nmt import modeldir
 from nmt.errors import Exit, UserError
 from nmt.system import atomic, manifest
 from nmt.system.manifest import OtherFormatError, VerifiedDirectory
-from nmt.training.reports import optional, write_hint
+from nmt.training.reports import warn_of_errors, write_hint
 from nmt.training.schedule import DataPlace
 
 OPTIMIZER, STATE = "optim.safetensors", "state.json"
 RAW = "raw.safetensors"  # with trainer.ema: the weights that training goes on from
-DIRECTORY = "checkpoints"  # in a run directory
 CORRUPT = "corrupt."  # before the name of a damaged checkpoint
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)  # there may be room again later
 MOMENTS = ("exp_avg", "exp_avg_sq", "step")  # of each parameter, in the state of Adam
@@ -42,15 +41,14 @@ class Saved(NamedTuple):
 
     @property
     def place(self) -> DataPlace:
-        """Where the update after it begins."""
+        """Where the next update begins in the data."""
         return DataPlace(*self.state["place"])
 
     @property
     def cost(self) -> list[float] | None:
-        """The lower, the better: dev perplexity, or before it the negative of a score of dev text.
+        """[dev perplexity], or [-BLEU or -chrF, dev perplexity]; the lower, the better.
 
-        Of two that are equal in trainer.dev_metric, the perplexity decides. None if it was saved on
-        a signal, without measuring one.
+        None for a checkpoint that was saved on a signal, without measuring.
         """
         return self.state["cost"]
 
@@ -64,11 +62,11 @@ class Checkpoints:
         Those that were saved on a signal displace none that were measured: nmt-average needs these.
         """
         self.run, self.keep, self.keep_best = run, keep, keep_best
-        self.directory = run / DIRECTORY
+        self.directory = run / modeldir.CHECKPOINTS
         self.costs: dict[str, list[float]] = {}  # of all checkpoints that are kept, by name
 
     def recover(self) -> Saved | None:
-        """Clear away what a kill left, verify all checkpoints, and return the newest.
+        """Remove temporary files of a killed process, verify checkpoints, and return the newest.
 
         A damaged one is renamed `corrupt.NAME`. Raises UserError (exit 65) if none is left
         though there were some: training must not start from zero without a word.
@@ -104,7 +102,7 @@ class Checkpoints:
         return min(((cost, name) for name, cost in self.costs.items()), default=None)
 
     def save(self, step: int, cost: list[float] | None, files: Iterable[tuple[str, bytes]]) -> None:
-        """Write a checkpoint, move `best` if it is better, and remove what is no longer kept."""
+        """Write a checkpoint, let `best` name it if it is, and remove those no longer kept."""
         path = self.directory / f"step-{step:08d}"
         if not path.is_dir():
             manifest.write(path, files)
@@ -118,14 +116,14 @@ class Checkpoints:
             write_hint(self.run / modeldir.BEST, f"{best[1]}\n".encode())
 
     def rotate(self) -> None:
-        """Remove those that are neither among the best nor among the newest; see `__init__`."""
+        """Remove checkpoints that are neither among the best nor among the newest."""
         best = sorted(self.costs, key=lambda name: (self.costs[name], name))[: self.keep_best]
         paths = modeldir.checkpoints(self.directory)
         measured = [path.name for path in paths if path.name in self.costs]
         kept = {*best, *measured[-self.keep :], *(path.name for path in paths[-self.keep :])}
         for path in paths:
             if path.name not in kept:
-                with optional(path):
+                with warn_of_errors(path):
                     atomic.discard(path)
                 if not path.exists():
                     self.costs.pop(path.name, None)
@@ -141,7 +139,7 @@ def verify_checkpoint(path: Path) -> Saved:
 
 def newest(run: Path) -> Saved | None:
     """Return the newest intact checkpoint of a run, as `recover` does, but change nothing."""
-    for path in reversed(modeldir.checkpoints(run / DIRECTORY)):
+    for path in reversed(modeldir.checkpoints(run / modeldir.CHECKPOINTS)):
         try:
             return verify_checkpoint(path)
         except OtherFormatError:
@@ -175,9 +173,9 @@ def restore_optimizer(
     optimizer: torch.optim.Optimizer,
     device: torch.device,
 ) -> None:
-    """Give optimizer and generators what `dump_optimizer` wrote, none of it in the file any more.
+    """Restore Adam's moments and torch's random states from OPTIMIZER, as copies.
 
-    Else a run that is resumed would hold a checkpoint open that is soon removed, and NFS cannot.
+    A mapped file would stay open after the checkpoint is removed, which NFS does not allow.
     """
     tensors = modeldir.read_tensors(checkpoint, OPTIMIZER)
     trained = [name for name, p in model.named_parameters() if p.requires_grad]

@@ -14,7 +14,6 @@ from nmt.corpus.pairs import Pairs
 from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.model.transformer import Transformer
-from nmt.modeldir import checkpoints
 from nmt.system import manifest
 from nmt.text.columns import out_of_range
 from nmt.text.lines import file_of, packed
@@ -63,7 +62,7 @@ def _sides(settings: Settings, run: Path | None) -> Sides | None:
     Those of a run that has a checkpoint are in it, but files that are still there are read.
     """
     parent, choice = settings.trainer.init_from, settings.segmenter
-    saved = run if run is not None and checkpoints(run / "checkpoints") else None
+    saved = run if run is not None and modeldir.checkpoints(run / modeldir.CHECKPOINTS) else None
     if parent is not None:
         return modeldir.read_sides(saved or parent)
     if choice.kind not in ("spm", "codes"):

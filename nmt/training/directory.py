@@ -6,7 +6,7 @@
 | checkpoints/ | `Checkpoints.save` | step-NNNNNNNN/, each with a manifest |
 | best | `Checkpoints.save` | the name of the best checkpoint, a hint |
 | metrics.jsonl, tb/, train.log | `reports` | for people and scripts: nothing relies on them |
-| .nmt-lock, .nmt-holder | `held` | the lock, and the process that has it |
+| .nmt-lock, .nmt-holder | `hold_directory` | the lock, and the process that has it |
 
 A directory without a checkpoint is free for any config if it is new, empty, or has the lock of a
 first try that failed. In any other the files belong to the user, and nothing is written there.
@@ -26,16 +26,16 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from nmt import modeldir
-from nmt.config.check import flat
-from nmt.config.settings import Settings, freeze, is_path, thaw
+from nmt.config.check import flatten
+from nmt.config.settings import Settings, freeze, is_path
 from nmt.errors import Exit, UserError
+from nmt.modeldir import CHECKPOINTS, CONFIG, read_config
 from nmt.system import atomic, manifest
-from nmt.training.checkpoint import CORRUPT, DIRECTORY, Checkpoints, Saved, newest
+from nmt.training.checkpoint import CORRUPT, Checkpoints, Saved, newest
 from nmt.training.distributed import SINGLE, World
 from nmt.training.reports import LOG, write_hint
 from nmt.training.schedule import is_over, last_step, stops_early
 
-CONFIG = "config.json"
 LOCK, HOLDER = ".nmt-lock", ".nmt-holder"  # with a mark, that no user's own files bear
 MAY_DIFFER = (
     *("trainer.max_epochs", "trainer.max_steps", "trainer.threads", "trainer.log_every", "decode"),
@@ -86,18 +86,22 @@ class Run:
 
 @contextmanager
 def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[Run]:
-    """Make or take over a run directory, before any data is touched.
+    """Create or reopen a run directory, and lock it.
 
     With several ranks, rank 0 does so, and the others see the same. Until there is a checkpoint,
-    any config may take it over. Raises UserError: exit 2 if it was trained with another config, or
+    any config may use it. Raises UserError: exit 2 if it was trained with another config, or
     the config cannot be; 65 if none of its checkpoints is intact; 73 if it cannot be written, is in
     use, or holds other things than a run.
     """
+    if (start := settings.trainer.init_from) is not None:
+        parent = Path(start).resolve()  # a run, or one of its checkpoints
+        if path.resolve() in (parent, parent.parent.parent):
+            raise UserError(f"{START}={start}: is the directory of this run itself; {ELSEWHERE}")
     world.device(settings.trainer.device)  # these two refuse what they cannot serve
     world.check(settings.trainer)
     trainer = settings.trainer
     checkpoints = Checkpoints(path, trainer.keep_checkpoints, trainer.keep_best)
-    with nullcontext() if world.rank else held(path):
+    with nullcontext() if world.rank else hold_directory(path):
         if not world.rank and config_is_settled(path):
             then, now = freeze(read_config(path)), freeze(settings)
             if changes := ", ".join(differences(then, now)):
@@ -108,10 +112,10 @@ def open_run(path: Path, settings: Settings, world: World = SINGLE) -> Iterator[
 
 
 @contextmanager
-def held(path: Path) -> Iterator[None]:
-    """Make a run directory or take over one, and keep other processes out of it meanwhile.
+def hold_directory(path: Path) -> Iterator[None]:
+    """Create a run directory or reopen one, and keep other processes out of it meanwhile.
 
-    One that was made for a run which does not begin is removed again, with those above it.
+    If no training begins, a new directory is removed again, with the new ones above it.
     Raises UserError: 73 if it cannot be written, is in use, or holds other things than a run; 65
     if its checkpoints cannot be reached.
     """
@@ -138,7 +142,7 @@ def held(path: Path) -> Iterator[None]:
             if new and not (path / CONFIG).exists():
                 for name in (LOG, LOCK):
                     (path / name).unlink(missing_ok=True)
-                for directory in (path / DIRECTORY, *new):
+                for directory in (path / CHECKPOINTS, *new):
                     if directory.exists():
                         directory.rmdir()
         lock.release()
@@ -146,7 +150,7 @@ def held(path: Path) -> Iterator[None]:
 
 def config_is_settled(path: Path) -> bool:
     """Whether a run directory has checkpoints, intact or not: another config is refused."""
-    directory = path / DIRECTORY
+    directory = path / CHECKPOINTS
     return bool(modeldir.checkpoints(directory)) or any(directory.glob(f"{CORRUPT}*"))
 
 
@@ -155,7 +159,7 @@ def _refuse_other_things(path: Path) -> None:
 
     Where the directory of the checkpoints is a file, or a link to what is not mounted: exit 65.
     """
-    directory = path / DIRECTORY
+    directory = path / CHECKPOINTS
     if os.path.lexists(directory) and not directory.is_dir():
         what = f"not a directory; restore it, or {ELSEWHERE}"
         raise UserError(f"{directory}: {what}", Exit.DATA)
@@ -166,21 +170,14 @@ def _refuse_other_things(path: Path) -> None:
         raise UserError(f"{path}: {what}", Exit.CANT_CREATE)
 
 
-def read_config(run: Path) -> Settings:
-    """The settings of a run; UserError (65) that names config.json if it cannot be read."""
-    plain = manifest.read(run / CONFIG)
-    with modeldir.in_file(run / CONFIG):
-        return thaw(plain)
-
-
 def differences(old: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """List what differs between two plain configs as `key: old -> new`, allowed keys left out.
+    """List forbidden differences of two plain configs as `key: old -> new`.
 
-    Paths may differ: the fingerprint of the data is compared instead, and the weights of
-    trainer.init_from; but whether there is a start at all may not. Nor may what a model is trained
-    on and measured by: its languages, and target lengths where its translations are scored.
+    Keys in MAY_DIFFER and paths may differ, since the fingerprint of the data and the weights of
+    trainer.init_from are compared instead. A start may not come or go; languages, and target
+    lengths if translations are scored, may not change, since the model is trained on them.
     """
-    before, after = dict(flat(old)), dict(flat(new))
+    before, after = dict(flatten(old)), dict(flatten(new))
     before["encoding"], after["encoding"] = [*old["encoding"]], [*new["encoding"]]  # their order
     scored = new["trainer"]["dev_metric"] != "perplexity"
     fixed = (*LANGUAGES, LENGTH_RATIO) if scored else LANGUAGES

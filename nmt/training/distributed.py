@@ -72,11 +72,11 @@ class World:
         return pick(f"cuda:{self.local_rank}")
 
     def shard(self, items: Iterable[T]) -> Iterator[T]:
-        """Yield this rank's part of what all ranks go through in the same order."""
+        """Yield every size-th item, from this rank's first; all ranks have the same items."""
         return itertools.islice(items, self.rank, None, self.size)
 
     def seed(self, seed: int, step: int, position: Sequence[int]) -> None:
-        """Seed torch for a batch, by its position in the update: its number, and that of a part.
+        """Seed torch for a batch; its position in the update: its number, and that of its part.
 
         A single process has one stream of random numbers, whose state checkpoints keep. Several
         seed each batch of an update, so that its dropout is the same on whichever rank it is.
@@ -125,10 +125,10 @@ class World:
         return module
 
     def gradients(self, objective: "nn.Module", last: bool) -> AbstractContextManager[None]:
-        """Go forward and backward through what `data_parallel` returned.
+        """Run a forward and backward pass of an objective wrapped by `data_parallel`.
 
-        The mean over all ranks is taken during the backward pass of the `last` batch of an
-        update. What is not finite anywhere is then finite nowhere: all skip the update, or none.
+        Gradients are averaged over the ranks during the backward pass of the `last` batch of an
+        update. One that is not finite on a rank then is so on all: all skip the update, or none.
         """
         if self.size == 1 or last:
             return nullcontext()

@@ -1,4 +1,4 @@
-"""The number format of a training, and all else that its bits depend on, except its config."""
+"""The number format of a training, and versions and devices on which its bits depend."""
 
 import logging
 from pathlib import Path
@@ -19,7 +19,7 @@ log = logging.getLogger(__name__)
 
 
 def number_format(options: Training, device: torch.device, world: World) -> str:
-    """Return float32, tf32 or bfloat16: that of trainer.precision, or float32 where it is faster.
+    """Return trainer.precision, or float32 if that is faster here.
 
     `auto` is bfloat16 on a GPU that has units for it. Raises UserError (exit 2) for a format that a
     GPU has no units for, and for TF32 on a CPU.
@@ -81,7 +81,7 @@ def warn_of_changes(before: dict[str, str], now: dict[str, str]) -> None:
 def announce(
     run: Path, model: Transformer, described: dict[str, str], last: int, updates: int, pairs: int
 ) -> None:
-    """Log what is trained and where, on what device, on how many pairs, and for how long."""
+    """Log the size of the model, the device, the number of pairs and of updates."""
     for site, encodings in model.sites.items():
         if encodings.breaks_shift_invariance is not None:
             log.info("encoding, %s: %s", site, encodings.breaks_shift_invariance)

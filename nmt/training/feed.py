@@ -55,8 +55,8 @@ def to_device(batch: Batch, device: torch.device) -> DeviceBatch:
     )
 
 
-def halves(batch: Batch) -> list[Batch]:
-    """The batch in two of half as many pairs; in one, where it has a single pair."""
+def halve(batch: Batch) -> list[Batch]:
+    """Return a batch in two parts of half as many pairs; a batch of one pair as it is."""
     middle = len(batch.source) // 2
     return [
         batch._replace(
@@ -70,7 +70,7 @@ def halves(batch: Batch) -> list[Batch]:
 
 
 class Feed:
-    """What a training reads, update by update, and after which updates it has checkpoints.
+    """The batches of a training, update by update, and which updates a checkpoint follows.
 
     The last update of an epoch may have fewer batches; none has those of two epochs. A batch that
     is made in several parts counts once.
@@ -84,13 +84,14 @@ class Feed:
     def updates(self, epoch: int) -> int:
         return math.ceil(self.batches.size(epoch) / self.options.accumulate)
 
-    def share(self, place: DataPlace) -> range:
-        """Return the numbers that an update's batches have in their epoch."""
+    def batch_numbers(self, place: DataPlace) -> range:
+        """Return the numbers, within their epoch, of the batches of the update at `place`."""
         end = min(place.batch + self.options.accumulate, self.batches.size(place.epoch))
         return range(place.batch, end)
 
     def after(self, place: DataPlace) -> DataPlace:
-        end = self.share(place).stop
+        """Return where the next update begins, if this one begins at `place`."""
+        end = self.batch_numbers(place).stop
         is_last = end == self.batches.size(place.epoch)
         return DataPlace(place.epoch + 1) if is_last else DataPlace(place.epoch, end)
 
@@ -105,7 +106,9 @@ class Feed:
     def host_batches(self, place: DataPlace) -> list[Batch]:
         """Make the batches of an update, of all ranks."""
         return [
-            part for number in self.share(place) for part in self.batches.batch(place.epoch, number)
+            part
+            for number in self.batch_numbers(place)
+            for part in self.batches.batch(place.epoch, number)
         ]
 
     def device_batches(self, place: DataPlace, step: int) -> list[DeviceBatch]:
@@ -114,18 +117,18 @@ class Feed:
         The last update of an epoch may have fewer batches than there are ranks. A rank that has
         none goes through the first without counting it, as all take part in the sum of gradients.
         """
-        share = self.share(place)
-        numbers = list(self.world.shard(share))
+        all_numbers = self.batch_numbers(place)
+        numbers = list(self.world.shard(all_numbers))
         made = [
             to_device(part, self.device)._replace(
                 counted=bool(numbers), position=(number - place.batch, n)
             )
-            for number in numbers or share[:1]
+            for number in numbers or all_numbers[:1]
             for n, part in enumerate(self.batches.batch(place.epoch, number))
         ]
         for later in range(step + 1, step + 1 + AHEAD):  # have workers segment the text of these
             place = self.after(place)
             if not self.batches.workers.count or is_over(later, place, self.options):
                 break
-            self.batches.begin(place.epoch, self.world.shard(self.share(place)))
+            self.batches.begin(place.epoch, self.world.shard(self.batch_numbers(place)))
         return made

@@ -80,7 +80,7 @@ def compute(
     the gradient of the logits is p - q. The uniform part of q needs only sums over the weights and
     the bias, not the logits.
     """
-    w, share = weight.to(low), smoothing / len(weight)
+    w, uniform = weight.to(low), smoothing / len(weight)
     all_w, all_b = weight.sum(0), bias.sum()
     gradients = None
     if needed:
@@ -102,7 +102,7 @@ def compute(
         loss += (1 - smoothing) * nll[some].sum()
         if smoothing:
             summed = states[some].float() @ all_w + all_b  # of the logits over the vocabulary
-            loss += smoothing * log_sum.sum() - share * summed.sum()
+            loss += smoothing * log_sum.sum() - uniform * summed.sum()
         if gradients is not None:
             by_states, by_weight, by_bias = gradients
             p.scatter_add_(1, label, p.new_full(label.shape, smoothing - 1))
@@ -113,9 +113,9 @@ def compute(
             add_gradient(by_weight, logits, h)
     if gradients is not None:
         by_states, by_weight, by_bias = gradients
-        by_states -= share * all_w
-        by_weight -= share * states.sum(0)
-        by_bias -= share * len(states)
+        by_states -= uniform * all_w
+        by_weight -= uniform * states.sum(0)
+        by_bias -= uniform * len(states)
     return loss, nll, gradients
 
 

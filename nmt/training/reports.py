@@ -35,8 +35,8 @@ log = logging.getLogger(__name__)
 
 
 @contextmanager
-def optional(path: Path) -> Iterator[None]:
-    """Write or remove a file that training does not need; an OSError is a warning, once a file."""
+def warn_of_errors(path: Path) -> Iterator[None]:
+    """Let an OSError about a file that training does not need be a warning, once per file."""
     try:
         yield
     except OSError as error:
@@ -46,14 +46,14 @@ def optional(path: Path) -> Iterator[None]:
 
 
 def write_hint(path: Path, data: bytes) -> None:
-    """Write a small file that training does not need, unless it holds the same."""
-    with optional(path):
+    """Write a small file that training does not need, unless its content is the same."""
+    with warn_of_errors(path):
         if not (path.exists() and path.read_bytes() == data):
             atomic.replace(path, data)
 
 
 def read_metrics(path: Path) -> list[Line]:
-    """The lines of metrics.jsonl, without those that cannot be read."""
+    """Return the lines of metrics.jsonl that can be read."""
     try:
         texts = path.read_bytes().split(b"\n")[:-1]
     except OSError:
@@ -76,7 +76,7 @@ def cut_back(path: Path, step: int) -> None:
 
     So no line appears twice in a run that is resumed; lines that cannot be read stay.
     """
-    with optional(path):
+    with warn_of_errors(path):
         if path.is_file():
             texts = path.read_bytes().split(b"\n")[:-1]
             write_hint(path, b"".join(t + b"\n" for t in texts if _parse(t).get("step", 0) <= step))
@@ -88,7 +88,7 @@ class _LogFile(logging.FileHandler):
         if not isinstance(sys.exc_info()[1], OSError):
             super().handleError(record)
             return
-        with optional(Path(self.baseFilename)):
+        with warn_of_errors(Path(self.baseFilename)):
             raise
 
 
@@ -97,19 +97,21 @@ def log_file(path: Path) -> Iterator[None]:
     """Append the log of nmt to a file in this context, with the error that ends it."""
     logger = logging.getLogger("nmt")
     handler = None
-    with optional(path):
+    with warn_of_errors(path):
         handler = _LogFile(path, encoding="utf-8")
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
         logger.addHandler(handler)
     try:
         yield
     except BaseException as error:
-        log.error("failed: %s", error)
+        if handler:  # and no other, for a command reports the error itself
+            words = "failed: %s", (error,), None
+            handler.handle(log.makeRecord(log.name, logging.ERROR, __file__, 0, *words))
         raise
     finally:
         if handler:
             logger.removeHandler(handler)
-            with optional(path):  # a disk may be full
+            with warn_of_errors(path):  # a disk may be full
                 handler.close()
 
 
@@ -177,7 +179,7 @@ class MetricsLog(ExitStack):
         if options.tensorboard:
             self.board = self.enter_context(open_tensorboard(run / BOARD, step))
         if options.callback is not None:
-            self.tell = function_of(options.callback)
+            self.tell = import_callback(options.callback)
 
     def advance(self, step: int) -> None:
         self.bar.update()
@@ -190,7 +192,7 @@ class MetricsLog(ExitStack):
         return str(tqdm.format_interval(seconds * (self.bar.total - step)))
 
     def report(self, kind: str, line: Line) -> None:
-        """Report a line of metrics.jsonl; `describe` says what kinds there are."""
+        """Report a line of a kind: train, dev, skipped or split."""
         line = {"kind": kind, **line}
         if not self.silent:
             self.write(line)
@@ -209,9 +211,9 @@ class MetricsLog(ExitStack):
 
         A callback that raises is not called again, and training goes on without it.
         """
-        with optional(self.run / METRICS), (self.run / METRICS).open("ab") as file:
+        with warn_of_errors(self.run / METRICS), (self.run / METRICS).open("ab") as file:
             file.write(json.dumps(line, allow_nan=False).encode() + b"\n")
-        with optional(self.run / BOARD):
+        with warn_of_errors(self.run / BOARD):
             for key, value in line.items() if self.board else ():
                 if key not in ("kind", "step", "lines") and isinstance(value, (int, float)):
                     self.board.add_scalar(f"{line['kind']}/{key}", value, line["step"])
@@ -226,7 +228,7 @@ class MetricsLog(ExitStack):
 
 
 def describe(line: Line) -> str:
-    """Say in words what a line of metrics.jsonl reports.
+    """Turn a line of metrics.jsonl into words for the log.
 
     train: the updates since the last such line; dev: a checkpoint, before it is written; skipped:
     an update that was not made; split: one whose batches were halved, for want of memory.
@@ -249,8 +251,8 @@ def describe(line: Line) -> str:
     return f"loss or gradient is not finite; update skipped (lr {line['lr']:.3g}, lines {shown})"
 
 
-def function_of(callback: str) -> Callable[[Line, Path], None]:
-    """The function of trainer.callback; raises UserError if there is none, or an import fails."""
+def import_callback(callback: str) -> Callable[[Line, Path], None]:
+    """Import the function of trainer.callback; UserError if that fails."""
     try:
         function = EntryPoint("callback", callback, "nmt").load()
     except (ImportError, AttributeError, ValueError) as error:
@@ -272,13 +274,13 @@ def open_tensorboard(path: Path, step: int) -> Iterator[Any]:
     try:
         from torch.utils.tensorboard import SummaryWriter
 
-        with optional(path):
+        with warn_of_errors(path):
             board = SummaryWriter(str(path), purge_step=step + 1)
     except ImportError:
         log.info("TensorBoard is not installed (pip install tensorboard); %s has it all", METRICS)
     try:
         yield board
     finally:
-        with optional(path):
+        with warn_of_errors(path):
             if board:
                 board.close()

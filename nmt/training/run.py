@@ -20,16 +20,17 @@ from nmt.errors import Exit, UserError, is_out_of_memory
 from nmt.modeldir import Trained
 from nmt.system.device import deterministic_algorithms, nondeterministic
 from nmt.training import corpus, start, validation
-from nmt.training.checkpoint import DIRECTORY, FULL
+from nmt.training.checkpoint import FULL
 from nmt.training.directory import ELSEWHERE, Run, differences, open_run
 from nmt.training.distributed import SINGLE, World, explain_lost_rank
-from nmt.training.reports import LOG, function_of, log_file
+from nmt.training.reports import LOG, import_callback, log_file
 from nmt.training.schedule import is_over
 from nmt.training.trainer import Trainer
 
 log = logging.getLogger(__name__)
 
-RefuseModel = Callable[[Trained], None]  # raises UserError for a model that trainer.target cannot
+# raises UserError for what trainer.target cannot hold; the model is None before text is prepared
+RefuseTarget = Callable[[Settings, Trained | None], None]
 
 
 class Outcome(NamedTuple):
@@ -58,13 +59,13 @@ def train(
     settings: Settings,
     directory: Path,
     world: World = SINGLE,
-    refuse_model: RefuseModel | None = None,
+    refuse_target: RefuseTarget | None = None,
 ) -> Outcome:
     """Train, or resume training; a run that is finished stays as it is.
 
     Settings are checked, the directory opened, the parent (trainer.init_from) read and the corpus
-    prepared, in this order, so that errors come early. `refuse_model` gets the model on the CPU
-    before the first update, if the run has a trainer.target.
+    prepared, in this order, so that errors come early. `refuse_target` is called before that, and
+    with the model, on the CPU, before the first update.
 
     Raises UserError, also where a signal (exit 128 + its number) or trainer.max_hours (75) stopped
     the run.
@@ -75,12 +76,12 @@ def train(
             refuse_other_data(run, world.broadcast(lambda: corpus.fingerprint(settings, directory)))
             run.write_config()  # its budget may have become less than was trained
             return outcome_of(run)
-        world.broadcast(lambda: check_start(settings, run.saved is not None))
+        world.broadcast(lambda: check_start(settings, run.saved is not None, refuse_target))
         prepared = prepare(settings, directory, world)
         refuse_other_data(run, prepared.facts["fingerprint"])
         threads = torch.get_num_threads()
         try:
-            outcome = fit(prepared, run, refuse_model)
+            outcome = fit(prepared, run, refuse_target)
         finally:  # a caller's own
             torch.set_num_threads(threads)
     if outcome.code != Exit.OK:
@@ -88,19 +89,21 @@ def train(
     return outcome
 
 
-def check_start(settings: Settings, begun: bool) -> None:
+def check_start(settings: Settings, begun: bool, refuse_target: RefuseTarget | None = None) -> None:
     """Raise UserError for what would end training at once, or at its first checkpoint.
 
     That is a callback that is not there, a BLEU that cannot be computed here and, unless the run
-    has `begun`, a parent that will not do.
+    has `begun`, a parent that will not do, or what trainer.target cannot hold.
     """
     trainer = settings.trainer
     if trainer.callback is not None:
-        function_of(trainer.callback)
+        import_callback(trainer.callback)
     if trainer.dev_metric == "bleu":
         validation.bleu(settings)
     if trainer.init_from is not None and not begun:
         start.check(settings, trainer.init_from)
+    if refuse_target is not None and not begun:
+        refuse_target(settings, None)
 
 
 def prepare(settings: Settings, directory: Path, world: World) -> Prepared:
@@ -133,7 +136,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
     try:
         if modeldir.weights_sha256(path) == then["weights_sha256"]:
             return
-        same_run = (Path(path) / DIRECTORY).is_dir() and (
+        same_run = (Path(path) / modeldir.CHECKPOINTS).is_dir() and (
             then["fingerprint"] == modeldir.read_facts(path).get("fingerprint")
             and not differences(then["config"], freeze(modeldir.read_settings(path)))
         )
@@ -149,7 +152,7 @@ def refuse_other_data(run: Run, fingerprint: str) -> None:
     log.warning("trainer.init_from=%s: its best model is another than at the start", path)
 
 
-def fit(prepared: Prepared, run: Run, refuse_model: RefuseModel | None = None) -> Outcome:
+def fit(prepared: Prepared, run: Run, refuse_target: RefuseTarget | None = None) -> Outcome:
     """Train, or resume training, in a directory that is open and holds no finished run.
 
     Raises UserError: exit 70 if training diverged, 71 if memory is short, 74 if the disk fails; the
@@ -164,10 +167,11 @@ def fit(prepared: Prepared, run: Run, refuse_model: RefuseModel | None = None) -
             trainer = Trainer(prepared, run)
             with trainer.batches.workers:
                 trainer.start()
-                if refuse_model and run.settings.trainer.target and not run.has_checkpoint:
+                if refuse_target and run.settings.trainer.target and not run.has_checkpoint:
                     model = deepcopy(trainer.model).cpu().eval()
                     sides = prepared.source, prepared.target
-                    refuse_model(Trained(run.settings, model, *sides, prepared.facts))
+                    trained = Trained(run.settings, model, *sides, prepared.facts)
+                    refuse_target(run.settings, trained)
                 if not run.world.rank:
                     run.checkpoints.rotate()  # fewer may be kept now, for a disk that is full
                 run.write_config()
@@ -180,7 +184,7 @@ def fit(prepared: Prepared, run: Run, refuse_model: RefuseModel | None = None) -
 
 
 def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -> Outcome:
-    """How a trainer ended, or without one, a run that was finished before."""
+    """Return how a trainer ended or, without one, the outcome of a run that was finished before."""
     options, best, state = run.settings.trainer, run.checkpoints.best, trainer or run.saved
     assert state is not None
     score = None if best is None else abs(best[0][0])  # the cost of a BLEU is its negative
@@ -189,7 +193,7 @@ def outcome_of(run: Run, trainer: Trainer | None = None, code: Exit = Exit.OK) -
 
 
 def explain(error: Exception, run: Run, trainer: Trainer | None) -> UserError | None:
-    """The UserError for a failing disk, bits that differ, short memory, a lost rank; or None."""
+    """Turn an error of disk, memory, ranks or determinism into a UserError; None: another."""
     if isinstance(error, OSError):
         kept = "the last checkpoint is intact, resume with the same command"
         room = "make room; trainer.keep_checkpoints=2 takes least; " if error.errno in FULL else ""

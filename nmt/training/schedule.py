@@ -61,7 +61,7 @@ class InverseSqrtDecay:
         """The cost of a checkpoint changes nothing."""
 
 
-def schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
+def make_schedule(optim: Optim) -> PlateauDecay | InverseSqrtDecay:
     if optim.kind == "inverse_sqrt":
         return InverseSqrtDecay(optim.lr, optim.warmup)
     return PlateauDecay(

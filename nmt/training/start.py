@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @dataclass
 class Graft:
-    """What became of each tensor; names say the site and the entry of an encoding."""
+    """What happened to each tensor; names consist of site, entry and parameter."""
 
     loaded: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)  # drawn at random
@@ -70,9 +70,10 @@ def check(settings: Settings, path: str | Path) -> None:
 
 
 def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
-    """Give a fresh model what the trained model at `path`, which passed `check`, has in common.
+    """Copy to a new model the tensors that it shares with the trained model at `path`.
 
-    Both read the ids of one vocabulary: `corpus.prepare` takes the parent's.
+    `check` must have accepted that model. Both have one vocabulary: `corpus.prepare` takes the
+    parent's.
     """
     parent, sha256 = modeldir.reading(  # one checkpoint, also where its training goes on
         Path(path), lambda model: (modeldir.load(model), modeldir.weights_sha256(model))
@@ -95,7 +96,7 @@ def graft(model: Transformer, settings: Settings, path: str | Path) -> Graft:
 
 
 def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str], Encoding]:
-    """The entries of a model by site, name, and options but for the sites that they serve."""
+    """Return the entries of a model by site, name, and options other than `where`."""
     return {
         (site, e.name, json.dumps({**settings.encoding[e.name], "where": None}, sort_keys=True)): e
         for site, encodings in model.sites.items()
@@ -105,7 +106,7 @@ def _entries(model: Transformer, settings: Settings) -> dict[tuple[str, str, str
 
 @torch.no_grad()
 def _copy(model: Transformer, parent: Transformer, added: list[Encoding]) -> Graft:
-    """Copy tensors of equal name and shape, but those of added entries."""
+    """Copy tensors of equal name and shape, except those of added entries."""
     report, named = Graft(), _named(parent)
     tied = parent.state_dict(keep_vars=True)  # has each under all its names
     unchanging = {e for e in added if e.zero_initialise()}
@@ -153,7 +154,7 @@ def difference(*models: Transformer) -> float:
 
 
 def _effect(model: Transformer, name: str) -> str:
-    """How much the logits change if only the entries of this name are left out."""
+    """Say how much the logits change if the entries of a name are left out."""
     entries = [e for e in model.entries if e.name == name]
     own = (e.streams > 1 or e.changes_width or not e.projects_keys for e in entries)
     if any(own) or any(e.may_lack_gradients for e in entries):

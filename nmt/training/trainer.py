@@ -26,9 +26,9 @@ from nmt.training.average import move_average
 from nmt.training.checkpoint import FULL, OPTIMIZER, RAW, STATE, dump_optimizer, restore_optimizer
 from nmt.training.corpus import check_data, leave_out_long
 from nmt.training.directory import Run
-from nmt.training.feed import DeviceBatch, Feed, halves, to_device
+from nmt.training.feed import DeviceBatch, Feed, halve, to_device
 from nmt.training.reports import Meter, MetricsLog
-from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, schedule, stops_early
+from nmt.training.schedule import DataPlace, Stalls, is_over, last_step, make_schedule, stops_early
 from nmt.training.signals import stop_signals
 from nmt.training.start import graft
 
@@ -99,7 +99,7 @@ class Trainer:
             loss.Objective(self.model, self.optim.label_smoothing, compiled)
         )
         self.evaluated = self.model  # with trainer.ema another, the average of its weights
-        self.schedule = schedule(self.optim)
+        self.schedule = make_schedule(self.optim)
         check_data(self.prepared, self.model)
         self.batches = training_batches(settings, prepared, self.world.size)
         self.feed = Feed(self.batches, self.options, self.world, self.device)
@@ -186,8 +186,8 @@ class Trainer:
         rate = self.schedule.rate(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        share = int(counts[0]) / self.world.size  # makes DDP's mean over ranks the sum
-        sums = self.world.all_reduce(self.backward(batches, share))
+        per_rank = int(counts[0]) / self.world.size  # makes DDP's mean over ranks the sum
+        sums = self.world.all_reduce(self.backward(batches, per_rank))
         norm = get_total_norm([p.grad for p in self.parameters if p.grad is not None])
         numbers = torch.cat((sums, norm[None]))
         self.finish_update()  # the one before; this one overwrites its weights
@@ -206,7 +206,7 @@ class Trainer:
         return 0
 
     def backward(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
-        """Sum the gradients of the mean loss per token over the batches of an update, on all ranks.
+        """Compute the gradient of an update: of the mean loss per token over all ranks' batches.
 
         Returns this rank's sums [2] of smoothed loss and negative log-likelihood. `tokens`: a
         rank's share of those of the update. Two half batches equal a whole one: where memory is too
@@ -223,12 +223,16 @@ class Trainer:
         if self.device.type == "cuda":
             torch.cuda.empty_cache()
         self.splits += 1
-        where = self.where(self.step, self.updated)
-        self.progress.report("split", {**where, "splits": self.splits})
-        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halves(batch)]
+        fields = self.line_fields(self.step, self.updated)
+        self.progress.report("split", {**fields, "splits": self.splits})
+        smaller = [half for batch in self.feed.host_batches(self.updated) for half in halve(batch)]
         return self.sum_gradients([to_device(half, self.device) for half in smaller], tokens)
 
     def sum_gradients(self, batches: list[DeviceBatch], tokens: float) -> Tensor:
+        """Add to .grad the gradients of the batches' losses, each a sum over tokens, by `tokens`.
+
+        Returns the sums [2] over this rank's tokens of smoothed loss and negative log-likelihood.
+        """
         total = torch.zeros(2, device=self.device)
         for batch in batches:
             self.world.seed(self.settings.seed, self.step, batch.position)
@@ -257,18 +261,18 @@ class Trainer:
             self.nonfinite = 0
             self.seconds += seconds
             self.meter.add(total, nll, update.counts, norm, seconds)
-        where = {**self.where(update.step, update.place), "lr": update.rate}
+        fields = {**self.line_fields(update.step, update.place), "lr": update.rate}
         if not finite:
             self.nonfinite += 1
             lines = [line for batch in self.feed.host_batches(update.place) for line in batch.lines]
-            self.progress.report("skipped", {**where, "lines": lines})
+            self.progress.report("skipped", {**fields, "lines": lines})
             if self.nonfinite >= self.options.nonfinite_patience:
                 what = f"{self.nonfinite} updates in a row were not finite"
                 raise self.diverged(update.step, what)
         self.progress.advance(update.step)
         if update.step % self.options.log_every == 0 and self.meter.tokens:
             means = {**self.meter.report(), "memory_bytes": peak_memory(self.device)}
-            self.progress.report("train", {**where, **means})
+            self.progress.report("train", {**fields, **means})
             self.meter.reset()
 
     def checkpoint(self) -> None:
@@ -279,8 +283,9 @@ class Trainer:
         """
         self.finish_update()
         dev = in_order(self.prepared.dev, self.options.batch_tokens, self.options.batch_count)
-        where = self.device, self.autocast(), self.world
-        perplexity = validation.perplexity(self.evaluated, dev, *where)
+        perplexity = validation.perplexity(
+            self.evaluated, dev, self.device, self.autocast(), self.world
+        )
         if not math.isfinite(perplexity):
             raise self.diverged(self.step, f"the dev perplexity is {perplexity}")
         measured, cost = {"perplexity": perplexity}, [perplexity]
@@ -288,14 +293,15 @@ class Trainer:
             score = partial(validation.dev_score, self.evaluated, self.settings, self.prepared)
             measured[metric] = self.world.broadcast(score)  # rank 0 translates
             cost = [-measured[metric], perplexity]
-        if perplexity > self.model.output.out_features and not self.options.early_stopping:
+        vocab, best = self.model.output.out_features, self.stalls.best
+        if best and perplexity > max(best[-1], vocab) and not self.options.early_stopping:
             log.warning(
-                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than guessing "
-                f"({self.model.output.out_features:,}, the size of the vocabulary); try a lower "
-                "optim.lr, or set trainer.early_stopping"
+                f"step {self.step}: dev perplexity {perplexity:.4g} is worse than before, and than "
+                f"guessing ({vocab:,}, the size of the vocabulary); try a lower optim.lr, or set "
+                "trainer.early_stopping"
             )
         measured["lr"] = self.schedule.rate(self.step)
-        self.progress.report("dev", {**self.where(self.step, self.updated), **measured})
+        self.progress.report("dev", {**self.line_fields(self.step, self.updated), **measured})
         if self.is_due:
             self.schedule.observe(cost)
             self.stalls.observe(cost)
@@ -342,6 +348,6 @@ class Trainer:
         }
         yield STATE, manifest.dump(state)
 
-    def where(self, step: int, place: DataPlace) -> dict[str, Any]:
+    def line_fields(self, step: int, place: DataPlace) -> dict[str, Any]:
         """The fields that all lines of metrics.jsonl have."""
         return {"step": step, "epoch": place.epoch + 1, "seconds": round(self.seconds, 3)}

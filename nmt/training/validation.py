@@ -84,7 +84,7 @@ def dev_score(model: Transformer, settings: Settings, prepared: Prepared) -> flo
 
 
 def bleu(settings: Settings) -> sacrebleu.BLEU:
-    """BLEU for the target language; UserError where what finds its words is not installed."""
+    """Make BLEU for the target language; UserError if its tokenizer is not installed."""
     language = languages_of(settings)[1]
     try:
         return sacrebleu.BLEU(trg_lang=language, force=True)
@@ -96,7 +96,7 @@ def bleu(settings: Settings) -> sacrebleu.BLEU:
 
 
 def _source(store: Pairs, i: int, table: int | None) -> Source:
-    """The source of pair i, its columns, and how long its output may be."""
+    """Make the source of pair i, with its columns and the limit of its output."""
     ids, start = store.pair(i)[0].tolist(), int(store.offsets["source"][i])
     columns = {
         name: store.columns[name][start : start + len(ids)].tolist()

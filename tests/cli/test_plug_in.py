@@ -48,6 +48,10 @@ def test_has_a_line_and_a_card(folder: Path, capsys: Capture) -> None:
     assert f"encoding.{NAME}.strength" in shown and "a comment makes it part of --help" in shown
     assert encodings(["theirz", *beside]) == 2
     assert capsys.readouterr().err == "nmt: encoding=theirz: no such option; did you mean theirs?\n"
+    assert train([f"encoding={NAME}"]) == 2  # without its options
+    assert capsys.readouterr().err.endswith(
+        "is installed: name the directory of its options by --config-dir\n"
+    )
 
 
 def test_is_shown_at_work(

@@ -12,6 +12,7 @@ import pytest
 
 from nmt import modeldir
 from nmt.cli import output as writing
+from nmt.errors import UserError
 from nmt.modeldir import Trained
 from nmt.system import atomic
 from tests.cli.conftest import LINES, Run
@@ -187,6 +188,24 @@ def test_another_model_is_refused(
     assert code == 2
     assert "its 6 lines were made with another model; give another -o, or remove it" in err
     assert contents(text.parent) == before
+
+
+def test_files_that_are_read_for_another_use_are_other_files(tmp_path: Path) -> None:
+    """Two columns that have changed places."""
+    for name in "ab":
+        (tmp_path / name).write_text(name)
+    one, other = ({"a": str(tmp_path / x), "b": str(tmp_path / y)} for x, y in ("ab", "ba"))
+    for inputs in (one, dict([*one.items()][::-1])):  # as typed in another order
+        with (
+            pytest.raises(KeyboardInterrupt),
+            writing.open_output(str(tmp_path / "out"), inputs, {}) as output,
+        ):
+            assert output.progress.lines == (inputs is not one)
+            output.write("x\n")
+            output.advance(1, {})
+            raise KeyboardInterrupt
+    with pytest.raises(UserError), writing.open_output(str(tmp_path / "out"), other, {}):
+        pass
 
 
 def test_a_pipe_begins_again(

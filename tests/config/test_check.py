@@ -114,9 +114,9 @@ def test_keys_below_keys_are_read_and_named() -> None:
 def test_keys_that_do_not_count_are_no_part_of_an_object() -> None:
     assert read(Outer, {"kind": "near", "rest": 5}).rest == 0 == read(Outer, {"rest": 5}).rest
     assert read(Outer, {"near": 5}).near == 5, "the kind has a default"
-    assert "rest" not in check.plain(read(Outer, {}))
+    assert "rest" not in check.to_plain(read(Outer, {}))
     far = read(Outer, {"kind": "far", "rest": 5})
-    assert check.plain(far)["rest"] == 5 and read(Outer, check.plain(far)) == far
+    assert check.to_plain(far)["rest"] == 5 and read(Outer, check.to_plain(far)) == far
 
 
 @pytest.mark.parametrize("name", ["", "/a", "..", "a/../../b", "."])
@@ -134,7 +134,7 @@ def test_what_is_made_is_made_again_of_its_plain_values(value: object) -> None:
         except UserError as error:
             assert str(error).startswith(option)
         else:
-            assert read(Outer, check.plain(made)) == made
+            assert read(Outer, check.to_plain(made)) == made
 
 
 @pytest.mark.parametrize(

@@ -81,5 +81,5 @@ def test_what_a_kill_leaves_is_removed(tmp_path: Path) -> None:
     assert not {path for path in set(Path("/dev/shm").iterdir()) - shared if "sem." in path.name}
     data = replace(corpus(tmp_path), cache=str(tmp_path / "cache"))
     (stray,) = cached(data)
-    assert atomic.owner(Path(stray)) is not None
+    assert atomic.owner_of(Path(stray)) is not None
     assert cached(data) != [prepare(data, BPE).path.name] == cached(data)

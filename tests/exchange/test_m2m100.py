@@ -168,9 +168,11 @@ def test_what_training_would_change_is_refused_before_it(models: Path) -> None:
     for frozen in (["encoder"], ["output.bias"]):
         build.freeze(trained.model, frozen)
         with pytest.raises(UserError, match=r"trainer\.target=m2m100: .*trainer\.freeze"):
-            exporting.refuse_target(trained._replace(model=deepcopy(trained.model)))
+            copied = trained._replace(model=deepcopy(trained.model))
+            exporting.refuse_target(trained.settings, copied)
     build.freeze(trained.model, ["embeddings"])
-    exporting.refuse_target(trained)
+    exporting.refuse_target(trained.settings)
+    exporting.refuse_target(trained.settings, trained)
 
 
 def test_models_of_another_form_are_refused(tmp_path: Path) -> None:

@@ -79,5 +79,5 @@ def test_sweep_leaves_what_bears_no_mark_of_ours_and_follows_no_link(tmp_path: P
 def test_a_temporary_name_knows_its_owner(tmp_path: Path) -> None:
     for name in ("step-1", ".hidden", "a.b c", "two\nlines"):
         stray = atomic.temporary_of(tmp_path / name)
-        assert stray.parent == tmp_path and atomic.owner(stray) == tmp_path / name
+        assert stray.parent == tmp_path and atomic.owner_of(stray) == tmp_path / name
         assert atomic.temporary_of(tmp_path / name) != stray

@@ -34,18 +34,13 @@ OLDER = (BACKENDS.cuda.matmul, BACKENDS.cudnn)  # with allow_tf32
 
 
 @pytest.fixture
-def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What the allocator was told; all settings are put back."""
-    for name in (WORKSPACE, *ALLOCATOR):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr("sys.platform", "linux")
-    told: list[str] = []
-    monkeypatch.setattr(torch._C, "_accelerator_setAllocatorSettings", told.append)
+def settings_of_torch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """All settings are put back."""
+    monkeypatch.setenv(ALLOCATOR[0], "none")  # which is then left as it is
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
     attention, formats = BACKENDS.cuda.cudnn_sdp_enabled(), [p.fp32_precision for p in PRODUCTS]
     allowed = [older.allow_tf32 for older in OLDER]
-    BACKENDS.cuda.enable_cudnn_sdp(True)
-    yield told
+    yield
     BACKENDS.cuda.enable_cudnn_sdp(attention)
     for older, allow in zip(OLDER, allowed, strict=True):
         older.allow_tf32 = allow
@@ -54,29 +49,9 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     os.environ.pop(WORKSPACE, None)
 
 
-def test_a_gpu_is_set_up(allocator: list[str]) -> None:
-    set_up(torch.device("cpu"), tf32=True)
-    assert allocator == [] and BACKENDS.cuda.cudnn_sdp_enabled() and WORKSPACE not in os.environ
-    set_up(CUDA)
-    assert [p.fp32_precision for p in PRODUCTS] == ["ieee"] * 3
-    assert not BACKENDS.cuda.cudnn_sdp_enabled()
-    assert os.environ[WORKSPACE] == ":4096:8"
-    assert allocator == ["expandable_segments:True"]
-
-
-def test_the_device_becomes_the_current_one(
-    allocator: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A stream or an event without a device is of the current one, not of the tensors' own."""
-    current: list[torch.device] = []
-    monkeypatch.setattr(torch.cuda, "set_device", current.append)
-    for name in ("cuda", "cuda:1", "cpu"):
-        set_up(torch.device(name))
-    assert current == [torch.device("cuda:1")]
-
-
 @pytest.mark.filterwarnings("error")
-def test_tf32_may_be_read_by_all_names_of_torch(allocator: list[str]) -> None:
+@pytest.mark.usefixtures("settings_of_torch")
+def test_tf32_may_be_read_by_all_names_of_torch() -> None:
     """Torch's compiler reads the older ones, which raise where only the newer ones were set."""
     for tf32 in (False, True, False):
         set_up(CUDA, tf32=tf32)

@@ -91,7 +91,7 @@ def test_a_parent_must_know_the_symbols(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("symbol", ["a b", "", "x@@", "\u2581x", "\u2126"])
 def test_what_cannot_be_one_piece_is_refused(symbol: str) -> None:
-    plain = schema.plain(composing.settings_of("data=toy").data) | {
+    plain = schema.to_plain(composing.settings_of("data=toy").data) | {
         "user_symbols": ["<BT>", symbol]
     }
     with pytest.raises(UserError, match=r"(?s)^data\.user_symbols=.*: expected characters without"):

@@ -24,11 +24,6 @@ def emptied(path: Path) -> None:
     path.write_bytes(b"")
 
 
-def tenth(path: Path) -> None:
-    data = path.read_bytes()
-    path.write_bytes(data[: len(data) // 10])
-
-
 def half(path: Path) -> None:
     data = path.read_bytes()
     path.write_bytes(data[: len(data) // 2])
@@ -44,15 +39,11 @@ def hole(path: Path) -> None:
     path.write_bytes(data[:third] + bytes(third) + data[2 * third :])
 
 
-def zeros(path: Path) -> None:
-    path.write_bytes(bytes(path.stat().st_size))
-
-
 def missing(path: Path) -> None:
     path.unlink()
 
 
-DAMAGES: list[Damage] = [*(flipped_bit, emptied, tenth, half, last_byte_lost, hole, zeros, missing)]
+DAMAGES: list[Damage] = [flipped_bit, emptied, half, last_byte_lost, hole, missing]
 
 
 def in_bytes(change: Callable[[bytearray, Random, int], bytes | bytearray]) -> RandomDamage:

@@ -101,7 +101,7 @@ def test_checkpoints_that_training_removes_meanwhile_are_listed_again(
         return read(path)
 
     monkeypatch.setattr(Path, "read_bytes", rotated)
-    mean = average.of_run(copy, 2, "last")
+    mean = average.average_run(copy, 2, "last")
     assert [each["step"] for each in mean.facts["averaged"]] == [10, 12]
 
 
@@ -115,7 +115,9 @@ def test_named_models_and_a_run_for_its_best(run: Path, tmp_path: Path) -> None:
 def test_a_checkpoint_of_a_signal_does_not_count(run: Path, data: Prepared, tmp_path: Path) -> None:
     other = written(tmp_path / "run", data, with_signal=True)
     assert step(other, 9).is_dir() and not step(run, 9).exists()
-    first, second = (modeldir.weights(average.of_run(r, 3, "last").model) for r in (run, other))
+    first, second = (
+        modeldir.weights(average.average_run(r, 3, "last").model) for r in (run, other)
+    )
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
@@ -145,23 +147,23 @@ def test_models_of_two_kinds_have_no_mean(
     other = shutil.copytree(step(run, 10), tmp_path / "other")
     altered(other, name, change)
     if told is None:
-        average.of_models([run, other])
+        average.average_models([run, other])
         return
     with pytest.raises(UserError, match=f"{other}: {told}") as refused:
-        average.of_models([run, other])
+        average.average_models([run, other])
     assert refused.value.code == Exit.DATA
     mixed = shutil.copytree(run, tmp_path / "mixed")  # the same within a run
     shutil.rmtree(step(mixed, 10))
     shutil.copytree(other, step(mixed, 10))
     with pytest.raises(UserError, match=told.partition(":")[0]):
-        average.of_run(mixed, 2, "last")
+        average.average_run(mixed, 2, "last")
 
 
 def test_a_damaged_checkpoint_is_refused_by_name(run: Path, tmp_path: Path) -> None:
     here = shutil.copytree(run, tmp_path / "run")
     (step(here, 8) / WEIGHTS).write_bytes(b"")
     with pytest.raises(UserError, match="step-00000008"):
-        average.of_run(here, 3, "best")
+        average.average_run(here, 3, "best")
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def recorded(patch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     def note(name: str, real: Any) -> Any:
         def call(what: Any, *rest: Any) -> Any:
             path = Path(f"/proc/self/fd/{what}").readlink() if name == "fsync" else Path(what)
-            seen.append((name, (atomic.owner(path) or path).name))
+            seen.append((name, (atomic.owner_of(path) or path).name))
             return real(what, *rest)
 
         return call
@@ -161,7 +161,7 @@ def test_a_failure_at_any_system_call_leaves_old_or_new(
             saved = Checkpoints(run, 2).recover()
             assert saved is not None and step <= saved.step <= 3
             least = step
-        assert not [p for p in run.rglob("*") if atomic.owner(p)]
+        assert not [p for p in run.rglob("*") if atomic.owner_of(p)]
         if not dead:
             assert k > 12 and not failed and step == 3
             return

@@ -28,7 +28,7 @@ def test_stop_and_resume(
     chosen: dict[str, Any] = {
         "data": {**asdict(data), "workers": 1},
         "model__tie": "none",
-        "trainer__batch_tokens": 400,
+        "trainer__batch_tokens": 800,
         "trainer__max_epochs": 2,
         "trainer__log_every": 1,
     }

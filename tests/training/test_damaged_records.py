@@ -13,7 +13,7 @@ from nmt.corpus.prepare import Prepared
 from nmt.errors import Exit, UserError
 from nmt.training.reports import WARNED, read_metrics
 from tests.training import tiny
-from tests.training.damage import Damage, hole, missing
+from tests.training.damage import Damage, missing
 
 Lines = list[bytes]
 WEIGHTS = "checkpoints/step-00000006/model.safetensors"
@@ -73,8 +73,6 @@ def unreadable(lines: Lines) -> Lines:
 
 METRICS: dict[str, Damage] = {
     "missing": missing,
-    "not UTF-8": garbage,
-    "NULs in the middle": hole,
     "lines": of_lines(unreadable),
     "steps out of order": of_lines(lambda lines: [*lines[::-1], lines[-1][:20]]),
     "a link": linked,

@@ -44,7 +44,7 @@ def test_the_average_is_saved_and_evaluated_and_the_training_is_that_without_it(
     data: Prepared, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It begins with the weights of the start, here those of a parent."""
-    start = {"trainer__init_from": str(whole)}
+    start = {"trainer__init_from": str(whole), "optim__patience": 9}  # no rate follows the average
     after = followed(tmp_path / "run", data, monkeypatch, **EMA, **start)
     assert len(after) == 8
     mean = parameters(whole)

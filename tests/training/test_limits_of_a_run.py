@@ -95,14 +95,6 @@ def weights_of(run: Path) -> dict[str, torch.Tensor]:
     return modeldir.weights(modeldir.load(run).model)
 
 
-def test_a_second_failure_is_the_error_of_memory(
-    data: Prepared, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with memory_for(monkeypatch, 1), pytest.raises(UserError, match="out of memory") as error:
-        tiny.train(tmp_path / "run", data)
-    assert error.value.code == Exit.NO_MEMORY
-
-
 def test_frozen_parts_stay_and_the_rest_moves(data: Prepared, tmp_path: Path) -> None:
     frozen = ["encoder", "embeddings"]
     changes = {"encoding": {"relative": {"tau": 3}}, "trainer__freeze": frozen}

@@ -2,7 +2,6 @@
 
 import logging
 import math
-import re
 import sys
 from pathlib import Path
 
@@ -49,40 +48,23 @@ def test_log_lines_go_to_train_log_and_to_the_terminal_alike(
 ) -> None:
     with caplog.at_level(logging.INFO):
         tiny.train(tmp_path / "run", data, trainer__max_steps=2)
-        tiny.train(tmp_path / "run", data, trainer__max_steps=9)
-    assert re.search(r"about \d\d:\d\d for the other 2 updates", caplog.text)  # after 3 to 7
     text = (tmp_path / "run/train.log").read_bytes().decode()
     assert "step 2/2, epoch 1: dev perplexity" in text and "tokens/s" in text
-    assert re.search(r" tokens/s, \d+\.\d GB, lr 0\.01, 00:00 left\n", text)
     assert "step 2/2, epoch 1: dev perplexity" in caplog.text
     assert not logging.getLogger("nmt").handlers  # the run's handler is gone
     out, err = capfd.readouterr()
     assert out == "" and "update/s" not in err  # there is no terminal for a bar
 
 
-@pytest.mark.parametrize("installed", [True, False])
 def test_a_bar_on_a_terminal_and_the_same_numbers_in_tensorboard(
-    installed: bool,
-    data: Prepared,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
+    data: Prepared, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    if installed:
-        events_of = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    else:
-        monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    events_of = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
     sys.stderr.isatty = lambda: True  # type: ignore[method-assign]
-    with caplog.at_level(logging.INFO):
-        tiny.train(tmp_path / "run", data, trainer__max_steps=4, trainer__tensorboard=True)
+    tiny.train(tmp_path / "run", data, trainer__max_steps=4, trainer__tensorboard=True)
     err = capsys.readouterr().err
-    for shown in ("update/s", "loss ", "dev perplexity", "tokens/s", "lr ", " GB", "4/4"):
+    for shown in ("update/s", "dev perplexity", "4/4"):
         assert shown in err
-    if not installed:
-        assert caplog.text.count("TensorBoard is not installed") == 1
-        assert not (tmp_path / "run/tb").exists()
-        return
     events = events_of.EventAccumulator(str(tmp_path / "run/tb"))
     events.Reload()
     found = [(e.step, e.value) for e in events.Scalars("dev/perplexity")]

@@ -146,6 +146,12 @@ def test_a_parent_may_train_on(
         tiny.train(child, data, **changes, trainer__max_steps=4)
 
 
+def test_a_run_does_not_start_from_itself(data: Prepared, whole: Path) -> None:
+    for parent in (whole, tiny.newest(whole)):
+        with pytest.raises(UserError, match=f"^trainer.init_from={parent}: is .* choose another"):
+            tiny.reopen(whole, trainer__init_from=str(parent))
+
+
 def test_a_run_is_not_taken_for_one_from_another_start(
     data: Prepared, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,4 +1,4 @@
-"""A model that the engine of trainer.target cannot hold is refused before the first update."""
+"""A model that the engine of trainer.target cannot hold is refused before any text is prepared."""
 
 from pathlib import Path
 
@@ -10,16 +10,41 @@ from tests.conftest import TINY
 
 WORDS = [
     *("data.train_pairs=200", "data.dev_pairs=20", "data.test_pairs=9", "trainer.max_steps=1"),
-    *("trainer.device=cpu", "trainer.target=ctranslate2", "name=a"),
+    *("trainer.device=cpu", "name=a"),
 ]
+MARIAN = ["encoding=absolute", "encoding.absolute.layout=halves", "model.norm=post"]
 
 
-def test_what_an_engine_cannot_hold_is_refused_before_the_first_update(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("target", "words", "told"),
+    [
+        ("ctranslate2", ["encoding=lstm"], "encoding.lstm: cannot be exported"),
+        ("argos", [], "segmenter.kind=bpe: argos knows SentencePiece alone"),
+        ("marian", ["encoding=rotary"], "model.norm=post segmenter=unigram"),
+        ("marian", ["encoding=rotary", "model.norm=post"], "the nearest is encoding=absolute"),
+        ("marian", MARIAN, "segmenter.kind=bpe: marian knows SentencePiece alone"),
+    ],
+)
+def test_what_an_engine_cannot_hold_is_refused_before_text_is_prepared(
+    target: str,
+    words: list[str],
+    told: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert train([*TINY, *WORDS, "encoding=lstm"]) == Exit.USAGE
-    err = capfd.readouterr().err
-    assert "trainer.target=ctranslate2: encoding.lstm" in err.splitlines()[-1]
-    assert not [*tmp_path.glob("runs/*/checkpoints/*")] and "step 1" not in err
-    assert train([*TINY, *WORDS, "encoding=relative"]) == Exit.OK
+    for several in ([], ["-m"]):
+        command = [*several, *TINY, *WORDS, *words, f"trainer.target={target}"]
+        assert train(command) == Exit.USAGE
+        (line,) = capfd.readouterr().err.splitlines()
+        assert line.startswith(f"nmt: trainer.target={target}: ") and told in line
+        assert not [*tmp_path.iterdir()]
+
+
+def test_what_an_engine_can_hold_is_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    target = "trainer.target=ctranslate2"
+    assert train([*TINY, *WORDS, "encoding=relative", target]) == Exit.OK

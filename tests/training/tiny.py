@@ -32,12 +32,14 @@ if TYPE_CHECKING:  # processes of tests import this file, too
 LETTERS = "abcdefgh"
 EXACT: dict[str, Any] = {
     **{f"model__{which}dropout": 0.0 for which in ("", "attention_", "feedforward_")},
-    "trainer__accumulate": 3,  # rank 0 gets two of three batches; an epoch may end with one
+    "trainer__accumulate": 3,  # rank 0 gets two of three batches; each epoch ends with one
+    "trainer__max_epochs": 2,
     "trainer__log_every": 1,
 }
 DRAWN: dict[str, Any] = {
     "encoding": {"absolute": {"at": {"shift": {"k": 5}}}},  # beside dropout
     "trainer__ema": 0.9,
+    "trainer__max_epochs": 2,
 }
 WIDE: dict[str, Any] = {  # 20 MB of gradients, several buckets; sqrt(512) is no whole number
     **EXACT,
@@ -77,7 +79,7 @@ def _checked(changes: dict[str, Any]) -> Settings:
             "tokenizer": "none", "merges": 0, "min_frequency": 1, "shared_vocabulary": True,
         },
         "model": {
-            "encoder_layers": 2, "decoder_layers": 2, "dim": 16, "feedforward_dim": 32, "heads": 2,
+            "encoder_layers": 1, "decoder_layers": 1, "dim": 16, "feedforward_dim": 32, "heads": 2,
             "dropout": 0.2, "attention_dropout": 0.1, "feedforward_dropout": 0.1, "tie": "all",
         },
         "encoding": {"absolute": {}},

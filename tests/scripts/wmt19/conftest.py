@@ -49,7 +49,7 @@ class Mini:
 
     def strays(self) -> list[str]:
         every = list(self.root.rglob("*"))
-        return [p.name for p in every if p.name.endswith(".part") or atomic.owner(p)]
+        return [p.name for p in every if p.name.endswith(".part") or atomic.owner_of(p)]
 
 
 Make = Callable[..., Mini]
