@@ -182,7 +182,6 @@ def _add_texts(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
@@ -196,9 +195,7 @@ def _add_scores(parser: Parser) -> None:
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
-    what = (
-        "why text beyond the trained length is lost: by the end sign, the position or the content"
-    )
+    what = "why text beyond the trained length is lost: by the end sign, the place or the content"
     add("--lost", action="store_true", help=what)
     share = "add the share of the source that is never attended to; as slow as translating"
     add("--attention", action="store_true", help=share)
@@ -209,7 +206,6 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-
     add = parser.add_argument
     what = "tables: best beyond training first, else on the longest"
     add("--sort", action="store_true", help=what)

@@ -1,17 +1,14 @@
 """The share of the source that a translation never attends to: a sign of loss without references.
 
 The model reads each source again together with its own translation (teacher forcing), and the
-probabilities of cross-attention are added up while they are made. What counts, and how:
+probabilities of cross-attention are added up while they are made.
 
-- The translation is cut into pieces anew from its text. That need not give the very pieces that
-  the search found, and a piece that the vocabulary lacks is read as <unk>.
-- The queries are the decoder's steps that produce the pieces of the translation: the step that
-  produces piece i (from 0) has read <bos> and the pieces before i. The step that produces <eos> is
-  left out, and so is padding. What goes to <eos> of the source covers nothing (heads rest there
-  when they have nothing to do).
+- The translation is cut into pieces anew, not always those that the search found.
+- The queries are the decoder's steps that produce the pieces of the translation, without <eos>.
+  What goes to <eos> of the source covers nothing: heads rest there when they have nothing to do.
 - Complex embeddings have two streams for each token, each with its own attention: their mean.
-- A source longer than the encoding's table is cut, as decode.too_long=truncate does; the pieces
-  that were cut off have no attention. So is a translation that its table cannot hold.
+- Pieces that a table of positions cannot hold are cut off, as decode.too_long=truncate does, and
+  have no attention.
 - Encodings that need the desired length get that of the translation.
 """
 
@@ -35,8 +32,7 @@ SAMPLE = 16  # lines of a bucket whose attention is added up
 LITTLE = 0.2
 """Coverage below which a source piece counts as not attended to.
 
-Coverage is the sum over all pieces of the translation, so this is a fifth of what one piece of it
-gives away. Pieces have about 1 on average where both sides are equally long.
+It is the sum over all pieces of the translation: about 1 where both sides are equally long.
 """
 
 
@@ -51,8 +47,7 @@ def coverage(
 
     The mean over heads and layers. `columns`: the integers parallel to the sources, line by line,
     as for translation. A batch holds at most `tokens` tokens of the longer side. An empty source
-    was not translated by the model and has no attention. Raises UserError (65) where sides or
-    columns are not parallel, (2) where a column is missing or unknown.
+    was not translated by the model and has no attention. Raises UserError as translation does.
     """
     reader = LineReader(trained, trained.model)
     lines = reader.lines(sources, columns or {}, translations)

@@ -109,10 +109,9 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
 def count_likelihoods(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> dict[int, list[Floats]]:
-    """How likely models find the references: system, run -> [lines, 2].
+    """Negative log-probabilities of the references, and their pieces: system, run -> [lines, 2].
 
-    The columns are the negative log-probability (natural logarithm) and the pieces, as training
-    measures it on the development text; NaN where a side is too long for the model.
+    As training measures it on the development text; NaN where a side is too long for the model.
     """
 
     def count(label: str, model: SystemModel, files: Mapping[str, Path]) -> Floats:
@@ -138,8 +137,8 @@ def count_attention(
 ) -> dict[int, list[Floats]]:
     """Source pieces without attention, and all pieces, of a sample of each bucket: [lines, 2].
 
-    Of the first run of each system; of single models of this toolkit, as ensembles and CTranslate2
-    show no attention. Zero in lines that are not in the sample, which is the same for all systems.
+    Of the first run of each system, and of single models of this toolkit: ensembles and CTranslate2
+    show no attention. Zero in lines that are not in the sample.
     """
     sources = test.sources or []
     chosen = choose_lines(len(sources), test.lengths, options.bounds)

@@ -1,8 +1,7 @@
 """A report as one HTML page that needs nothing else: no network, no font, no script.
 
-The template escapes every string, and spells out its invisible characters. The policy in the page's
-head allows its style and pictures within it; a browser would refuse whatever a hostile test set
-might smuggle past the escaping.
+The template escapes every string, and spells out its invisible characters. Whatever a hostile test
+set might smuggle past that, a browser refuses by the policy in the page's head.
 """
 
 import base64
@@ -69,8 +68,14 @@ def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, A
 
 
 def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
-    """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
+    """A metric by group, those of all lengths first: a narrow screen shows no more.
+
+    best: a mean as it is shown, so that what looks equal is marked alike.
+    """
     groups, rows = report.table(test, metric.name)
+    order = sorted(range(len(groups)), key=lambda i: groups[i].low is not None)
+    groups = [groups[i] for i in order]
+    rows = {label: [row[i] for i in order] for label, row in rows.items()}
     best: list[str | None] = [None] * len(groups)
     if metric.higher_is_better is not None:
         choose = max if metric.higher_is_better else min

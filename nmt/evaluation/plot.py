@@ -23,10 +23,7 @@ SPREAD = 0.4  # share of a bucket's width over which the systems stand
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw the main metric of the first test, and the length ratio below it, into a file.
-
-    The file's name decides its format. The same report gives the same bytes.
-    """
+    """Draw the main metric of the first test, and the length ratio below it, into a file."""
     test = report.tests[0]
     metrics = [test.metrics[0], *(m for m in test.metrics if m.name == RATIO)]
     few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
@@ -58,7 +55,7 @@ def _draw_panels(
 
 
 def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> list[Any]:
-    """A line for each system through its buckets, each with an interval; hollow where few pairs.
+    """A line for each system through its buckets, with intervals; hollow where few pairs.
 
     Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
     """

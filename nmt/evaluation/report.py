@@ -1,8 +1,7 @@
 """A comparison as plain values: systems, test sets, and one row for each figure.
 
-Text, TSV, JSON, plots and the page are all made from these. A system is one config, whose runs
-differ in their seeds alone, or a file of translations. A figure that does not exist (of an empty
-bucket, of a sign that was not asked for) has no row.
+Text, TSV, JSON, plots and the page are all made from these. A figure that does not exist, as of an
+empty bucket, has no row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -58,7 +57,8 @@ class Figure:
 
     @property
     def significant(self) -> bool:
-        return self.p is not None and self.p < SIGNIFICANT
+        """Whether the system differs from the first; never in a group too small to rely on."""
+        return self.p is not None and self.p < SIGNIFICANT and self.pairs >= FEW
 
 
 @dataclass(frozen=True)

@@ -43,17 +43,14 @@ RECORDS = {  # lines that are no text alone
     "--scores": re.compile(r"-?\d+\.\d+\t"),
 }
 
-GivenCounts = dict[str, dict[int, list[Floats]]]
-"""What files have for each line, by metric and system, one run each: [lines, 2]."""
-
 
 def evaluate(
     systems: Sequence[System], tests: Sequence[ParallelFiles], options: EvaluationOptions = USUAL
 ) -> Report:
     """Translate what is not translated yet, score, test each system against the first.
 
-    What does not fit together is said before the first translation. Raises UserError: 2 for that,
-    65 for files of unequal lines, 66 for what is not there.
+    Raises UserError before the first translation: 2 for what does not fit together, 65 for files of
+    unequal lines, 66 for what is not there.
     """
     check(systems, tests, options)
     started = time.monotonic()
@@ -122,11 +119,7 @@ def check(
 def read(
     files: ParallelFiles, systems: Sequence[System], options: EvaluationOptions
 ) -> TranslatedTest:
-    """Read a test set and see that its systems, whose facts are known, can translate it.
-
-    It has the translations that are read from files. Raises UserError: 65 for files of unequal
-    lines, 2 for systems that do not fit.
-    """
+    """Read a test set, with the translations in files; UserError if its systems do not fit it."""
     sources, references, parts = files.read()
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", files.name, empty)
@@ -236,14 +229,10 @@ def _longest(system: System, side: str, counted: Segmenter | None) -> int | None
 
 def _read_scores(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
-) -> GivenCounts:
-    """The numbers of --scores.
-
-    Raises UserError: 2 for a system that is not there, or has several seeds; 65 for a line that is
-    no number, and where there are fewer or more lines than references.
-    """
+) -> dict[str, dict[int, list[Floats]]]:
+    """The numbers of --scores, as `scoring.Given`; UserError for what does not fit the systems."""
     labels = [system.label for system in systems]
-    given: GivenCounts = {}
+    given = dict[str, dict[int, list[Floats]]]()
     for (name, label), path in options.scores.items():
         if label not in labels:
             raise UserError(
@@ -266,7 +255,10 @@ def _read_scores(
 
 
 def _score(
-    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, given: GivenCounts
+    test: TranslatedTest,
+    systems: Sequence[System],
+    options: EvaluationOptions,
+    given: dict[str, dict[int, list[Floats]]],
 ) -> list[Figure]:
     labels = [system.label for system in systems]
     log.info("scoring %s: %d pairs", test.name, len(test.references))

@@ -98,12 +98,10 @@ def choose_lines(
     bounds: Sequence[int],
     trained: Sequence[int | None] = (),
 ) -> ChosenLines:
-    """The filled buckets, the lines that are longer than any in training, and all.
+    """The filled buckets by source length, the lines that are longer than any in training, and all.
 
-    By source length, as in Rosendahl et al. (2019): n bounds make n + 1 buckets that hold every
-    length exactly once; length 0 counts into the first, as in the paper's "0-25". Beyond training
-    are lines longer than the longest of each system whose training is known. Without bounds there
-    is one group, all.
+    As in Rosendahl et al. (2019), n bounds make n + 1 buckets; length 0 counts into the first.
+    Beyond training are lines longer than the longest of each system whose training is known.
     """
     chosen: ChosenLines = {}
     if lengths is not None and bounds:

@@ -106,8 +106,7 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
 
     Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
-    that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
-    model, and what `group_by_config` does.
+    that is no name of a file, 66 for a path that is not there, 65 for a directory without a model.
     """
     homes = {path.parent for path in map(Path, arguments) if is_run(path)}
     logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
@@ -178,11 +177,10 @@ def _settings_of(path: Path) -> Settings:
 
 
 def group_by_config(systems: Sequence[System]) -> list[System]:
-    """Runs of one config are a system; a label starts or names one.
+    """Runs of one config are a system, called by its label, or as its first run, less -seedN.
 
-    A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
-    for a run or seed that comes twice, for runs of one label that are of several configs, and for
-    two systems of one name.
+    Raises UserError (2) for a run or seed that comes twice, for runs of one label that are of
+    several configs, and for two systems of one name.
     """
     groups: list[list[System]] = []
     by_label, by_config = dict[str, list[System]](), dict[str, list[System]]()

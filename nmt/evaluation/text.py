@@ -90,8 +90,9 @@ def _render_metric(
             if is_plain and metric.is_main:
                 rows += _detailed_rows(label, row, metric)
             else:
-                cells = (_cell(f, group, metric) for f, group in zip(row, chosen, strict=True))
-                rows.append([label, *cells])
+                cells = [_cell(f, group, metric) for f, group in zip(row, chosen, strict=True)]
+                # room for two marks, so that numbers stand below each other
+                rows.append([label, *(f"{cell}{m:{2 * is_plain}}" for cell, m in cells)])
         heading = [f"{group.name}{separator}{pairs(group)}" for group in chosen]
         title = f"{title_of(metric)}  ({metric.title})\n" + "\n" * (not is_plain)
         yield title + table(rows, ["", *heading], form)
@@ -112,17 +113,20 @@ def _detailed_rows(label: str, row: Sequence[Figure | None], metric: Metric) -> 
             yield [f"  {name}", *cells]
 
 
-def _cell(figure: Figure | None, group: Group, metric: Metric) -> str:
-    """All that is known of a figure: of a metric that is not a main one its mean alone.
+def _cell(figure: Figure | None, group: Group, metric: Metric) -> tuple[str, str]:
+    """A figure in one line, without interval if the metric is not a main one; and its marks.
 
-    It says of how many pairs it is where these are its own, as those of the loss of a system.
+    The number of pairs is added where it is not that of the group: the loss beyond training is of
+    the lines that the one system has not seen.
     """
     if figure is None:
-        return EMPTY
+        return EMPTY, ""
+    text = mean(figure, metric)
     if metric.is_main:
-        return f"{mean(figure, metric)} {interval(figure, metric)}{marks(figure)}"
-    has_own_pairs = figure.pairs != group.pairs
-    return mean(figure, metric) + f" (n = {count(figure.pairs)})" * has_own_pairs
+        text += f" {interval(figure, metric)}"
+    elif figure.pairs != group.pairs:
+        text += f" (n = {count(figure.pairs)})"
+    return text, marks(figure)
 
 
 def tsv(report: Report) -> str:

@@ -1,9 +1,8 @@
-"""Translations of test sets, made once and kept by content, whatever they are wanted for.
+"""Translations of test sets, made once and kept by content.
 
-KEY.txt has the translations, and KEY.json next to it says what they were made from: which text,
-models, search. They lie in the directory of the run, DIRECTORY/translations, and those of anything
-else (a model directory, an ensemble) in CACHE. KEY is of all that decides on them, so that
-another name of the test set, other outputs or other groups of lengths search nothing again.
+KEY.txt has the translations, and KEY.json what they were made from: text, models, search, of which
+KEY is a hash. They lie in the directory of the run, DIRECTORY/translations, and those of anything
+else (a model directory, an ensemble) in CACHE.
 """
 
 import hashlib
