@@ -1,7 +1,7 @@
 """What a model loses on lines longer than any that it was trained on, and what search can do.
 
-Every number is of the user's own lines. The lines beyond the trained length are compared with
-those within it, and a sample of them is translated again with other search settings.
+The lines beyond the trained length are compared with those within it, and a sample of them is
+translated again with other search settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -21,7 +21,7 @@ from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
 from nmt.evaluation.significance import count_runs, score_group
-from nmt.evaluation.systems import System, with_search_settings
+from nmt.evaluation.systems import System, SystemModel, with_search_settings
 from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -55,14 +55,12 @@ class Remedy(NamedTuple):
 class Diagnosis(NamedTuple):
     """What one model loses on one text."""
 
-    model: str  # as the user named it
-    source: str
-    is_run: bool  # whether its corpus is known
-    encoding: str  # encoding=NAME, as an override has it; of several, NAME+NAME
+    model: SystemModel
+    source: Path
+    reference: Path | None
     trained: int | None  # pieces of the longest source in training; None: unknown
     divided_at: int  # pieces; lines above are the long ones
     longest: int  # pieces of the longest line
-    with_references: bool
     within: Losses
     beyond: Losses
     remedies: list[Remedy]  # of a sample of the long lines; the first one: as the model searches
@@ -115,8 +113,8 @@ def diagnose(
 ) -> Diagnosis:
     """Translate a text, divide its lines at the trained length, and try what search can do.
 
-    Raises UserError: 2 for what is not a single model of this toolkit, or reads columns; 65 for a
-    text without words and files that are not parallel; 66 for files that are not there.
+    Raises UserError for what is not a single model of this toolkit that reads text alone (2), and
+    for files without words (65), not parallel (65) or missing (66).
     """
     _check_single(system)
     sources, references = _read_texts(source, reference)
@@ -144,16 +142,17 @@ def diagnose(
     remedies = _list_remedies(divided_at, usual, model.settings.decode)
     sample = text.select(draw_lines(long, sources, options.seed, SAMPLE))
     return Diagnosis(
-        model.place, str(source), model.run is not None,
-        f"encoding={'+'.join(model.settings.encoding)}",
-        facts.longest, divided_at, max(pieces), references is not None,
-        text.select(short).measure(options), text.select(long).measure(options),
-        list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
-    )  # fmt: skip
+        *(model, source, reference, facts.longest, divided_at, max(pieces)),
+        within=text.select(short).measure(options),
+        beyond=text.select(long).measure(options),
+        remedies=list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
+    )
 
 
 def _check_single(system: System) -> None:
-    if len(system.models) != 1 or len(system.models[0].paths) != 1:
+    if system.file is not None:
+        raise UserError(f"{system.file}: is a file; name the directory of a run or model")
+    if len(system.models[0].paths) != 1:
         raise UserError(f"{system.label}: a diagnosis is of one model; name one run or directory")
     model = system.models[0]
     if ctranslate2_engine.is_exported(model.paths[0]):
