@@ -66,7 +66,11 @@ def report(experiment: Experiment) -> Report | None:
         log.info("%s: is gone, so that nothing is compared with it", parent)
         return None
     if absent := unnamed_files(settings):
-        log.info("no test set to compare on: name %s", " and ".join(absent))
+        log.info(
+            "no test set: the model is not compared with its parent; to do that, repeat the "
+            "command with %s",
+            " ".join(f"{key}=FILE" for key in absent),
+        )
         return None
     tags = {*language_codes(modeldir.read_sides(run)[0].vocabulary), *tags_of(settings.data)}
     test = corpus_test(settings)

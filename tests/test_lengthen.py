@@ -93,14 +93,17 @@ def test_the_corpus_is_the_parents_unless_another_is_named(
     assert train(child) == 0
     out, err = capsys.readouterr()
     assert err.startswith(f"corpus: files ({tmp_path}/train.de, {tmp_path}/train.en)\n")
-    assert "no test set to compare on: name data.test_source" in err
-    assert "pairs; source length" not in out
-    (tmp_path / "elsewhere").mkdir()
+    assert "not compared with its parent" in err and "pairs; source length" not in out
+    assert "data.test_source=FILE data.test_target=FILE" in err
+    assert err.endswith(f"nmt-export {tmp_path / 'c'} out/c --to ctranslate2\n")
+    # repeated with a test set, as that says, it compares and trains nothing
+    tests = [f"data.test_source={tmp_path / 'dev.de'}", f"data.test_target={tmp_path / 'dev.en'}"]
+    assert train([*child, *tests]) == 0
+    out, err = capsys.readouterr()
+    assert "already finished" in err and "test, 9 pairs; source length" in out
     for path in [*tmp_path.glob("*.de"), *tmp_path.glob("*.en")]:
-        path.rename(tmp_path / "elsewhere" / path.name)
+        path.unlink()
     assert train([*child[:-1], "name=d"]) == Exit.NO_INPUT
-    assert train([*child[:-1], "name=d", f"data.root={tmp_path / 'elsewhere'}"]) == 0
-    assert f"corpus: files ({tmp_path}/elsewhere/train.de, " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
