@@ -15,13 +15,12 @@ import nmt
 from nmt import modeldir
 from nmt.cli import diagnose as diagnosis
 from nmt.cli import evaluate as command
-from nmt.config.settings import freeze, thaw
 from nmt.errors import UserError
-from nmt.evaluation import systems
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.run import evaluate, read
-from nmt.evaluation.systems import System, facts_of, systems_of
+from nmt.evaluation.systems import System, facts_of, group_by_config, systems_of
 from nmt.evaluation.testsets import ParallelFiles
+from nmt.text.lines import read_text
 from tests.evaluation.conftest import TinyRuns
 
 
@@ -38,7 +37,7 @@ def test_the_whole_and_again(
     files = {kind: tmp_path / "out" / f"report.{kind}" for kind in ("json", "tsv", "html", "md")}
     paths = runs.paths("absolute-seed2", "relative_seed1", "absolute-seed1")
     words = [*paths, *runs.test(), "--bounds", "9,20", "--samples", "40", "--device", "cpu"]
-    words += ["--attention", "--metric", "BLEU"]
+    words += ["--attention", "--perplexity", "--metric", "BLEU"]
     outputs = [word for path in files.values() for word in ("-o", str(path))]
     assert command.main([*words, *outputs, "--output-dir", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
@@ -61,15 +60,19 @@ def test_the_whole_and_again(
     assert second["longest_trained"] == trained.facts["longest_source"]
     assert second["runs"][0]["dev_perplexity"] == trained.facts["dev_perplexity"]
     assert plain["about"]["files"][f"toy source {runs.source}"] and plain["seed"] == 12345
-    (score,) = [
+    bleu, perplexity = (
         figure
         for figure in plain["figures"]
-        if [figure[key] for key in ("system", "group", "metric")] == ["absolute", "all", "BLEU"]
-    ]
-    texts = [tmp_path / "out" / f"absolute-seed{s}.txt" for s in (1, 2)]
-    right = runs.reference.read_text().split("\n")[:-1]
-    each = [BLEU().corpus_score(t.read_text().split("\n")[:-1], [right]).score for t in texts]
-    assert score["seeds"] == pytest.approx(each) and score["mean"] == pytest.approx(sum(each) / 2)
+        if [figure["system"], figure["group"]] == ["absolute", "all"]
+        and figure["metric"] in ("BLEU", "perplexity")
+    )
+    sources, right = read_text(runs.source), read_text(runs.reference)
+    texts = [read_text(tmp_path / "out" / f"absolute-seed{seed}.txt") for seed in (1, 2)]
+    each = [BLEU().corpus_score(text, [right]).score for text in texts]
+    assert bleu["seeds"] == pytest.approx(each) and bleu["mean"] == pytest.approx(sum(each) / 2)
+    scored = [nmt.score(nmt.load(path), sources, right) for path in (paths[2], paths[0])]
+    each = [math.exp(-sum(s.log_prob for s in of) / sum(s.length for s in of)) for of in scored]
+    assert perplexity["seeds"] == pytest.approx(each) and each[0] != each[1]
     assert len(plain["tests"][0]["examples"]) > 5
     assert len(files["tsv"].read_text().split("\n")) == len(plain["figures"]) + 2
     assert files["html"].read_text().rstrip().endswith("</html>")
@@ -133,18 +136,6 @@ def test_an_unfinished_run_is_evaluated_on_the_test_set_of_its_corpus_with_a_war
     assert "test, 20 pairs; source length in subword pieces" in out and "\nstopped " in out
 
 
-def test_perplexity_is_the_mean_over_seeds(runs: TinyRuns) -> None:
-    names = runs.paths("absolute-seed1", "absolute-seed2")
-    (system,) = systems_of(names)
-    files = runs.files()
-    options = EvaluationOptions(samples=40, device="cpu", perplexity=True)
-    found = evaluate([system], [files], options).figure("perplexity", system.label)
-    source, reference = (p.read_text().split("\n")[:-1] for p in (runs.source, runs.reference))
-    scored = [nmt.score(nmt.load(name), source, reference) for name in names]
-    each = [math.exp(-sum(s.log_prob for s in of) / sum(s.length for s in of)) for of in scored]
-    assert found and found.seeds == pytest.approx(each) and each[0] != each[1]
-
-
 def test_a_line_that_is_refused_counts_as_an_empty_translation(
     runs: TinyRuns, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -166,7 +157,7 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     out = capsys.readouterr().out
     assert "\nlost beyond, %  (" in out and "\nend sign, %  (" in out
     trained = modeldir.load(runs.root / "absolute-seed1")
-    right = runs.reference.read_text().split("\n")[:-1]
+    right = read_text(runs.reference)
     pieces = [len(trained.target.ids(line)) - 1 for line in right]
     given = runs.root / "lengths.txt"
     given.write_text("".join(f"{n}\n" for n in pieces))
@@ -208,38 +199,41 @@ def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
     assert "why test loses text: translations in a file have no other lengths" in err
 
 
-def named(system: System, label: str) -> System:
-    return system._replace(label=label, is_named=True)
-
-
 def test_runs_of_one_config_are_one_system(runs: TinyRuns) -> None:
-    def labels(*words: str) -> list[tuple[str, list[int]]]:
-        paths = [
-            "=".join([*label[:-1], str(runs.root / label[-1])])
-            for label in (word.split("=") for word in words)
-        ]
-        grouped = systems_of(paths)
-        return [(s.label, [model.settings.seed for model in s.models]) for s in grouped]
+    one, two, other = runs.paths("absolute-seed1", "absolute-seed2", "relative_seed1")
 
-    assert labels("absolute-seed2", "relative_seed1", "absolute-seed1") == [
-        ("absolute", [1, 2]),
-        ("relative", [1]),
-    ]
-    assert labels("a=absolute-seed1", "b=absolute-seed2") == [("a", [1]), ("b", [2])]
-    assert labels("a=absolute-seed1", "absolute-seed2") == [("a", [1, 2])]
-    one, two = (systems._parse_system(str(runs.root / f"absolute-seed{n}")) for n in (1, 2))
-    settings = two.models[0].settings
-    parents = [replace(settings.trainer, init_from=parent) for parent in ("x/p", "x/q")]
-    seeds = [replace(settings, trainer=t, seed=n) for n, t in enumerate(parents, start=1)]
-    pair = [System("c", [two.models[0]._replace(settings=each)]) for each in seeds]
-    (joined,) = systems.group_by_config([named(child, "both") for child in pair])  # a label may
-    assert [model.settings.seed for model in joined.models] == [1, 2]
-    assert len(systems.group_by_config([pair[0], named(pair[1], "d")])) == 2
-    other = System("b", [two.models[0]._replace(fingerprint="another")])
-    pair = systems.group_by_config([one, other])
-    assert [system.label for system in pair] == ["absolute", "b"]
+    def labels(systems: list[System]) -> list[tuple[str, list[int]]]:
+        return [(s.label, [model.settings.seed for model in s.models]) for s in systems]
+
+    assert labels(systems_of([two, other, one])) == [("absolute", [1, 2]), ("relative", [1])]
+    assert labels(systems_of([f"a={one}", f"b={two}"])) == [("a", [1]), ("b", [2])]
+    assert labels(systems_of([f"a={one}", two])) == [("a", [1, 2])]
+
+    def changed(path: str, group: str, key: str, value: object, label: str = "") -> System:
+        """A run that was trained with another setting."""
+        (system,) = systems_of([path])
+        (model,) = system.models
+        part = replace(getattr(model.settings, group), **{key: value})
+        model = model._replace(settings=replace(model.settings, **{group: part}))
+        return system._replace(label=label or str(value), models=[model], is_named=bool(label))
+
+    first = changed(one, "trainer", "device", "cpu")
+    for group, key, value, count in (
+        ("trainer", "device", "cuda", 1),
+        ("data", "cache", "elsewhere", 1),
+        ("decode", "beam_size", 3, 2),
+        ("model", "dropout", 0.5, 2),
+    ):
+        assert len(group_by_config([first, changed(two, group, key, value)])) == count, key
+    start = "trainer", "init_from"
+    seeds = changed(one, *start, "x/p-seed1"), changed(two, *start, "x/p-seed2")
+    assert len(group_by_config([*seeds])) == 1
+    assert len(group_by_config([changed(one, *start, "x/p"), changed(two, *start, "x/q")])) == 2
+    named = changed(one, *start, "x/p", "both"), changed(two, *start, "x/q", "both")
+    assert labels(group_by_config([*named])) == [("both", [1, 2])]
+    other_text = named[0].models[0]._replace(fingerprint="of another text")
     with pytest.raises(UserError, match=r"two configs \(corpus: "):
-        systems.group_by_config([named(one, "a"), named(other, "a")])
+        group_by_config([named[1], named[0]._replace(models=[other_text])])
 
 
 def test_a_glob_of_runs_may_name_their_logs(
@@ -255,23 +249,6 @@ def test_a_glob_of_runs_may_name_their_logs(
     assert "absolute-seed1.log" not in caplog.text
     (system,) = systems_of([str(tmp_path / "failed-seed1.log")])  # a file of translations
     assert system.file
-
-
-def test_settings_that_change_nothing_do_not_part_runs(runs: TinyRuns) -> None:
-    one, two = (systems._parse_system(str(runs.root / f"absolute-seed{n}")) for n in (1, 2))
-    frozen = freeze(two.models[0].settings)
-    for group, key, value, same in (
-        ("trainer", "device", "cuda", True),
-        ("data", "cache", "another/place", True),
-        ("decode", "beam_size", 3, False),
-        ("model", "dropout", 0.5, False),
-    ):
-        changed = {**frozen, group: {**frozen[group], key: value}}
-        two = System("b", [two.models[0]._replace(settings=thaw(changed))])
-        pair = [one, two if same else named(two, "x")]
-        assert len(systems.group_by_config(pair)) == 2 - same
-        configs = [systems._config(system.models[0]) for system in (one, two)]
-        assert (configs[0] == configs[1]) == same, key
 
 
 def test_a_text_of_two_names_is_translated_once(runs: TinyRuns) -> None:
@@ -307,23 +284,20 @@ def test_lengths_of_other_pieces_are_not_marked(
         def encode(self, line: str) -> list[str]:
             return list(line)
 
-    known = [one, one._replace(segmenter=Other()), one]  # type: ignore[arg-type]
-    systems = [
-        group._replace(label=label, facts=facts)
-        for label, facts in zip(("a", "b", "c"), known, strict=True)
-    ]
+    known = {"a": one, "b": one._replace(segmenter=Other()), "c": one}  # type: ignore[arg-type]
+    systems = [group._replace(label=label, facts=facts) for label, facts in known.items()]
     first, second = (
         read(runs.files(), some, EvaluationOptions()) for some in (systems, systems[1:])
     )
     assert [*first.trained] == [one.longest, None, one.longest]
     assert [*second.trained] == [one.longest, None]
-    lines = runs.source.read_text().split("\n")[:-1]
+    lines = read_text(runs.source)
     assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
     assert second.lengths == [len(line) for line in lines]
     assert (first.unit, second.unit) == ("subword pieces of a", "subword pieces of b")
     assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
     by_reference = EvaluationOptions(lengths="reference")
-    references = runs.reference.read_text().split("\n")[:-1]
+    references = read_text(runs.reference)
     pieces = read(runs.files(), systems, by_reference)
     assert pieces.lengths == [len(one.target_segmenter.encode(line)) for line in references]
     longest = modeldir.load(runs.root / "relative_seed1").facts["longest_target"]
