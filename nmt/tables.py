@@ -97,8 +97,8 @@ class PlannedTable(NamedTuple):
 
 def read_part(schema: type[T], experiment: Experiment) -> T:
     """The keys of a scale or table at the root of a config; UserError for the first wrong one."""
-    others, keys = experiment.others, check.keys_of(schema)
-    return check.read(schema, {name: others[name] for name in keys if name in others})
+    values, keys = experiment.others, check.keys_of(schema)
+    return check.read(schema, {name: values[name] for name in keys if name in values})
 
 
 def make_table(

@@ -66,7 +66,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
         "joined": {test.name: test.join for test in tests if test.join > 1},
         "systems": {
             system.label: {
-                "places": system.places,
+                "places": system.typed,
                 **({"settings": freeze(system.models[0].settings)} if system.models else {}),
             }
             for system in systems

@@ -16,7 +16,7 @@ from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import GIVEN, REPETITION, UNATTENDED, Floats, Lines, Metric
+from nmt.evaluation.metrics import MODEL_METRICS, REPETITION, UNATTENDED, Floats, Lines, Metric
 from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
@@ -90,7 +90,7 @@ class Translated(NamedTuple):
         metrics = [*([lost_text(texts)] if self.references else []), REPETITION, length_over(texts)]
         ((counts,),) = count_runs(metrics, [[self.outputs]])
         if self.attention is not None:
-            metrics.append(GIVEN[UNATTENDED])
+            metrics.append(MODEL_METRICS[UNATTENDED])
             counts[UNATTENDED] = self.attention
         about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
         lines, bootstrap = np.arange(len(texts)), (options.samples, options.seed)
@@ -123,7 +123,7 @@ def diagnose(
     assert facts is not None, "a model has facts"
     if facts.columns:
         columns = ", ".join(sorted(facts.columns))
-        raise UserError(f"{model.place}: reads {columns}; a diagnosis is of models of text alone")
+        raise UserError(f"{model.typed}: reads {columns}; a diagnosis is of models of text alone")
     pieces = [len(facts.segmenter.encode(line)) for line in sources]
     divided_at = facts.longest or USUAL_LENGTH
     short = [i for i, n in enumerate(pieces) if n <= divided_at]
@@ -156,7 +156,7 @@ def _check_single(system: System) -> None:
         raise UserError(f"{system.label}: a diagnosis is of one model; name one run or directory")
     model = system.models[0]
     if ctranslate2_engine.is_exported(model.paths[0]):
-        raise UserError(f"{model.place}: written for CTranslate2; name the model that was exported")
+        raise UserError(f"{model.typed}: written for CTranslate2; name the model that was exported")
 
 
 def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:

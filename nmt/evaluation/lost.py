@@ -155,15 +155,15 @@ def causes_of_loss(
     from it, so that `end sign` may be negative; long lines may be harder in other ways than by
     length, which counts as `content`.
     """
-    known = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
+    systems = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
     parts = [
-        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in known.values()
+        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in systems.values()
     ]
     rows = []
-    for number, metric in enumerate(CAUSE_METRICS if known else ()):
+    for number, metric in enumerate(CAUSE_METRICS if systems else ()):
         about = [
             {"test": test, "group": group, "system": labels[s], "pairs": int(lines.sum())}
-            for s, runs in known.items()
+            for s, runs in systems.items()
             for beyond in [_beyond(runs[0])]
             for group, lines in [(BEYOND, beyond) if number else (WITHIN, ~beyond)]
         ]

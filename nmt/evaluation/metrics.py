@@ -92,7 +92,7 @@ def make_metrics(
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
     bootstrap = samples, seed
     try:
-        made = {
+        by_name = {
             name: _of_sacrebleu(name, references, language, tokenize, *bootstrap)
             for name in dict.fromkeys((*names, "BLEU"))
             if name != EXACT
@@ -103,10 +103,10 @@ def make_metrics(
         raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
     about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
     # the first columns of BLEU's counts are the lengths
-    lengths = Metric(RATIO, about_ratio, "ratio", counts=made["BLEU"].counts)
+    lengths = Metric(RATIO, about_ratio, "ratio", counts=by_name["BLEU"].counts)
     if EXACT in names:
-        made[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
-    return [*(made[name] for name in names), lengths, REPETITION]
+        by_name[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
+    return [*(by_name[name] for name in names), lengths, REPETITION]
 
 
 def _of_sacrebleu(
@@ -171,7 +171,7 @@ REPETITION = Metric(
     *("repeated 4-grams", "share of the 4-grams that stood earlier in their line", "share", False),
     counts=repeats,
 )
-GIVEN = {  # counts that do not come from the text [lines, 2]
+MODEL_METRICS = {  # whose counts [lines, 2] do not come from the text
     # negative log-probability and pieces
     PERPLEXITY: Metric(
         *(PERPLEXITY, "of the references, by piece", "ratio", False),

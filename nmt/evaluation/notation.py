@@ -86,13 +86,13 @@ def describe_axis(test: TranslatedTest) -> str:
 
 def system_cells(system: ComparedSystem) -> list[str]:
     steps = sorted({run["step"] for run in system.runs})
-    known = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
-    perplexity = f"{fmean(known):.2f}" if known else EMPTY
+    perplexities = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
+    perplexity = f"{fmean(perplexities):.2f}" if perplexities else EMPTY
     return [
         *map(count, (system.parameters, system.encoding_parameters, system.longest_trained)),
         count(len(system.runs) or None),
         "-".join(map(count, dict.fromkeys([*steps[:1], *steps[-1:]]))) or EMPTY,
-        f"{perplexity} ± {stdev(known):.2f}" if len(known) > 1 else perplexity,
+        f"{perplexity} ± {stdev(perplexities):.2f}" if len(perplexities) > 1 else perplexity,
     ]
 
 
@@ -116,14 +116,14 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
     candidates = [test.group(BEYOND), *reversed(test.buckets), test.group(ALL)]
     rows = [(group, report.row(test, group, metric.name)) for group in candidates if group]
     group, row = next((pair for pair in rows if any(f and f.unseen for f in pair[1])), rows[-1])
-    known = [figure for figure in row if figure]
-    if len(known) < 2:
+    figures = [figure for figure in row if figure]
+    if len(figures) < 2:
         return []
-    first, best = known[0], known[0]
-    for figure in known:
+    first, best = figures[0], figures[0]
+    for figure in figures:
         if (figure.mean > best.mean) == metric.higher_is_better:
             best = figure
-    alike = [f.system for f in known if number(f.mean) == number(best.mean)]  # as it is shown
+    alike = [f.system for f in figures if number(f.mean) == number(best.mean)]  # as it is shown
     lines = f"{count(group.pairs)} pairs of {test.name}"
     which = {ALL: f"all {lines}", BEYOND: f"the {lines} that are longer than any in training"}.get(
         group.name, f"the {lines} of length {group.name}, beyond training"
@@ -137,7 +137,7 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
         sentence += f", against {mean(first, metric)} of {first.system}"
         if best.p is not None and not group.few:
             sentence += " (p < .001)" if best.p < 0.001 else f" (p = {p_value(best.p)})"
-    return [f"{sentence}.", _judge(known, group, metric)]
+    return [f"{sentence}.", _judge(figures, group, metric)]
 
 
 def _judge(row: Sequence[Figure], group: Group, metric: Metric) -> str:

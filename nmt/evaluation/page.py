@@ -63,7 +63,7 @@ def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, A
         "charts": [chart for chart in charts if chart[0].name in first],
         "more_charts": [chart for chart in charts if chart[0].name not in first],
         "scores": [_table(report, test, m) for m in test.metrics if m.is_main],
-        "others": [_table(report, test, m) for m in test.metrics if not m.is_main],
+        "more_tables": [_table(report, test, m) for m in test.metrics if not m.is_main],
     }
 
 
@@ -100,10 +100,10 @@ def mark_differences(text: str, reference: str) -> Markup:
     """
     pattern = r"\S+" if re.search(r"\s", reference.strip()) else r"\S"
     words: Sequence[str] = re.findall(pattern, text)
-    others = re.findall(pattern, reference)
+    expected = re.findall(pattern, reference)
     space = " " if pattern == r"\S+" else ""
     parts = []
-    for kind, a, b, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+    for kind, a, b, _, _ in SequenceMatcher(None, words, expected, autojunk=False).get_opcodes():
         run = spell_out(space.join(words[a:b]))
         if kind == "delete" or kind == "replace":
             parts.append(Markup("<mark>{}</mark>").format(run))

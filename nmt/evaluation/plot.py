@@ -63,19 +63,19 @@ def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric
     groups, scale = _groups(test), 100 if metric.is_share else 1
     for s, label in enumerate(report.labels):
         offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
-        known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
-        x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
+        figures = [report.figure(metric.name, label, group.name, test.name) for group in groups]
+        points = [(i + offset, f, groups[i]) for i, f in enumerate(figures) if f is not None]
+        x, means = [at for at, _, _ in points], [scale * f.mean for _, f, _ in points]
         style = _style(s)
         handles += axes.plot(x, means, label=spell_out(label), markersize=5, linewidth=1, **style)
         if metric.is_main:
             # a percentile interval of few pairs may not contain its score; a bar has no negative
-            ends = [(scale * (f.low or 0), scale * (f.high or 0)) for _, f, _ in known]
+            ends = [(scale * (f.low or 0), scale * (f.high or 0)) for _, f, _ in points]
             low = [max(0.0, m - end) for m, (end, _) in zip(means, ends, strict=True)]
             high = [max(0.0, end - m) for m, (_, end) in zip(means, ends, strict=True)]
             bars = {"ecolor": style["color"], "capsize": 3, "linewidth": 1}
             axes.errorbar(x, means, yerr=[low, high], fmt="none", **bars)
-        few = [(at, m) for (at, _, group), m in zip(known, means, strict=True) if group.few]
+        few = [(at, m) for (at, _, group), m in zip(points, means, strict=True) if group.few]
         for at, m in few:
             axes.plot([at], [m], markersize=5, linestyle="", markerfacecolor="white", **style)
     handles += _mark_training(axes, report, test)

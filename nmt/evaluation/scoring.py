@@ -1,7 +1,7 @@
 """A translated test set, scored: all metrics on all groups of its lines. No model is needed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
-    GIVEN,
+    MODEL_METRICS,
     REPETITION,
     UNATTENDED,
     Floats,
@@ -27,7 +27,7 @@ from nmt.evaluation.significance import count_runs, score_group
 SENTENCE = "chrF2"  # scores single sentences: BLEU and TER say little of so few words
 DIFFERENT, WORST = 20, 10  # examples shown
 
-Given = Mapping[str, Mapping[int, Sequence[Floats]]]
+ExtraCounts = dict[str, dict[int, list[Floats]]]
 """Counts [lines, 2] of figures that the texts do not give: by name, system and run."""
 ChosenLines = dict[Group, NDArray[np.intp]]
 """The indices of the lines of each group in the test set."""
@@ -40,7 +40,7 @@ def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]
 
 
 def score_test(
-    test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, given: Given
+    test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, extra: ExtraCounts
 ) -> list[Figure]:
     """Score all systems on each group of lines; the first is the baseline of the paired tests.
 
@@ -50,12 +50,12 @@ def score_test(
     metrics = [*metrics_of(test, options), lost_text(test.references)]
     sentence = None
     if test.sources is not None and test.lengths is not None:
-        asked = [metric for metric in metrics if metric.name == SENTENCE]
-        (sentence, *_) = asked or make_metrics([SENTENCE], test.references, test.language)
-    extra = [sentence] if sentence else []
-    extra += [parts_of_lines(test.parts)] if test.parts else []
-    counts = count_runs([*extra, *metrics], test.hypotheses)
-    metrics += _add_given(counts, given)
+        listed = [metric for metric in metrics if metric.name == SENTENCE]
+        (sentence, *_) = listed or make_metrics([SENTENCE], test.references, test.language)
+    unlisted = [sentence] if sentence else []
+    unlisted += [parts_of_lines(test.parts)] if test.parts else []
+    counts = count_runs([*unlisted, *metrics], test.hypotheses)
+    metrics += _add_counts(counts, extra)
     bootstrap = options.samples, options.seed
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
@@ -83,13 +83,15 @@ def score_test(
     return figures
 
 
-def _add_given(counts: Sequence[Sequence[dict[str, Floats]]], given: Given) -> list[Metric]:
+def _add_counts(counts: Sequence[Sequence[dict[str, Floats]]], extra: ExtraCounts) -> list[Metric]:
     """Add counts that the texts do not give to those of the runs; returns their metrics."""
-    for name, systems in given.items():
+    for name, systems in extra.items():
         for s, runs in systems.items():
             for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
                 run[name] = values
-    return [GIVEN.get(name) or Metric(name, "given for each line", "mean") for name in given]
+    return [
+        MODEL_METRICS.get(name) or Metric(name, "given for each line", "mean") for name in extra
+    ]
 
 
 def choose_lines(
@@ -119,7 +121,7 @@ def choose_lines(
 
 
 def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
-    """What the rows of a group say beside their numbers, by system."""
+    """All of a group's rows but their numbers, by system."""
     of_group = {"test": test.name, "group": group.name, "pairs": group.pairs}
     trained = test.trained or [None] * len(labels)
     return [

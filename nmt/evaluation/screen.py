@@ -25,7 +25,7 @@ def render_diagnosis(d: Diagnosis) -> str:
         sections[f"3. Search settings, tried on {sample}"] = _describe_remedies(d)
         sections["4. Further training, not tried here"] = _suggest_training(d)
     sections["What this does not say"] = _describe_limits(d)
-    parts = [f"{d.model.place} on {d.source}\n"]
+    parts = [f"{d.model.typed} on {d.source}\n"]
     for title, texts in sections.items():
         lines = (line for text in texts for line in text.split("\n"))
         parts += [title, *(f"  {line}".rstrip() for line in lines), ""]
@@ -100,13 +100,13 @@ def _describe_remedies(d: Diagnosis) -> Iterator[str]:
     for remedy in d.remedies:
         if remedy.overrides:
             output = unused(Path(f"{remedy.name.replace(' ', '-')}.txt"))
-            words = ["nmt-translate", d.model.place, d.source, "-o", output, *remedy.overrides]
+            words = ["nmt-translate", d.model.typed, d.source, "-o", output, *remedy.overrides]
             yield f"{remedy.name}:\n  {shlex.join(map(str, words))}"
 
 
 def _suggest_training(d: Diagnosis) -> Iterator[str]:
     settings, is_run = d.model.settings, d.model.run is not None
-    words = ["nmt-train", "experiment=lengthen", f"parent={d.model.place}"]
+    words = ["nmt-train", "experiment=lengthen", f"parent={d.model.typed}"]
     if not is_run:  # the corpus and test set of a run are known
         words += ["data=files", "data.root=CORPUS"]
         if d.reference:

@@ -92,19 +92,19 @@ def figures(
     where there is none. The interval and the test are about other lines and, where systems have
     several runs, other seeds (`over_seeds`). With one seed each this is the usual test.
     """
-    known = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
+    by_system = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
     # a draw of nothing tells nothing
-    known = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in known.items() if len(v)}
+    by_system = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in by_system.items() if len(v)}
     # Student's t of shares is drawn for the observed value, too: the pins were recorded so
     first = 0 if metric.is_share else 1
-    means = over_seeds([runs[:, first:] for runs in known.values()], seed)
-    samples = {s: drawn[1 - first :] for s, drawn in zip(known, means, strict=True)}
+    means = over_seeds([runs[:, first:] for runs in by_system.values()], seed)
+    samples = {s: drawn[1 - first :] for s, drawn in zip(by_system, means, strict=True)}
     rows = []
-    for s, runs in known.items():
+    for s, runs in by_system.items():
         seeds, p = list(map(float, runs[:, 0])), None
         mean = fmean(seeds)
-        if is_tested and s and 0 in known and about[s]["pairs"] >= TESTED:
-            p = p_value(samples[0], samples[s], mean - fmean(known[0][:, 0]))
+        if is_tested and s and 0 in by_system and about[s]["pairs"] >= TESTED:
+            p = p_value(samples[0], samples[s], mean - fmean(by_system[0][:, 0]))
         low, high = interval(np.clip(samples[s], *metric.limits))
         deviation = stdev(seeds) if len(seeds) > 1 else None
         row: dict[str, Any] = {"metric": metric.name, "mean": mean, "seeds": seeds, "p": p}

@@ -39,7 +39,7 @@ class SystemModel(NamedTuple):
     Settings are those of the first: its corpus, and how it searches unless told otherwise.
     """
 
-    place: str  # as it may be typed
+    typed: str  # PATH or PATH,PATH,... as typed
     paths: tuple[Path, ...]  # runs, checkpoints or model directories
     settings: Settings
     fingerprint: str | None  # of what a run was trained on; None: no run
@@ -85,8 +85,8 @@ class System(NamedTuple):
     is_named: bool = False  # whether the user gave the label
 
     @property
-    def places(self) -> list[str]:
-        return [str(self.file)] if self.file else [model.place for model in self.models]
+    def typed(self) -> list[str]:
+        return [str(self.file)] if self.file else [model.typed for model in self.models]
 
     @property
     def longest_whole(self) -> int:
@@ -130,16 +130,16 @@ def _parse_system(argument: str) -> System:
     return _system_at(place, label.strip())
 
 
-def _system_at(place: str, label: str | None = None) -> System:
-    paths = _paths(place)
+def _system_at(argument: str, label: str | None = None) -> System:
+    paths = _paths(argument)
     name, is_named = label or "+".join(map(_default_label, paths)), label is not None
     if not paths[0].exists():
-        raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
+        raise UserError(f"{argument}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
         return System(name, [], paths[0], is_named=is_named)
     for below in ("*", "*/*"):
         if any(map(is_run, paths[0].glob(below))):
-            raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
+            raise UserError(f"{argument}: a folder of runs; name the runs, as {argument}/{below}")
     for path in filter(is_run, paths):
         step, last = progress(path)
         if step < last:
@@ -150,15 +150,15 @@ def _system_at(place: str, label: str | None = None) -> System:
     checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
     run = len(paths) == 1 and is_run(paths[0])
     fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
-    model = SystemModel(place, checkpoints, _settings_of(paths[0]), fingerprint)
+    model = SystemModel(argument, checkpoints, _settings_of(paths[0]), fingerprint)
     return System(name, [model], is_named=is_named)
 
 
-def _paths(place: str) -> tuple[Path, ...]:
+def _paths(argument: str) -> tuple[Path, ...]:
     """A path, or the directories PATH,PATH,..., which are an ensemble."""
-    directories = [Path(path) for path in place.split(",")]
-    if Path(place).exists() or not all(path.is_dir() for path in directories):
-        return (Path(place),)
+    directories = [Path(path) for path in argument.split(",")]
+    if Path(argument).exists() or not all(path.is_dir() for path in directories):
+        return (Path(argument),)
     return tuple(directories)
 
 
@@ -220,21 +220,21 @@ def _join_seeds(group: list[System]) -> System:
     return System(label, [system.models[0] for system in group])
 
 
-def _refuse_unlike(system: System, others: Sequence[SystemModel]) -> None:
-    """Raise UserError for a run of another config than others of its label, or of their seed."""
+def _refuse_unlike(system: System, earlier: Sequence[SystemModel]) -> None:
+    """Raise UserError for a run of another config than earlier of its label, or of their seed."""
     (run,) = system.models
-    if system.is_named and others:
-        config, other = _config(run), _config(others[0])
+    if system.is_named and earlier:
+        config, other = _config(run), _config(earlier[0])
         keys = sorted({*config, *other} - {"parent"})  # a label joins those of several parents
         if differ := [key for key in keys if config.get(key) != other.get(key)]:
             raise UserError(
-                f"{system.label}: {others[0].place} and {run.place} are of two configs "
+                f"{system.label}: {earlier[0].typed} and {run.typed} are of two configs "
                 f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
                 "give each its own LABEL="
             )
-    if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
+    if twice := next((o for o in earlier if o.settings.seed == run.settings.seed), None):
         raise UserError(
-            f"{run.place}: the same config and seed as {twice.place}; "
+            f"{run.typed}: the same config and seed as {twice.typed}; "
             "name one of them, or give each a LABEL="
         )
 
@@ -278,8 +278,8 @@ def facts_of(system: System) -> ModelFacts | None:
 
 def facts_at(path: Path) -> ModelFacts:
     if ctranslate2_engine.is_exported(path):
-        known = ctranslate2_engine.load(path)
-        sides, settings, facts = (known.source, known.target), known.settings, known.facts
+        loaded = ctranslate2_engine.load(path)
+        sides, settings, facts = (loaded.source, loaded.target), loaded.settings, loaded.facts
     else:
         sides, settings = modeldir.read_sides(path), modeldir.read_settings(path)
         facts = modeldir.read_facts(path)

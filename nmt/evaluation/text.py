@@ -142,7 +142,7 @@ def tsv(report: Report) -> str:
         test = tests[figure.test]
         group = test.group(figure.group)
         signatures = {metric.name: metric.signature for metric in test.metrics}
-        known = {
+        values = {
             **vars(figure),
             "shortest": group and group.low,
             "longest": group and group.high,
@@ -150,7 +150,7 @@ def tsv(report: Report) -> str:
             "unseen": "yes" if figure.unseen else "no",
             "signature": signatures.get(figure.metric),
         }
-        lines.append([known[column] for column in COLUMNS])
+        lines.append([values[column] for column in COLUMNS])
     # a tab or line end in a name would break the table
     cells = ((" ".join(str("" if c is None else c).split()) for c in line) for line in lines)
     return "".join("\t".join(line) + "\n" for line in cells)

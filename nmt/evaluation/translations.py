@@ -78,12 +78,12 @@ class KeptTranslation:
         """
         text = self.path("txt")
         try:
-            known = manifest.read(self.path("json"))
+            record = manifest.read(self.path("json"))
         except UserError:
             return None  # missing or damaged: translate again
-        if known.get("key") != self.key or not text.is_file():
+        if record.get("key") != self.key or not text.is_file():
             return None
-        if known.get(TEXT) != manifest.sha256_of(text):
+        if record.get(TEXT) != manifest.sha256_of(text):
             raise UserError(
                 f"{text}: not as nmt-translate wrote it; move it away to translate again", Exit.DATA
             )
@@ -101,7 +101,7 @@ class KeptTranslation:
             about = {
                 "key": self.key,
                 TEXT: manifest.sha256_of(text),
-                "model": self.model.place,
+                "model": self.model.typed,
                 "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
                 "test": self.test,
                 "date": date.today().isoformat(),
