@@ -24,7 +24,7 @@ from nmt.text.lines import read_text
 from tests.evaluation.conftest import TinyRuns
 
 
-def kept(runs: TinyRuns) -> dict[Path, int]:
+def translations(runs: TinyRuns) -> dict[Path, int]:
     """When each translation that lies beside a run was written."""
     files = runs.root.glob("*/translations/*.txt")
     return {path: path.stat().st_mtime_ns for path in files}
@@ -33,7 +33,7 @@ def kept(runs: TinyRuns) -> dict[Path, int]:
 def test_the_whole_and_again(
     runs: TinyRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    before = kept(runs)
+    before = translations(runs)
     files = {kind: tmp_path / "out" / f"report.{kind}" for kind in ("json", "tsv", "html", "md")}
     paths = runs.paths("absolute-seed2", "relative_seed1", "absolute-seed1")
     words = [*paths, *runs.test(), "--bounds", "9,20", "--samples", "40", "--device", "cpu"]
@@ -41,8 +41,8 @@ def test_the_whole_and_again(
     outputs = [word for path in files.values() for word in ("-o", str(path))]
     assert command.main([*words, *outputs, "--output-dir", str(tmp_path / "out")]) == 0
     out, err = capsys.readouterr()
-    first_kept = kept(runs)
-    assert len(first_kept.keys() - before) == 3
+    after = translations(runs)
+    assert len(after.keys() - before) == 3
     assert out.startswith("Translation by source length\n\ntoy, 20 pairs; source length in subword")
     assert "\nBLEU  (detokenised, cased" in out and "\nunattended source, %  (" in out
     assert "  ± 2 seeds" in out and "  95% " in out and "^" in out
@@ -79,21 +79,19 @@ def test_the_whole_and_again(
 
     # the same again translates nothing, and says the same
     assert command.main(words) == 0
-    assert kept(runs) == first_kept and capsys.readouterr().out == out
+    assert translations(runs) == after and capsys.readouterr().out == out
 
     # joined lines are another text
     joined = [*paths, *runs.test(), "--join", "2", "--samples", "40", "--metric", "BLEU"]
-    assert command.main(joined) == 0 and len(kept(runs)) == len(first_kept) + 3
+    assert command.main(joined) == 0 and len(translations(runs)) == len(after) + 3
     out = capsys.readouterr().out
     assert "toy, 10 pairs; " in out and "\narrived, %  (" in out and " 2 of 2" in out
 
 
 WRONG = {  # words, exit code, what is said
-    "empty": ("{tmp}/empty {test}", 65, "empty: not a model directory"),
     "begun": ("{good} {tmp}/begun {test}", 65, "begun: no checkpoint yet"),
     "folder": ("{root} {test}", 2, "folder of runs; name the runs, as {root}/*"),
     "no corpus": ("{tmp}/model", 2, "model: names no test set; add --reference"),
-    "no text": ("{good} --test t=nowhere,{reference}", 66, "nowhere: no such file"),
     "test": ("{good} --test a/b=c,d", 2, "--test a/b=c,d: expected NAME=SRC,REF"),
     "same run": ("{good} {good} {test}", 2, "the same config and seed as"),
     "one file": (
@@ -110,7 +108,6 @@ WRONG = {  # words, exit code, what is said
 def test_refused_before_the_first_job(
     which: str, runs: TinyRuns, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / "empty").mkdir()
     (tmp_path / "begun").mkdir()
     shutil.copy(runs.root / "absolute-seed1/config.json", tmp_path / "begun")
     shutil.copytree(next((runs.root / "relative_seed1/checkpoints").iterdir()), tmp_path / "model")
@@ -163,12 +160,12 @@ def test_why_text_is_lost_is_found_by_forced_lengths(
     given.write_text("".join(f"{n}\n" for n in pieces))
     options: dict[str, Any] = {"max_length_offset": 1, "length": "forced"}
     (system,) = systems_of(runs.paths("absolute-seed1"))
-    before, outputs = kept(runs), []
+    before, outputs = translations(runs), []
     for columns in ({}, {"length": given}):  # the references' lengths are those of such a file
         evaluation = EvaluationOptions(samples=40, device="cpu", decode=options, columns=columns)
         outputs.append(evaluate([system], [runs.files()], evaluation).tests[0].hypotheses)
     assert outputs[0] == outputs[1]
-    assert len(kept(runs)) == len(before) + 1  # of the first --lost had forced ones, too
+    assert len(translations(runs)) == len(before) + 1  # of the first --lost had forced ones, too
 
 
 def test_losses_are_those_of_the_diagnosis_or_a_reason_is_given(
@@ -253,19 +250,15 @@ def test_a_glob_of_runs_may_name_their_logs(
 
 def test_a_text_of_two_names_is_translated_once(runs: TinyRuns) -> None:
     groups = systems_of(runs.paths("absolute-seed1", "absolute-seed2", "relative_seed1"))
-    other, before = runs.root / "other.de", kept(runs)
+    other, before = runs.root / "other.de", translations(runs)
     other.write_bytes(runs.source.read_bytes().replace(b"e", b"a"))
     tests = [ParallelFiles(name, "", [other], [runs.reference]) for name in ("left", "right")]
     options = EvaluationOptions(bounds=[20], samples=40, device="cpu", metrics=["exact"])
     report = evaluate(groups, tests, options)
-    done = sorted(path.parts[-3] for path in kept(runs).keys() - before)
+    done = sorted(path.parts[-3] for path in translations(runs).keys() - before)
     assert done == ["absolute-seed1", "absolute-seed2", "relative_seed1"]
     left, right = report.tests
-    assert left.hypotheses == right.hypotheses
-    assert [len(runs) for runs in left.hypotheses] == [2, 1]
-    assert [group.name for group in left.groups] == ["0-20", "over 20", "beyond training", "all"]
-    unseen = report.row(left, left.groups[1], "exact")
-    assert [figure and figure.unseen for figure in unseen] == [True, True]
+    assert left.hypotheses == right.hypotheses and list(map(len, left.hypotheses)) == [2, 1]
 
 
 def test_lengths_of_other_pieces_are_not_marked(
@@ -286,16 +279,11 @@ def test_lengths_of_other_pieces_are_not_marked(
 
     known = {"a": one, "b": one._replace(segmenter=Other()), "c": one}  # type: ignore[arg-type]
     systems = [group._replace(label=label, facts=facts) for label, facts in known.items()]
-    first, second = (
-        read(runs.files(), some, EvaluationOptions()) for some in (systems, systems[1:])
-    )
-    assert [*first.trained] == [one.longest, None, one.longest]
-    assert [*second.trained] == [one.longest, None]
-    lines = read_text(runs.source)
-    assert first.lengths == [len(one.segmenter.encode(line)) for line in lines]
-    assert second.lengths == [len(line) for line in lines]
-    assert (first.unit, second.unit) == ("subword pieces of a", "subword pieces of b")
-    assert [record.getMessage()[:1] for record in caplog.records] == ["b", "c"]
+    test = read(runs.files(), systems, EvaluationOptions())
+    assert [*test.trained] == [one.longest, None, one.longest]
+    assert test.lengths == [len(one.segmenter.encode(line)) for line in read_text(runs.source)]
+    assert test.unit == "subword pieces of a"
+    assert [record.getMessage()[:1] for record in caplog.records] == ["b"]
     by_reference = EvaluationOptions(lengths="reference")
     references = read_text(runs.reference)
     pieces = read(runs.files(), systems, by_reference)
