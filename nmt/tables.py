@@ -1,7 +1,7 @@
 """The paper's tables: the runs of an experiment, trained where they are not finished; the report.
 
-`nmt-train experiment=table2 scale=toy` comes here. Which runs a table has, conf/experiment says;
-what a run is, conf/run; corpus, model and budget, conf/scale.
+`nmt-train experiment=table2 scale=toy` comes here. conf/experiment has the tables, conf/run their
+runs, conf/scale corpus, model and budget.
 """
 
 import logging
@@ -82,11 +82,10 @@ class TableReport:
     samples: Annotated[int, Between(LEAST_SAMPLES)] = key(
         1000, "of the bootstrap behind intervals and tests"
     )
-    attention: bool = key(True, "also measure the share of the source that is never attended to")
 
 
 class PlannedTable(NamedTuple):
-    """All that is known of a table before anything is trained."""
+    """A table, composed and checked, before anything is trained."""
 
     sweep: Sweep
     report: TableReport
@@ -97,8 +96,8 @@ class PlannedTable(NamedTuple):
 
 def read_part(schema: type[T], experiment: Experiment) -> T:
     """The keys of a scale or table at the root of a config; UserError for the first wrong one."""
-    others, keys = experiment.others, check.keys_of(schema)
-    return check.read(schema, {name: others[name] for name in keys if name in others})
+    values, keys = experiment.others, check.keys_of(schema)
+    return check.read(schema, {name: values[name] for name in keys if name in values})
 
 
 def make_table(
@@ -106,10 +105,9 @@ def make_table(
 ) -> tuple[list[Report], UserError | None]:
     """Train what is not finished, then report, by corpus; `launch` where Hydra has a launcher.
 
-    A run that fails does not stop the others: the tables are made without it and say so, and
-    the error (70) comes back; so does that of a file that cannot be written (74). Nothing is
-    trained before all has been checked: see `plan_table`.
-    The reports are written next to the runs, as NAME.html, .json, .tsv and .txt.
+    A run that fails does not stop the others: the tables are made without it and say so, and the
+    error (70) is returned; so is that of a file that cannot be written (74). The reports are
+    written next to the runs, as NAME.html, .json, .tsv and .txt.
     """
     runs = table.runs
     tests = table_tests(table)
@@ -165,8 +163,7 @@ def plan_table(sweep: Sweep) -> PlannedTable:
 def systems_of_runs(runs: Sequence[PlannedRun], corpora: Mapping[str, Prepared]) -> list[System]:
     """The rows of trained runs; those that differ in the seed alone are one.
 
-    They search as the command line says. A row has the paper's name for its runs, unless the
-    command line changed what they are.
+    A row has the paper's name for its runs, unless the command line changed what they are.
     """
     rows: dict[bytes, list[PlannedRun]] = {}
     for run in runs:
@@ -207,7 +204,6 @@ def _report(
         metrics=layout.metrics,
         samples=table.report.samples,
         device=systems[0].models[0].settings.trainer.device,
-        attention=table.report.attention,
         title=f"{layout.name}, scale {table.sweep.scale}: {layout.caption}",
         command=command,
         notes=notes,
@@ -218,8 +214,7 @@ def _report(
 def table_tests(table: PlannedTable) -> dict[str, ParallelFiles]:
     """The test set of a table for each corpus of its runs, by the name of the corpus.
 
-    Raises UserError: 66 for a missing file; 65 for a file that cannot be read or sides of unequal
-    lines.
+    Raises UserError for files that are missing (66) or not parallel (65).
     """
     kind, by_corpus = table.report.table.test, dict[str, ParallelFiles]()
     for run in table.runs:

@@ -31,8 +31,8 @@ def command(argv: list[str]) -> None:
 
     values = {key: value for key, value in vars(typed).items() if key in EvaluationOptions._fields}
     (system,) = systems_of([typed.model])
-    found = diagnose(system, typed.text, typed.reference, EvaluationOptions(**values))
-    write_outputs(render_diagnosis(found))
+    diagnosis = diagnose(system, typed.text, typed.reference, EvaluationOptions(**values))
+    write_outputs(render_diagnosis(diagnosis))
 
 
 def parse_arguments(argv: list[str]) -> argparse.Namespace:

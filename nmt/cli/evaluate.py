@@ -105,7 +105,7 @@ def translation_files(
 
 
 def translation_writers(report: "Report") -> Iterator[outputs.Writer]:
-    """What writes the translations of each test and run, in the order of `translation_files`."""
+    """Writers of the translations of each test and run, in the order of `translation_files`."""
     for runs in (runs for test in report.tests for runs in test.hypotheses):
         for lines in runs:
             yield outputs.text_writer(partial("".join, [f"{line}\n" for line in lines]))
@@ -182,7 +182,6 @@ def _add_texts(parser: Parser) -> None:
 
 
 def _add_scores(parser: Parser) -> None:
-
     add = parser.add_argument
     buckets = ",".join(map(str, BOUNDS))
     what = "last length of each bucket (default %(default)s)"
@@ -196,12 +195,8 @@ def _add_scores(parser: Parser) -> None:
     add("--target-language", metavar="CODE", help="of the tokeniser (default: the model's, or en)")
     add("--tokenize", choices=TOKENIZERS, help="of BLEU (default: 13a; for zh, ja, ko their own)")
     add("--perplexity", action="store_true", help="add the perplexity of the references")
-    what = (
-        "why text beyond the trained length is lost: by the end sign, the position or the content"
-    )
+    what = "why text beyond the trained length is lost: by the end sign, the place or the content"
     add("--lost", action="store_true", help=what)
-    share = "add the share of the source that is never attended to; as slow as translating"
-    add("--attention", action="store_true", help=share)
     what = "bootstrap samples (default %(default)s)"
     add("--samples", type=SAMPLES, default=1000, metavar="N", help=what)
     what = "seed of the bootstrap (default %(default)s)"
@@ -209,7 +204,6 @@ def _add_scores(parser: Parser) -> None:
 
 
 def _add_outputs(parser: Parser) -> None:
-
     add = parser.add_argument
     what = "tables: best beyond training first, else on the longest"
     add("--sort", action="store_true", help=what)

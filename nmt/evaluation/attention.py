@@ -1,22 +1,19 @@
 """The share of the source that a translation never attends to: a sign of loss without references.
 
 The model reads each source again together with its own translation (teacher forcing), and the
-probabilities of cross-attention are added up while they are made. What counts, and how:
+probabilities of cross-attention are added up while they are made.
 
-- The translation is cut into pieces anew from its text. That need not give the very pieces that
-  the search found, and a piece that the vocabulary lacks is read as <unk>.
-- The queries are the decoder's steps that produce the pieces of the translation: the step that
-  produces piece i (from 0) has read <bos> and the pieces before i. The step that produces <eos> is
-  left out, and so is padding. What goes to <eos> of the source covers nothing (heads rest there
-  when they have nothing to do).
+- The translation is cut into pieces anew, not always those that the search found.
+- The queries are the decoder's steps that produce the pieces of the translation, without <eos>.
+  What goes to <eos> of the source covers nothing: heads rest there when they have nothing to do.
 - Complex embeddings have two streams for each token, each with its own attention: their mean.
-- A source longer than the encoding's table is cut, as decode.too_long=truncate does; the pieces
-  that were cut off have no attention. So is a translation that its table cannot hold.
+- Pieces that a table of positions cannot hold are cut off, as decode.too_long=truncate does, and
+  have no attention.
 - Encodings that need the desired length get that of the translation.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -31,31 +28,24 @@ from nmt.modeldir import Trained
 from nmt.text.vocab import PAD
 
 TOKENS = 4096  # of a batch, padding included
-SAMPLE = 16  # lines of a bucket whose attention is added up
+SAMPLE = 16  # lines on each side of the trained length whose attention is added up
 LITTLE = 0.2
 """Coverage below which a source piece counts as not attended to.
 
-Coverage is the sum over all pieces of the translation, so this is a fifth of what one piece of it
-gives away. Pieces have about 1 on average where both sides are equally long.
+It is the sum over all pieces of the translation: about 1 where both sides are equally long.
 """
 
 
 def coverage(
-    trained: Trained,
-    sources: Sequence[str],
-    translations: Sequence[str],
-    columns: Mapping[str, Sequence[str]] | None = None,
-    tokens: int = TOKENS,
+    trained: Trained, sources: Sequence[str], translations: Sequence[str], tokens: int = TOKENS
 ) -> list[list[float]]:
     """How much cross-attention each source piece got, summed over the translation's pieces.
 
-    The mean over heads and layers. `columns`: the integers parallel to the sources, line by line,
-    as for translation. A batch holds at most `tokens` tokens of the longer side. An empty source
-    was not translated by the model and has no attention. Raises UserError (65) where sides or
-    columns are not parallel, (2) where a column is missing or unknown.
+    The mean over heads and layers, by a model that reads text alone. A batch holds at most `tokens`
+    tokens of the longer side. An empty source was not translated and has no attention.
     """
     reader = LineReader(trained, trained.model)
-    lines = reader.lines(sources, columns or {}, translations)
+    lines = reader.lines(sources, {}, translations)
     pairs = [reader.pair(line, truncate=True) for line in lines]
     encode = trained.source.segmenter.encode  # of whole lines, which pairs may have cut
     covered = [[0.0] * len(encode(pair.protected.text)) for pair in pairs]
@@ -81,7 +71,7 @@ def _cover_batch(trained: Trained, pairs: Sequence[Source]) -> Tensor:  # [batch
 
 
 def _all_but_last(ids: Tensor) -> Tensor:
-    """Which ids [batch, length] are followed by another one of their line."""
+    """Which ids [batch, length] are neither padding nor the last of their line."""
     filled = ids != PAD
     followed = filled & filled.roll(-1, 1)
     followed[:, -1] = False
@@ -89,20 +79,15 @@ def _all_but_last(ids: Tensor) -> Tensor:
 
 
 def count_unattended(
-    trained: Trained,
-    sources: Sequence[str],
-    translations: Sequence[str],
-    sample: Sequence[int],
-    columns: Mapping[str, Sequence[str]] | None = None,
+    trained: Trained, sources: Sequence[str], translations: Sequence[str], sample: Sequence[int]
 ) -> Floats:
-    """How many pieces of each source have too LITTLE coverage, and how many it has: [lines, 2].
+    """For each source, its pieces with too LITTLE coverage, and all its pieces: [lines, 2].
 
     Zero in lines that are not in the sample. An empty translation attends to nothing.
     """
     counts = np.zeros((len(sources), 2))
-    chosen = {name: [column[i] for i in sample] for name, column in (columns or {}).items()}
     texts = [sources[i] for i in sample], [translations[i] for i in sample]
-    for line, values in zip(sample, coverage(trained, *texts, chosen), strict=True):
+    for line, values in zip(sample, coverage(trained, *texts), strict=True):
         counts[line] = sum(value < LITTLE for value in values), len(values)
     return counts
 
@@ -110,6 +95,6 @@ def count_unattended(
 def draw_lines(
     lines: Sequence[int], sources: Sequence[str], seed: int, most: int = SAMPLE
 ) -> list[int]:
-    """Up to so many of some lines, drawn by a fixed seed, in order; empty ones are left out."""
+    """Draw up to `most` lines without replacement, in order; empty ones are left out."""
     filled = [line for line in lines if sources[line].strip()]
     return sorted(random.Random(seed).sample(filled, min(most, len(filled))))

@@ -8,7 +8,6 @@ from typing import Any
 
 from nmt import __version__, modeldir
 from nmt.config.settings import RESTRICTIONS, Settings, freeze
-from nmt.evaluation.attention import SAMPLE
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import ComparedSystem, TranslatedTest
 from nmt.evaluation.systems import System, SystemModel
@@ -43,7 +42,7 @@ def compare_systems(systems: Sequence[System]) -> list[ComparedSystem]:
 
 
 def _describe_training(model: SystemModel, run: Path) -> dict[str, Any]:
-    """The training of a run up to its newest checkpoint, or to the one that the model is."""
+    """The training of a run, up to its newest checkpoint unless the model is an older one."""
     facts = modeldir.read_facts(model.paths[0])
     is_checkpoint = model.fingerprint is None
     return {
@@ -66,7 +65,7 @@ def provenance_of(systems: Sequence[System], tests: Sequence[ParallelFiles]) -> 
         "joined": {test.name: test.join for test in tests if test.join > 1},
         "systems": {
             system.label: {
-                "places": system.places,
+                "places": system.typed,
                 **({"settings": freeze(system.models[0].settings)} if system.models else {}),
             }
             for system in systems
@@ -79,16 +78,11 @@ def notes(
 ) -> list[str]:
     lines = [*options.notes, *_training_notes(systems), *_search_notes(systems)]
     lines += [note for test in tests for note in _notes_of_long_sources(test, systems)]
-    if options.attention and options.bounds and any(system.models for system in systems):
-        lines.append(
-            f"unattended source: of the first run, on up to {SAMPLE} lines of each bucket, drawn "
-            f"by seed {options.seed}, the same for all systems."
-        )
     return list(dict.fromkeys(lines))
 
 
 def _notes_of_long_sources(test: TranslatedTest, systems: Sequence[System]) -> list[str]:
-    """What became of the sources that models do not translate whole; see `LineReader`."""
+    """How many sources were too long to be translated whole, and what was done with them."""
     labels_of = dict[str, list[str]]()
     for system in systems:
         if system.facts is None or system.models[0].settings.decode.split != "lines":

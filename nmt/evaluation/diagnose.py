@@ -1,7 +1,7 @@
 """What a model loses on lines longer than any that it was trained on, and what search can do.
 
-Every number is of the user's own lines. The lines beyond the trained length are compared with
-those within it, and a sample of them is translated again with other search settings.
+The lines beyond the trained length are compared with those within it, and a sample of them is
+translated again with other search settings.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,12 +16,12 @@ from nmt.decode import split
 from nmt.errors import Exit, UserError
 from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.lost import lost_text
-from nmt.evaluation.metrics import GIVEN, REPETITION, UNATTENDED, Floats, Lines, Metric
+from nmt.evaluation.metrics import REPETITION, Floats, Lines, Metric
 from nmt.evaluation.models import single
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import Figure
 from nmt.evaluation.significance import count_runs, score_group
-from nmt.evaluation.systems import System, with_search_settings
+from nmt.evaluation.systems import System, SystemModel, with_search_settings
 from nmt.evaluation.testsets import single_test
 from nmt.evaluation.translations import KeptTranslation, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -32,20 +32,21 @@ SAMPLE = 64  # lines beyond the trained length that are translated in other ways
 NGRAM = 6  # pieces that no_repeat_ngram is tried with
 BEAM, COVERAGE = 4, 0.2  # of coverage_penalty, which needs a beam
 SHARE = 0.8  # of the usual length of a translation: what min_length_ratio is tried with
+UNATTENDED = Metric("unattended source", "", "share")  # pieces with almost no attention
 LENGTH = "length"  # characters of translations over those of the references, or sources
 
 Changes = dict[str, Any]  # of keys under decode
 
 
 class Losses(NamedTuple):
-    """What is lost of some lines."""
+    """How much of some lines is lost in translation."""
 
     lines: int
-    figures: Mapping[str, Figure] = {}  # by metric, where there is anything to tell by
+    figures: Mapping[str, Figure] = {}  # by metric; none of no lines
 
 
 class Remedy(NamedTuple):
-    """A sample of the long lines, translated in another way."""
+    """A sample of the long lines, translated with other search settings."""
 
     name: str
     overrides: list[str]  # of nmt-translate; none: as the model searches
@@ -55,14 +56,12 @@ class Remedy(NamedTuple):
 class Diagnosis(NamedTuple):
     """What one model loses on one text."""
 
-    model: str  # as the user named it
-    source: str
-    is_run: bool  # whether its corpus is known
-    encoding: str  # encoding=NAME, as an override has it; of several, NAME+NAME
+    model: SystemModel
+    source: Path
+    reference: Path | None
     trained: int | None  # pieces of the longest source in training; None: unknown
     divided_at: int  # pieces; lines above are the long ones
     longest: int  # pieces of the longest line
-    with_references: bool
     within: Losses
     beyond: Losses
     remedies: list[Remedy]  # of a sample of the long lines; the first one: as the model searches
@@ -92,8 +91,8 @@ class Translated(NamedTuple):
         metrics = [*([lost_text(texts)] if self.references else []), REPETITION, length_over(texts)]
         ((counts,),) = count_runs(metrics, [[self.outputs]])
         if self.attention is not None:
-            metrics.append(GIVEN[UNATTENDED])
-            counts[UNATTENDED] = self.attention
+            metrics.append(UNATTENDED)
+            counts[UNATTENDED.name] = self.attention
         about = {"test": "", "group": "", "system": "", "pairs": len(texts)}
         lines, bootstrap = np.arange(len(texts)), (options.samples, options.seed)
         rows = score_group(metrics, [[counts]], lines, [about], *bootstrap)
@@ -115,8 +114,8 @@ def diagnose(
 ) -> Diagnosis:
     """Translate a text, divide its lines at the trained length, and try what search can do.
 
-    Raises UserError: 2 for what is not a single model of this toolkit, or reads columns; 65 for a
-    text without words and files that are not parallel; 66 for files that are not there.
+    Raises UserError for what is not a single model of this toolkit that reads text alone (2), and
+    for files without words (65), not parallel (65) or missing (66).
     """
     _check_single(system)
     sources, references = _read_texts(source, reference)
@@ -125,7 +124,7 @@ def diagnose(
     assert facts is not None, "a model has facts"
     if facts.columns:
         columns = ", ".join(sorted(facts.columns))
-        raise UserError(f"{model.place}: reads {columns}; a diagnosis is of models of text alone")
+        raise UserError(f"{model.typed}: reads {columns}; a diagnosis is of models of text alone")
     pieces = [len(facts.segmenter.encode(line)) for line in sources]
     divided_at = facts.longest or USUAL_LENGTH
     short = [i for i, n in enumerate(pieces) if n <= divided_at]
@@ -144,33 +143,34 @@ def diagnose(
     remedies = _list_remedies(divided_at, usual, model.settings.decode)
     sample = text.select(draw_lines(long, sources, options.seed, SAMPLE))
     return Diagnosis(
-        model.place, str(source), model.run is not None,
-        f"encoding={'+'.join(model.settings.encoding)}",
-        facts.longest, divided_at, max(pieces), references is not None,
-        text.select(short).measure(options), text.select(long).measure(options),
-        list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
-    )  # fmt: skip
+        *(model, source, reference, facts.longest, divided_at, max(pieces)),
+        within=text.select(short).measure(options),
+        beyond=text.select(long).measure(options),
+        remedies=list(_try_remedies(sample, remedies, request, options)) if sample.sources else [],
+    )
 
 
 def _check_single(system: System) -> None:
-    if len(system.models) != 1 or len(system.models[0].paths) != 1:
+    if system.file is not None:
+        raise UserError(f"{system.file}: is a file; name the directory of a run or model")
+    if len(system.models[0].paths) != 1:
         raise UserError(f"{system.label}: a diagnosis is of one model; name one run or directory")
     model = system.models[0]
     if ctranslate2_engine.is_exported(model.paths[0]):
-        raise UserError(f"{model.place}: written for CTranslate2; name the model that was exported")
+        raise UserError(f"{model.typed}: written for CTranslate2; name the model that was exported")
 
 
 def _read_texts(source: Path, reference: Path | None) -> tuple[list[str], list[str] | None]:
     sources, references = read_text(source), None
     if reference is not None:
-        _, references, _ = single_test([source], [reference]).read()  # says what is not parallel
+        _, references, _ = single_test([source], [reference]).read()  # refuses what is not parallel
     if not any(line.strip() for line in sources):
         raise UserError(f"{source}: no line has text; nothing to diagnose", Exit.DATA)
     return sources, references
 
 
 def _list_remedies(most: int, usual: float, decode: Decode) -> dict[str, Changes]:
-    """Search settings to try, by name; usual: pieces of a translation per source piece."""
+    """Search settings to try, by name; `usual`: target pieces per source piece of short lines."""
     shortest = min(SHARE * usual, decode.max_length_ratio)
     not_too_short: Changes = {"min_length_ratio": round(shortest, 2)}
     remedies: dict[str, Changes] = {"as the model searches": {}}

@@ -14,24 +14,22 @@ from nmt.evaluation.significance import figures, resample
 ORDER = 6
 """Length of the character n-grams that are counted: a word or so.
 
-Shorter ones arrive by chance, the more so the longer the text. Unrelated sentences of English
-manual pages (man-de-en) share 16 % of the n-grams of orders 1 to 6 where they stand alone, and 34 %
-where eight are joined; of 6-grams 2 % and 6 %.
+Shorter ones occur by chance, the more so the longer the text: unrelated sentences of English manual
+pages (man-de-en) share 34 % of the n-grams of orders 1 to 6 where eight are joined, but 6 % of the
+6-grams.
 """
 ORDERS = range(1, 7)
 """Character n-grams that tell whether a part was left out: those of chrF (Popović 2015).
 
-Single lines are judged, for which 6-grams alone are too few: of the poor translations below they
-take twice as many whole halves for cut ones.
+Single lines are judged, for which 6-grams are too few: they take twice as many whole halves for
+missing ones.
 """
 LEFT_OUT = 1 / 3
 """Recall of a part, over that of the line's best part, below which it was left out.
 
-Tried on 318 pairs of English sentences of at least 8 words (the test part of man-de-en), with
-translations made of the references: 40 % of the words lost or replaced by others, a fifth of the
-neighbours swapped, which leaves a recall of 0.38 and so is as good as a usual translation. Where
-the second half was cut off, 97.5 % were found; of the whole ones 1.9 % were taken for cut ones
-(1/2: 98.1 % and 9.1 %). With 75 % of the words wrong, 73 % and 9 %.
+Tried on 318 pairs of English sentences (the test part of man-de-en) whose poor translations were
+made of the references (recall 0.38): of the second halves that were cut off, 97.5 % were found; of
+the whole ones, 1.9 % were taken for missing (with 1/2: 98.1 % and 9.1 %).
 """
 LOST = Metric(
     "lost 6-grams", "share of the references' character 6-grams that are missing", "share", False
@@ -58,7 +56,7 @@ def distinctive_ngrams(
 
 
 def lost_text(references: Lines) -> Metric:
-    """The share of the references' character 6-grams that do not stand in the translations."""
+    """The share of the references' character 6-grams that are missing in the translations."""
     expected = list(map(ngrams, references))
 
     def count(lines: Lines) -> Floats:
@@ -79,7 +77,7 @@ PLACE_METRICS = (  # two columns each
 
 
 def parts_of_lines(parts: Parts) -> Metric:
-    """Counts for each part of joined lines: [lines, places, 2 columns of each PLACE_METRICS].
+    """Counts for each part of joined lines: [lines, places, 2 columns for each of PLACE_METRICS].
 
     Counted are 6-grams of a part that no other part of its line has: how many arrived, and how
     often the translation has one of them more often than the reference. See `parts_left_out`.
@@ -100,18 +98,17 @@ def parts_of_lines(parts: Parts) -> Metric:
 
 
 def counts_at(place: int, run: Mapping[str, Floats]) -> dict[str, Floats]:
-    """The counts of one run's lines by PLACE_METRICS, of the part at one place."""
+    """The counts that PLACE_METRICS need of one run's lines, for the parts at one place."""
     table = run[PARTS][:, place]
     return {m.name: table[:, 2 * n : 2 * n + 2] for n, m in enumerate(PLACE_METRICS)}
 
 
 def parts_left_out(hypothesis: str, references: Sequence[str]) -> list[bool | None]:
-    """Whether each part of a joined line was left untranslated.
+    """Whether each part of a joined line was left untranslated; None: it cannot be told.
 
-    The recall of a part is the share of its character n-grams (orders 1 to 6, those that no other
-    part has, all together) that stands in the hypothesis. The part was left out if none does, or if
-    its recall is below a third (LEFT_OUT) of that of the line's best part. Where in the hypothesis
-    something stands plays no part. None where a part has no such n-gram.
+    The recall of a part is the share of its character n-grams, of those that no other part has,
+    that stands anywhere in the hypothesis. The part was left out if that is zero, or below a third
+    (LEFT_OUT) of the recall of the line's best part.
     """
     output = ngrams(hypothesis, ORDERS)
     recalls = [
@@ -141,37 +138,32 @@ def causes_of_loss(
     """What each system loses of lines longer than any in its training, and why.
 
     `counts` are those of each system's runs (`loss_counts`); none of a system that is left out.
-
-    The lost share of some lines is that of their references' character 6-grams that do not stand
-    in the translations. The beginning of a reference is as much of it as the trained length is of
-    the line's; only 6-grams that its rest does not have are counted of it. Of free and forced
-    search, lines pooled:
+    The lost share of some lines is that of their references' 6-grams. The beginning of a reference
+    is as much of it as the trained length is of the line's; only 6-grams that its rest does not
+    have are counted of it. With lines pooled:
 
     - within: the lost share of lines within the trained length, free search;
     - beyond: that of the longer lines, free search;
-    - end sign: beyond, less the lost share of the same lines where the end sign is forbidden before
-      the length of the reference and forced there;
+    - end sign: beyond, less the lost share of the same lines with forced lengths;
     - place: that lost share with forced lengths, less that of the beginnings alone;
     - content: the lost share of the beginnings with forced lengths, less `within`.
 
-    So end sign + place + content = beyond - within. Intervals are of a bootstrap over the pairs,
-    lines within and beyond drawn apart, and over seeds (`over_seeds`).
+    So end sign + place + content = beyond - within. Lines within and beyond are drawn apart.
 
-    What this cannot separate: forcing tells the model how long the reference is, and whatever else
-    follows from that counts as `end sign`; an output that is too long has more room for n-grams to
-    arrive, which forcing takes from it, so that `end sign` may be negative; `place` is of the
-    reference, so that a beginning counts as arrived wherever in the output it stands; long lines
-    may be harder in other ways than by length, which counts as `content`.
+    What this cannot separate: a forced length tells the model how long the reference is, which
+    counts as `end sign`; an output that is too long has more room for n-grams, which forcing takes
+    from it, so that `end sign` may be negative; long lines may be harder in other ways than by
+    length, which counts as `content`.
     """
-    known = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
+    systems = {s: runs for s, runs in enumerate(counts) if runs and all(map(is_divisible, runs))}
     parts = [
-        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in known.values()
+        np.array([parts_of_run(run, samples, seed) for run in runs]) for runs in systems.values()
     ]
     rows = []
-    for number, metric in enumerate(CAUSE_METRICS if known else ()):
+    for number, metric in enumerate(CAUSE_METRICS if systems else ()):
         about = [
             {"test": test, "group": group, "system": labels[s], "pairs": int(lines.sum())}
-            for s, runs in known.items()
+            for s, runs in systems.items()
             for beyond in [_beyond(runs[0])]
             for group, lines in [(BEYOND, beyond) if number else (WITHIN, ~beyond)]
         ]
@@ -182,11 +174,11 @@ def causes_of_loss(
 def loss_counts(
     references: Lines, lengths: Sequence[int], longest: int, free: Lines, forced: Lines
 ) -> Floats:
-    """Counts of one run's lines, from which all parts follow: [lines, 5].
+    """Counts of one run's lines, from which all CAUSE_METRICS follow: [lines, 5].
 
-    Of the reference's 6-grams: those lost by free search, all; and of lines longer than `longest`,
-    the trained length: those lost with forced lengths; of the beginning, those lost with forced
-    lengths, and all. Of the other lines the last three are -1.
+    Of the reference's 6-grams: lost by free search, all; of lines longer than `longest`, the
+    trained length: lost with forced lengths; of the beginning: lost with forced lengths, all. Of
+    the other lines the last three are -1.
     """
     counts = []
     for reference, length, *outputs in zip(references, lengths, free, forced, strict=True):
@@ -210,11 +202,11 @@ def is_divisible(counts: Floats) -> bool:
 
 
 def _beyond(counts: Floats) -> NDArray[np.bool_]:
-    return counts[:, 2] >= 0
+    return counts[:, 2] >= 0  # see `loss_counts`
 
 
 def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
-    """The CAUSE_METRICS of one run: [1 + samples] each, of all its lines, then of draws."""
+    """The CAUSE_METRICS of one run, of all lines and of each bootstrap draw: [1 + samples] each."""
     beyond = counts[_beyond(counts)]
     within = _shares(counts[~_beyond(counts), :2], samples, seed)
     columns = (0, 1), (2, 1), (3, 4)  # the same draws of lines, independent of those within
@@ -223,7 +215,7 @@ def parts_of_run(counts: Floats, samples: int, seed: int) -> list[Floats]:
 
 
 def _shares(counts: Floats, samples: int, seed: int) -> Floats:
-    """The share that the first column is of the second: of all lines, then of draws of lines."""
+    """The first column over the second, summed over all lines and over each draw of lines."""
     (drawn,) = resample([counts], samples, seed)
     shares = np.array([ratio(total) for total in (counts.sum(0), *drawn)])
-    return np.where(np.isnan(shares), shares[0], shares)  # a draw of nothing tells nothing
+    return np.where(np.isnan(shares), shares[0], shares)  # a draw without any n-gram

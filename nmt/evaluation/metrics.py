@@ -29,7 +29,6 @@ MOSES = "-moses"  # ends the names of metrics on text tokenised by Moses
 UNSPACED = re.compile("[\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff]")
 CACHED = 2**16  # lines whose tokens are remembered, as two metrics ask for them
 EXACT, RATIO = "exact", "length ratio"
-PERPLEXITY, UNATTENDED = "perplexity", "unattended source"
 
 Lines = Sequence[str]
 Floats = NDArray[np.float64]
@@ -53,13 +52,13 @@ class Metric:
 
     @property
     def limits(self) -> tuple[float, float]:
-        """Between which values it lies; a deviation of seeds knows no bounds."""
+        """The smallest and largest possible value, which an interval over seeds must not leave."""
         most = {"score": 100.0 if self.higher_is_better else inf, "share": 1.0, "points": 1.0}
         return {"mean": -inf, "points": -1.0}.get(self.form, 0.0), most.get(self.form, inf)
 
     @property
     def is_main(self) -> bool:
-        """Whether tables show intervals and tests: of the others they are in JSON and TSV."""
+        """Whether tables show its intervals and p-values; JSON and TSV have those of all."""
         return self.form in ("score", "mean")
 
     @property
@@ -92,7 +91,7 @@ def make_metrics(
     tokenize = tokenize or DEFAULT_TOKENIZER.get(language, "13a")
     bootstrap = samples, seed
     try:
-        made = {
+        by_name = {
             name: _of_sacrebleu(name, references, language, tokenize, *bootstrap)
             for name in dict.fromkeys((*names, "BLEU"))
             if name != EXACT
@@ -103,10 +102,10 @@ def make_metrics(
         raise UserError(f"--tokenize {tokenize}: {reason}", Exit.UNAVAILABLE) from None
     about_ratio = "tokens of the translations over those of the references, as BLEU counts them"
     # the first columns of BLEU's counts are the lengths
-    lengths = Metric(RATIO, about_ratio, "ratio", counts=made["BLEU"].counts)
+    lengths = Metric(RATIO, about_ratio, "ratio", counts=by_name["BLEU"].counts)
     if EXACT in names:
-        made[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
-    return [*(made[name] for name in names), lengths, REPETITION]
+        by_name[EXACT] = exact_match(references, f"bs:{samples}|seed:{seed}")
+    return [*(by_name[name] for name in names), lengths, REPETITION]
 
 
 def _of_sacrebleu(
@@ -155,10 +154,9 @@ def exact_match(references: Lines, signature: str) -> Metric:
 
 
 def repeats(lines: Lines) -> Floats:
-    """How many 4-grams of white-space words stood earlier in each line, and how many it has.
+    """For each line, the 4-grams of words that occurred earlier in it, and all its 4-grams.
 
-    A model that has lost its place says things again; the same share of the references tells how
-    much of it is the way of the text.
+    A model that has lost its place repeats itself; the share in the references is the usual one.
     """
     counts = []
     for words in map(str.split, lines):
@@ -171,17 +169,10 @@ REPETITION = Metric(
     *("repeated 4-grams", "share of the 4-grams that stood earlier in their line", "share", False),
     counts=repeats,
 )
-GIVEN = {  # counts that do not come from the text [lines, 2]
-    # negative log-probability and pieces
-    PERPLEXITY: Metric(
-        *(PERPLEXITY, "of the references, by piece", "ratio", False),
-        value=lambda total: math.exp(ratio(total)),
-    ),
-    # pieces with little attention, and all
-    UNATTENDED: Metric(
-        UNATTENDED, "share of source pieces with almost no attention", "share", False
-    ),
-}
+PERPLEXITY = Metric(  # of negative log-probabilities and pieces, which a model counts
+    *("perplexity", "of the references, by piece", "ratio", False),
+    value=lambda total: math.exp(ratio(total)),
+)
 
 
 def is_unspaced(lines: Lines) -> bool:

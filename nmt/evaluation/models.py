@@ -1,4 +1,4 @@
-"""What only the models of an evaluation can tell: translations, likelihoods, attention."""
+"""The part of an evaluation that needs models: translations and likelihoods."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,9 @@ from nmt.decode.models import adapt
 from nmt.decode.score import GivenTranslation, score_translations
 from nmt.decode.sources import LENGTH
 from nmt.errors import RefusedLinesError
-from nmt.evaluation.attention import count_unattended, draw_lines
 from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import EvaluationOptions
 from nmt.evaluation.report import TranslatedTest
-from nmt.evaluation.scoring import choose_lines
 from nmt.evaluation.systems import System, SystemModel
 from nmt.evaluation.translations import KeptTranslation, load, translate_all
 from nmt.exchange import ctranslate2_engine
@@ -50,7 +48,7 @@ def translate_tests(
 def _forced_lengths(
     system: System, model: SystemModel, test: TranslatedTest, s: int
 ) -> Sequence[int]:
-    """With decode.length=forced and no column that says them: the lengths of the references."""
+    """The lengths of the references, if decode.length=forced and no column has others."""
     if model.settings.decode.length != "forced" or LENGTH in test.columns[s]:
         return ()
     assert system.facts is not None, "a model has facts"
@@ -62,7 +60,7 @@ def translate_with_forced_lengths(
 ) -> list[list[list[str]]]:
     """Translations with lengths forced to those of the references: system, run -> lines.
 
-    No run of a system whose loss cannot be divided into its parts, which is said.
+    Systems whose loss cannot be divided into its parts are left out, with a warning.
     """
     lengths = {"length": "forced", "min_length_ratio": 0}
     forced_systems = []
@@ -84,7 +82,7 @@ def translate_with_forced_lengths(
 
 
 def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
-    """Why what a system loses cannot be divided into its parts; empty: it can."""
+    """Why the loss of a system cannot be divided into its parts; empty: it can."""
     if system.facts is None:
         return "translations in a file have no other lengths"
     if any(ctranslate2_engine.is_exported(model.paths[0]) for model in system.models):
@@ -109,10 +107,9 @@ def _why_not_divided(system: System, test: TranslatedTest, s: int) -> str:
 def count_likelihoods(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> dict[int, list[Floats]]:
-    """How likely models find the references: system, run -> [lines, 2].
+    """Negative log-probabilities of the references, and their pieces: system, run -> [lines, 2].
 
-    The columns are the negative log-probability (natural logarithm) and the pieces, as training
-    measures it on the development text; NaN where a side is too long for the model.
+    As training measures it on the development text; NaN where a side is too long for the model.
     """
 
     def count(label: str, model: SystemModel, files: Mapping[str, Path]) -> Floats:
@@ -133,33 +130,8 @@ def count_likelihoods(
     }
 
 
-def count_attention(
-    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
-) -> dict[int, list[Floats]]:
-    """Source pieces without attention, and all pieces, of a sample of each bucket: [lines, 2].
-
-    Of the first run of each system; of single models of this toolkit, as ensembles and CTranslate2
-    show no attention. Zero in lines that are not in the sample, which is the same for all systems.
-    """
-    sources = test.sources or []
-    chosen = choose_lines(len(sources), test.lengths, options.bounds)
-    buckets = [lines.tolist() for group, lines in chosen.items() if group.low is not None]
-    sample = sorted(i for lines in buckets for i in draw_lines(lines, sources, options.seed))
-    counted = dict[int, list[Floats]]()
-    for s, system in enumerate(systems):
-        paths = system.models[0].paths if system.models else ()
-        if len(paths) != 1 or ctranslate2_engine.is_exported(paths[0]):
-            continue
-        log.info("observing the attention of %s", system.label)
-        trained = single(system.models[0], options)
-        columns = _columns(trained, test.columns[s])
-        outputs = test.hypotheses[s][0]
-        counted[s] = [count_unattended(trained, sources, outputs, sample, columns)]
-    return counted
-
-
 def single(model: SystemModel, options: EvaluationOptions) -> Trained:
-    """A model, which is no ensemble, as its settings have it translate."""
+    """Load a single model, adapted to its decode settings."""
     (trained,) = load(model.paths, options).models
     return adapt(trained, model.settings.decode)
 

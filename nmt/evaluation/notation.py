@@ -21,7 +21,7 @@ from nmt.evaluation.report import (
 STAR, CARET, EMPTY = "*", "^", "-"  # significant; beyond the trained length; no such number
 DIGITS = {"score": 1, "mean": 3, "ratio": 2, "share": 1, "points": 1}  # by form of a metric
 SYSTEM_COLUMNS = (
-    *("parameters", "of encodings", "longest source", "seeds", "updates", "dev perplexity"),
+    *("parameters", "of encodings", "longest in training", "seeds", "updates", "dev perplexity"),
 )
 
 # Characters that a reader cannot see, or that reorder what stands around them. Joiners between
@@ -71,7 +71,7 @@ def p_value(p: float | None) -> str:
 
 
 def marks(figure: Figure) -> str:
-    """A star for a difference that the paired test finds, and a caret beyond the trained length."""
+    """A star for a significant difference, a caret beyond the trained length."""
     return STAR * figure.significant + CARET * figure.unseen
 
 
@@ -86,18 +86,18 @@ def describe_axis(test: TranslatedTest) -> str:
 
 def system_cells(system: ComparedSystem) -> list[str]:
     steps = sorted({run["step"] for run in system.runs})
-    known = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
-    perplexity = f"{fmean(known):.2f}" if known else EMPTY
+    perplexities = [p for run in system.runs if (p := run["dev_perplexity"]) is not None]
+    perplexity = f"{fmean(perplexities):.2f}" if perplexities else EMPTY
     return [
         *map(count, (system.parameters, system.encoding_parameters, system.longest_trained)),
         count(len(system.runs) or None),
         "-".join(map(count, dict.fromkeys([*steps[:1], *steps[-1:]]))) or EMPTY,
-        f"{perplexity} ± {stdev(known):.2f}" if len(known) > 1 else perplexity,
+        f"{perplexity} ± {stdev(perplexities):.2f}" if len(perplexities) > 1 else perplexity,
     ]
 
 
 def order_systems(report: Report, test: TranslatedTest) -> list[str]:
-    """The labels of the systems, those that are best beyond training (else longest) first."""
+    """The labels of the systems, by their scores beyond training, or else in the last bucket."""
     metric = test.metrics[0]
     candidates = [*filter(None, [test.group(BEYOND)]), *test.buckets[::-1], *test.groups]
     group = next(g for g in candidates if any(report.row(test, g, metric.name)))
@@ -107,26 +107,23 @@ def order_systems(report: Report, test: TranslatedTest) -> list[str]:
 
 
 def conclude(report: Report, test: TranslatedTest) -> list[str]:
-    """Who is best beyond the trained lengths, and whether the paired test tells it: two sentences.
+    """Which system is best beyond the trained lengths, and which differ from the first.
 
-    Of the main metric, on all lines beyond training; of the longest bucket where that is all of
-    them; of all pairs where none is. Nothing of a single system.
+    Two sentences on the main metric and one group: all lines beyond training; the longest bucket
+    where that is all of them; all pairs where none is. None for a single system.
     """
     metric = test.metrics[0]
-    candidates = [*filter(None, [test.group(BEYOND)]), *reversed(test.buckets)]
-    rows = [(group, report.row(test, group, metric.name)) for group in candidates]
-    beyond = [(group, row) for group, row in rows if any(f and f.unseen for f in row)]
-    if not beyond:
-        beyond = [(g, report.row(test, g, metric.name)) for g in test.groups if g.name == ALL]
-    group, row = beyond[0]
-    known = [figure for figure in row if figure]
-    if len(known) < 2:
+    candidates = [test.group(BEYOND), *reversed(test.buckets), test.group(ALL)]
+    rows = [(group, report.row(test, group, metric.name)) for group in candidates if group]
+    group, row = next((pair for pair in rows if any(f and f.unseen for f in pair[1])), rows[-1])
+    figures = [figure for figure in row if figure]
+    if len(figures) < 2:
         return []
-    first, best = known[0], known[0]
-    for figure in known:
+    first, best = figures[0], figures[0]
+    for figure in figures:
         if (figure.mean > best.mean) == metric.higher_is_better:
             best = figure
-    alike = [f.system for f in known if number(f.mean) == number(best.mean)]  # as it is shown
+    alike = [f.system for f in figures if number(f.mean) == number(best.mean)]  # as it is shown
     lines = f"{count(group.pairs)} pairs of {test.name}"
     which = {ALL: f"all {lines}", BEYOND: f"the {lines} that are longer than any in training"}.get(
         group.name, f"the {lines} of length {group.name}, beyond training"
@@ -138,20 +135,22 @@ def conclude(report: Report, test: TranslatedTest) -> list[str]:
     )
     if first.system not in alike:
         sentence += f", against {mean(first, metric)} of {first.system}"
-        if best.p is not None:
+        if best.p is not None and not group.few:
             sentence += " (p < .001)" if best.p < 0.001 else f" (p = {p_value(best.p)})"
-    return [f"{sentence}.", ("Few pairs: not reliable. " if group.few else "") + _judge(known)]
+    return [f"{sentence}.", _judge(figures, group, metric)]
 
 
-def _judge(row: Sequence[Figure]) -> str:
-    """Which systems the paired test tells from the first."""
-    first, apart = row[0].system, [figure.system for figure in row if figure.significant]
-    if all(figure.p is None for figure in row):
-        return "There are too few pairs for a paired test."
-    if not apart:
-        return f"The paired test tells no system from {first}."
-    differ = "differs" if len(apart) == 1 else "differ"
-    return f"By the paired test (p < {SIGNIFICANT}), {join_words(apart)} {differ} from {first}."
+def _judge(row: Sequence[Figure], group: Group, metric: Metric) -> str:
+    """Which systems differ from the first significantly, by one metric and on one group."""
+    if group.few:
+        return f"That is not reliable: it needs at least {FEW} pairs."
+    differing = [figure.system for figure in row if figure.significant]
+    who = join_words(differing) if differing else "no system"
+    verb = "differ" if len(differing) > 1 else "differs"
+    return (
+        f"On these {count(group.pairs)} pairs, {who} {verb} significantly from {row[0].system} in "
+        f"{metric.name} (paired bootstrap, p < {SIGNIFICANT})."
+    )
 
 
 def join_words(items: Iterable[str]) -> str:
@@ -161,23 +160,31 @@ def join_words(items: Iterable[str]) -> str:
 
 
 def notes_of(report: Report) -> list[str]:
-    """How to read the numbers, as far as their marks occur; then what the report says of itself."""
+    """What intervals and marks of this report mean; then its own notes."""
     notes = [
         f"95%: interval, bootstrap over the pairs, {report.samples} samples, seed {report.seed}; "
         f"{_describe_seeds(report)}."
     ]
+    if any(figure.deviation is not None for figure in report.figures):
+        notes[0] += " ±: standard deviation over seeds."
     if any(figure.p is not None for figure in report.figures):
         notes.append(
-            f"p: paired bootstrap of the means over seeds against {report.labels[0]}; "
-            f"two-sided, uncorrected, from {TESTED} pairs. {STAR} p < {SIGNIFICANT}."
+            f"p: probability that chance alone makes a system differ from {report.labels[0]} by as "
+            "much, in either direction (paired bootstrap of the means over seeds). Each number is "
+            f"tested alone: of 20 tests without a true difference, one has p < {SIGNIFICANT}. "
+            f"Groups of fewer than {TESTED} pairs are not tested. {STAR} p < {SIGNIFICANT}, at "
+            f"least {FEW} pairs."
         )
     if any(figure.unseen for figure in report.figures):
         sides = join_words(dict.fromkeys(test.side for test in report.tests))
         notes.append(f"{CARET} every {sides} is longer than any in the system's training.")
     if any(group.few for test in report.tests for group in test.groups):
         notes.append(f"few: under {FEW} pairs, not reliable.")
-    longest = [f"{t.name} {count(t.longest)} ({t.side})" for t in report.tests if t.longest]
-    notes += [f"Longest: {', '.join(longest)}."] if longest else []
+    notes += [
+        f"Longest {test.side} of {test.name}: {count(test.longest)}."
+        for test in report.tests
+        if test.longest
+    ]
     metrics = [m for t in report.tests for m in t.metrics if m.signature]
     signatures = dict.fromkeys(f"{m.name}: {m.signature}" for m in metrics)
     return [*notes, *_warn_of_budgets(report), *report.notes, *signatures]

@@ -33,7 +33,6 @@ class EvaluationOptions(NamedTuple):
     workers: int | None = None  # processes that translate a text; None: as many as pay for it
     perplexity: bool = False  # of the references, too, by each model
     lost: bool = False  # why text beyond the trained length is lost; translates again
-    attention: bool = False  # the share of the source that no translation attends to
     scores: Mapping[tuple[str, str], Path] = {}  # (name, system) -> a number for each line
     title: str = TITLE
     command: str = ""  # what was typed
@@ -60,7 +59,7 @@ def check_bounds(bounds: Sequence[int], option: str) -> None:
 
 
 def parse_metrics(text: str) -> list[str]:
-    """Read `BLEU,exact`, in any case; a name that no metric bears is refused when it is made."""
+    """Read `BLEU,exact`, in any case; `make_metrics` refuses unknown names."""
     by_name = {name.lower(): name for name in METRICS}
     words = (word.strip() for word in text.split(","))
     return list(dict.fromkeys(by_name.get(word.lower(), word) for word in words))

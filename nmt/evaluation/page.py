@@ -1,8 +1,7 @@
 """A report as one HTML page that needs nothing else: no network, no font, no script.
 
-The template escapes every string, and spells out its invisible characters. The policy in the page's
-head allows its style and pictures within it; a browser would refuse whatever a hostile test set
-might smuggle past the escaping.
+The template escapes every string, and spells out its invisible characters. Whatever a hostile test
+set might smuggle past that, a browser refuses by the policy in the page's head.
 """
 
 import base64
@@ -52,7 +51,7 @@ def html(report: Report) -> str:
 
 
 def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, Any]:
-    """What the template shows of a test: charts and tables, the main metric's first."""
+    """The charts and tables of a test, those of the main metric first."""
     charts = []
     for metric in test.metrics if has_charts and test.unit else ():
         if any(group in test.buckets for group in report.table(test, metric.name)[0]):
@@ -64,13 +63,19 @@ def _show(report: Report, test: TranslatedTest, has_charts: bool) -> dict[str, A
         "charts": [chart for chart in charts if chart[0].name in first],
         "more_charts": [chart for chart in charts if chart[0].name not in first],
         "scores": [_table(report, test, m) for m in test.metrics if m.is_main],
-        "others": [_table(report, test, m) for m in test.metrics if not m.is_main],
+        "more_tables": [_table(report, test, m) for m in test.metrics if not m.is_main],
     }
 
 
 def _table(report: Report, test: TranslatedTest, metric: Metric) -> dict[str, Any]:
-    """A metric by group; best: a mean as it is shown, so that what looks equal is marked alike."""
+    """A metric by group, those of all lengths first: a narrow screen shows no more.
+
+    best: a mean as it is shown, so that what looks equal is marked alike.
+    """
     groups, rows = report.table(test, metric.name)
+    order = sorted(range(len(groups)), key=lambda i: groups[i].low is not None)
+    groups = [groups[i] for i in order]
+    rows = {label: [row[i] for i in order] for label, row in rows.items()}
     best: list[str | None] = [None] * len(groups)
     if metric.higher_is_better is not None:
         choose = max if metric.higher_is_better else min
@@ -95,10 +100,10 @@ def mark_differences(text: str, reference: str) -> Markup:
     """
     pattern = r"\S+" if re.search(r"\s", reference.strip()) else r"\S"
     words: Sequence[str] = re.findall(pattern, text)
-    others = re.findall(pattern, reference)
+    expected = re.findall(pattern, reference)
     space = " " if pattern == r"\S+" else ""
     parts = []
-    for kind, a, b, _, _ in SequenceMatcher(None, words, others, autojunk=False).get_opcodes():
+    for kind, a, b, _, _ in SequenceMatcher(None, words, expected, autojunk=False).get_opcodes():
         run = spell_out(space.join(words[a:b]))
         if kind == "delete" or kind == "replace":
             parts.append(Markup("<mark>{}</mark>").format(run))

@@ -23,10 +23,7 @@ SPREAD = 0.4  # share of a bucket's width over which the systems stand
 
 
 def draw(report: Report, path: Path) -> None:
-    """Draw the main metric of the first test, and the length ratio below it, into a file.
-
-    The file's name decides its format. The same report gives the same bytes.
-    """
+    """Draw the main metric of the first test, and the length ratio below it, into a file."""
     test = report.tests[0]
     metrics = [test.metrics[0], *(m for m in test.metrics if m.name == RATIO)]
     few = "; hollow: few pairs" if any(bucket.few for bucket in test.buckets) else ""
@@ -58,7 +55,7 @@ def _draw_panels(
 
 
 def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric) -> list[Any]:
-    """A line for each system through its buckets, each with an interval; hollow where few pairs.
+    """Draw a line for each system through its buckets, with intervals; hollow: few pairs.
 
     Returns what a legend names: it leaves out labels that begin with _ unless it gets them.
     """
@@ -66,19 +63,19 @@ def _draw_metric(axes: Any, report: Report, test: TranslatedTest, metric: Metric
     groups, scale = _groups(test), 100 if metric.is_share else 1
     for s, label in enumerate(report.labels):
         offset = SPREAD * ((s + 0.5) / len(report.systems) - 0.5)
-        found = [report.figure(metric.name, label, group.name, test.name) for group in groups]
-        known = [(i + offset, f, groups[i]) for i, f in enumerate(found) if f is not None]
-        x, means = [at for at, _, _ in known], [scale * f.mean for _, f, _ in known]
+        figures = [report.figure(metric.name, label, group.name, test.name) for group in groups]
+        points = [(i + offset, f, groups[i]) for i, f in enumerate(figures) if f is not None]
+        x, means = [at for at, _, _ in points], [scale * f.mean for _, f, _ in points]
         style = _style(s)
         handles += axes.plot(x, means, label=spell_out(label), markersize=5, linewidth=1, **style)
         if metric.is_main:
             # a percentile interval of few pairs may not contain its score; a bar has no negative
-            ends = [(scale * (f.low or 0), scale * (f.high or 0)) for _, f, _ in known]
+            ends = [(scale * (f.low or 0), scale * (f.high or 0)) for _, f, _ in points]
             low = [max(0.0, m - end) for m, (end, _) in zip(means, ends, strict=True)]
             high = [max(0.0, end - m) for m, (_, end) in zip(means, ends, strict=True)]
             bars = {"ecolor": style["color"], "capsize": 3, "linewidth": 1}
             axes.errorbar(x, means, yerr=[low, high], fmt="none", **bars)
-        few = [(at, m) for (at, _, group), m in zip(known, means, strict=True) if group.few]
+        few = [(at, m) for (at, _, group), m in zip(points, means, strict=True) if group.few]
         for at, m in few:
             axes.plot([at], [m], markersize=5, linestyle="", markerfacecolor="white", **style)
     handles += _mark_training(axes, report, test)
@@ -102,7 +99,7 @@ def _style(s: int) -> dict[str, str]:
 
 
 def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]:
-    """A dashed line where the texts get longer than any in training; one for each such length."""
+    """Draw a dashed line at each length where texts become longer than any in training."""
     limits: dict[int, list[int]] = {}  # systems by the longest text in their training
     for s, longest in enumerate(test.trained):
         if longest is not None:
@@ -125,7 +122,7 @@ def _mark_training(axes: Any, report: Report, test: TranslatedTest) -> list[Any]
 
 
 def axis_position(test: TranslatedTest, length: int) -> float | None:
-    """Where on an axis of the buckets a length lies, the first bucket being from 0 to 1.
+    """The position of a length on the axis of buckets, of which the first is from 0 to 1.
 
     None if nothing of the test is longer.
     """

@@ -1,8 +1,7 @@
 """A comparison as plain values: systems, test sets, and one row for each figure.
 
-Text, TSV, JSON, plots and the page are all made from these. A system is one config, whose runs
-differ in their seeds alone, or a file of translations. A figure that does not exist (of an empty
-bucket, of a sign that was not asked for) has no row.
+Text, TSV, JSON, plots and the page are all made from these. A figure that does not exist, as of an
+empty bucket, has no row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +13,11 @@ from typing import Any
 from nmt.evaluation.metrics import Metric
 
 FEW = 100  # below so many pairs a group is marked
-TESTED = 30  # below so many pairs no test is made: a bootstrap of so few says nothing
+TESTED = 30  # below so many pairs no test is made: a bootstrap of fewer means nothing
 SIGNIFICANT = 0.05
 ALL, BEYOND, WITHIN = "all", "beyond training", "within training"  # names of groups
 SOURCE, REFERENCE = "source", "reference"  # whose length is the axis
-REFERENCES = "(references)"  # stands for a system where a figure is of the references themselves
+REFERENCES = "(references)"  # in place of a system: a figure of the references themselves
 
 
 @dataclass(frozen=True)
@@ -35,13 +34,13 @@ class Group:
         return self.pairs < FEW
 
     def is_unseen(self, trained: int | None) -> bool:
-        """Whether all of it is longer than the longest in a system's training."""
+        """Whether all its lines are longer than any in a system's training."""
         return trained is not None and (self.name == BEYOND or (self.low or 0) > trained)
 
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of one system on one group: the mean over its seeds, and how sure it is."""
+    """One metric of one system on one group: the mean over its seeds, interval and p-value."""
 
     test: str
     group: str
@@ -58,12 +57,13 @@ class Figure:
 
     @property
     def significant(self) -> bool:
-        return self.p is not None and self.p < SIGNIFICANT
+        """Whether the system differs from the first; never in a group too small to rely on."""
+        return self.p is not None and self.p < SIGNIFICANT and self.pairs >= FEW
 
 
 @dataclass(frozen=True)
 class ComparedSystem:
-    """One config, trained with one or more seeds; of translations in a file the label alone."""
+    """One config, trained with one or more seeds; a file of translations has a label alone."""
 
     label: str  # as `relative, max 100`
     longest_trained: int | None = None  # longest source in training, in its own pieces

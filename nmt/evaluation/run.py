@@ -13,7 +13,6 @@ from nmt.decode.sources import LENGTH
 from nmt.errors import Exit, UserError
 from nmt.evaluation import lost, metrics, models
 from nmt.evaluation.describe import compare_systems, notes, provenance_of
-from nmt.evaluation.metrics import Floats
 from nmt.evaluation.options import (
     DEFAULT_METRICS,
     LEAST_SAMPLES,
@@ -24,7 +23,7 @@ from nmt.evaluation.options import (
     check_bounds,
 )
 from nmt.evaluation.report import REFERENCE, SOURCE, Figure, Group, Report, TranslatedTest
-from nmt.evaluation.scoring import metrics_of, score_test
+from nmt.evaluation.scoring import ExtraCounts, metrics_of, score_test
 from nmt.evaluation.systems import System, facts_at, with_search_settings
 from nmt.evaluation.testsets import ParallelFiles, columns_of_test
 from nmt.exchange import ctranslate2_engine
@@ -37,14 +36,11 @@ from nmt.text.side import Segmenter
 log = logging.getLogger(__name__)
 
 SLOW_FOR_TER = 250  # words; outputs of 280 to 380 took 6 to 10 s each (AMD Zen 4), of 206 .2 s
-RECORDS = {  # lines that are no text alone
+RECORDS = {  # forms of lines that are not only text
     "--json": re.compile(r'\{"line": \d+, "source": '),
     "--n-best": re.compile(r"\d+\t\d+\t-?\d+\.\d+\t"),
     "--scores": re.compile(r"-?\d+\.\d+\t"),
 }
-
-GivenCounts = dict[str, dict[int, list[Floats]]]
-"""What files have for each line, by metric and system, one run each: [lines, 2]."""
 
 
 def evaluate(
@@ -52,20 +48,20 @@ def evaluate(
 ) -> Report:
     """Translate what is not translated yet, score, test each system against the first.
 
-    What does not fit together is said before the first translation. Raises UserError: 2 for that,
-    65 for files of unequal lines, 66 for what is not there.
+    Raises UserError before the first translation: 2 for what does not fit together, 65 for files of
+    unequal lines, 66 for what is not there.
     """
     check(systems, tests, options)
     started = time.monotonic()
     systems = [with_search_settings(system, options.decode) for system in systems]
     read_tests = [read(files, systems, options) for files in tests]
-    for test in read_tests:  # metrics that cannot be had are said before hours of translation
+    for test in read_tests:  # refuse what cannot be computed before hours of translation
         metrics_of(test, options)
-    given = [_read_scores(test, systems, options) for test in read_tests]
+    extra_counts = [_read_scores(test, systems, options) for test in read_tests]
     models.translate_tests(read_tests, systems, options)
     figures = list[Figure]()
-    for test, scores in zip(read_tests, given, strict=True):
-        figures += _score(test, systems, options, scores)
+    for test, counts in zip(read_tests, extra_counts, strict=True):
+        figures += _score(test, systems, options, counts)
     report = Report(
         systems=compare_systems(systems),
         tests=read_tests,
@@ -99,13 +95,13 @@ def check(
         raise UserError(f"{twice}: two tests of this name; give each its own")
     trained = [model for system in systems for model in system.models]
     if trained and not all(test.sources for test in tests):
-        raise UserError(f"{trained[0].place}: a model needs a text to translate; add --source SRC")
+        raise UserError(f"{trained[0].typed}: a model needs a text to translate; add --source SRC")
     if options.lost and options.decode.get("length") == "forced":
         raise UserError("decode.length=forced: --lost compares with free lengths; leave it out")
     for model in trained if options.perplexity else ():
         if len(model.paths) > 1 or ctranslate2_engine.is_exported(model.paths[0]):
             raise UserError(
-                f"{model.place}: --perplexity: of single models of this toolkit only, as "
+                f"{model.typed}: --perplexity: of single models of this toolkit only, as "
                 "CTranslate2 scores otherwise; leave it out"
             )
     of_one_test = [*(str(s.file) for s in systems if s.file), *["--scores"] * bool(options.scores)]
@@ -113,8 +109,8 @@ def check(
         raise UserError(f"{of_one_test[0]}: of the lines of one test set; give one")
     if (len(tests) > 1 or tests[0].join > 1) and options.columns:
         raise UserError("--columns: of one test set, whose lines are not joined; give one")
-    others = (lost.LOST, *lost.PLACE_METRICS, *lost.CAUSE_METRICS)
-    taken = {*METRICS, *metrics.GIVEN, metrics.RATIO, *(metric.name for metric in others)}
+    taken = {*METRICS, metrics.PERPLEXITY.name, metrics.RATIO, lost.LOST.name}
+    taken |= {metric.name for metric in (*lost.PLACE_METRICS, *lost.CAUSE_METRICS)}
     if name := next((name for name, _ in options.scores if name in taken), None):
         raise UserError(f"--scores {name}: the name of another figure; give it its own")
 
@@ -122,11 +118,7 @@ def check(
 def read(
     files: ParallelFiles, systems: Sequence[System], options: EvaluationOptions
 ) -> TranslatedTest:
-    """Read a test set and see that its systems, whose facts are known, can translate it.
-
-    It has the translations that are read from files. Raises UserError: 65 for files of unequal
-    lines, 2 for systems that do not fit.
-    """
+    """Read a test set, with the translations in files; UserError if its systems do not fit it."""
     sources, references, parts = files.read()
     if empty := sum(not line.strip() for line in references):
         log.warning("%s: %d references are empty; all words count as wrong", files.name, empty)
@@ -165,7 +157,7 @@ def read(
 
 
 def _read_translations(path: Path, references: Sequence[str], described: str) -> list[str]:
-    """The lines of a file; UserError (65) for what nmt-translate writes beside translations."""
+    """The lines of a file; UserError (65) if they also hold scores, as of nmt-translate --json."""
     lines = read_parallel(path, references, described)
     filled = [line for line in lines if line.strip()]
     for option, form in RECORDS.items():
@@ -180,7 +172,7 @@ def _read_translations(path: Path, references: Sequence[str], described: str) ->
 def _columns(
     system: System, sources: Sequence[str] | None, options: EvaluationOptions
 ) -> Mapping[str, Path]:
-    """The files of integers that a model reads; UserError where it wants others."""
+    """The columns that a model reads; UserError if one is missing."""
     model, reads = system.models[0], system.facts.columns if system.facts else frozenset[str]()
     data, columns = model.settings.data, dict(options.columns)
     if not columns and data.columns and data.test_source and sources is not None:
@@ -190,7 +182,7 @@ def _columns(
     forced = model.settings.decode.length == "forced"  # else as long as the references
     if absent := missing(reads - ({LENGTH} if forced else set()), columns):
         raise UserError(
-            f"{model.place}: reads the column {', '.join(absent)}, which its config names for its "
+            f"{model.typed}: reads the column {', '.join(absent)}, which its config names for its "
             f"own test set only; add --columns {absent[0]}=FILE"
         )
     return {name: path for name, path in columns.items() if name in reads}
@@ -209,7 +201,7 @@ def _language(files: ParallelFiles, systems: Sequence[System]) -> str:
 def _unit(
     systems: Sequence[System], options: EvaluationOptions, side: str
 ) -> tuple[Segmenter | None, str]:
-    """What lengths of a side count: pieces of the model that is named, or the first; or words."""
+    """The unit of lengths: pieces of the model that is named, or else of the first; or words."""
     if options.lengths and options.lengths != REFERENCE:
         model = Path(options.lengths)
         return facts_at(model).of(side)[0], f"subword pieces of {model.name}"
@@ -220,7 +212,7 @@ def _unit(
 
 
 def _longest(system: System, side: str, counted: Segmenter | None) -> int | None:
-    """The longest text of a side in training; None where other pieces are `counted`, or words."""
+    """The longest text of a side in training; None where the unit of lengths is another."""
     if system.facts is None or counted is None:
         return None
     segmenter, longest = system.facts.of(side)
@@ -236,14 +228,10 @@ def _longest(system: System, side: str, counted: Segmenter | None) -> int | None
 
 def _read_scores(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
-) -> GivenCounts:
-    """The numbers of --scores.
-
-    Raises UserError: 2 for a system that is not there, or has several seeds; 65 for a line that is
-    no number, and where there are fewer or more lines than references.
-    """
+) -> ExtraCounts:
+    """The numbers of --scores; UserError for what does not fit the systems."""
     labels = [system.label for system in systems]
-    given: GivenCounts = {}
+    extra_counts = ExtraCounts()
     for (name, label), path in options.scores.items():
         if label not in labels:
             raise UserError(
@@ -254,33 +242,31 @@ def _read_scores(
             raise UserError(f"--scores {name}={label}: has {seeds} seeds; name one run")
         try:
             values = np.array(read_text(path), np.float64)
-        except ValueError as error:  # it names the text that is no number
+        except ValueError as error:  # which has the text that is no number
             raise UserError(f"{path}: {error}; give one number a line", Exit.DATA) from None
         lines = len(test.references)
         if len(values) != lines or not np.isfinite(values).all():
             each = f"the test has {lines} lines, and each needs a finite number"
             raise UserError(f"{path}: {len(values)} lines; {each}", Exit.DATA)
         counts_of_lines = np.stack([values, np.ones(lines)], axis=1)
-        given.setdefault(name, {})[labels.index(label)] = [counts_of_lines]
-    return given
+        extra_counts.setdefault(name, {})[labels.index(label)] = [counts_of_lines]
+    return extra_counts
 
 
 def _score(
-    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, given: GivenCounts
+    test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions, extra: ExtraCounts
 ) -> list[Figure]:
     labels = [system.label for system in systems]
     log.info("scoring %s: %d pairs", test.name, len(test.references))
     _warn_of_metrics(test, options)
     if options.perplexity:
-        given[metrics.PERPLEXITY] = models.count_likelihoods(test, systems, options)
-    if options.attention and options.bounds and test.sources is not None:
-        given[metrics.UNATTENDED] = models.count_attention(test, systems, options)
-    figures = score_test(test, labels, options, given)
+        extra[metrics.PERPLEXITY.name] = models.count_likelihoods(test, systems, options)
+    figures = score_test(test, labels, options, extra)
     return figures + _divide_losses(test, systems, options) if options.lost else figures
 
 
 def _warn_of_metrics(test: TranslatedTest, options: EvaluationOptions) -> None:
-    """Warn of TER of outputs that run on, which takes long, and of a tokenizer that cannot work."""
+    """Warn if TER will take long, or BLEU would take a line for one word."""
     whole = test.language in metrics.WHOLE_FOR_MOSES  # each character is a word of TER
     outputs = [line for runs in test.hypotheses for run in runs for line in run]
     slow = sum(len(line if whole else line.split()) > SLOW_FOR_TER for line in outputs)
@@ -302,7 +288,7 @@ def _warn_of_metrics(test: TranslatedTest, options: EvaluationOptions) -> None:
 def _divide_losses(
     test: TranslatedTest, systems: Sequence[System], options: EvaluationOptions
 ) -> list[Figure]:
-    """Why text beyond the trained length is lost, by translating again with forced lengths."""
+    """Divide the loss beyond the trained length into its causes, with forced lengths."""
     forced = models.translate_with_forced_lengths(test, systems, options)
     counts = [
         [

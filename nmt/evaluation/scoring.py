@@ -1,7 +1,7 @@
 """A translated test set, scored: all metrics on all groups of its lines. No model is needed."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import islice, zip_longest
 from typing import Any
 
@@ -10,9 +10,8 @@ from numpy.typing import NDArray
 
 from nmt.evaluation.lost import PLACE_METRICS, counts_at, lost_text, parts_of_lines
 from nmt.evaluation.metrics import (
-    GIVEN,
+    PERPLEXITY,
     REPETITION,
-    UNATTENDED,
     Floats,
     Metric,
     make_metrics,
@@ -27,7 +26,7 @@ from nmt.evaluation.significance import count_runs, score_group
 SENTENCE = "chrF2"  # scores single sentences: BLEU and TER say little of so few words
 DIFFERENT, WORST = 20, 10  # examples shown
 
-Given = Mapping[str, Mapping[int, Sequence[Floats]]]
+ExtraCounts = dict[str, dict[int, list[Floats]]]
 """Counts [lines, 2] of figures that the texts do not give: by name, system and run."""
 ChosenLines = dict[Group, NDArray[np.intp]]
 """The indices of the lines of each group in the test set."""
@@ -40,7 +39,7 @@ def metrics_of(test: TranslatedTest, options: EvaluationOptions) -> list[Metric]
 
 
 def score_test(
-    test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, given: Given
+    test: TranslatedTest, labels: Sequence[str], options: EvaluationOptions, extra: ExtraCounts
 ) -> list[Figure]:
     """Score all systems on each group of lines; the first is the baseline of the paired tests.
 
@@ -50,19 +49,17 @@ def score_test(
     metrics = [*metrics_of(test, options), lost_text(test.references)]
     sentence = None
     if test.sources is not None and test.lengths is not None:
-        asked = [metric for metric in metrics if metric.name == SENTENCE]
-        (sentence, *_) = asked or make_metrics([SENTENCE], test.references, test.language)
-    extra = [sentence] if sentence else []
-    extra += [parts_of_lines(test.parts)] if test.parts else []
-    counts = count_runs([*extra, *metrics], test.hypotheses)
-    metrics += _add_given(counts, given)
+        listed = [metric for metric in metrics if metric.name == SENTENCE]
+        (sentence, *_) = listed or make_metrics([SENTENCE], test.references, test.language)
+    unlisted = [sentence] if sentence else []
+    unlisted += [parts_of_lines(test.parts)] if test.parts else []
+    counts = count_runs([*unlisted, *metrics], test.hypotheses)
+    metrics += _add_counts(counts, extra)
     bootstrap = options.samples, options.seed
     chosen = choose_lines(len(test.references), test.lengths, options.bounds, test.trained)
     figures, repeated = list[Figure](), repeats(test.references)
     for group, lines in chosen.items():
-        on_axis = group.low is not None  # attention is of a sample of each bucket
-        scored = [m for m in metrics if on_axis or m.name != UNATTENDED]
-        figures += score_group(scored, counts, lines, _about(test, labels, group), *bootstrap)
+        figures += score_group(metrics, counts, lines, _about(test, labels, group), *bootstrap)
     test.groups = list(chosen)
     for place, group, lines in _places(test):
         test.groups.append(group)
@@ -83,13 +80,16 @@ def score_test(
     return figures
 
 
-def _add_given(counts: Sequence[Sequence[dict[str, Floats]]], given: Given) -> list[Metric]:
+def _add_counts(counts: Sequence[Sequence[dict[str, Floats]]], extra: ExtraCounts) -> list[Metric]:
     """Add counts that the texts do not give to those of the runs; returns their metrics."""
-    for name, systems in given.items():
+    metrics = []
+    for name, systems in extra.items():
         for s, runs in systems.items():
-            for run, values in zip(counts[s], runs, strict=False):  # attention: of the first run
+            for run, values in zip(counts[s], runs, strict=True):
                 run[name] = values
-    return [GIVEN.get(name) or Metric(name, "given for each line", "mean") for name in given]
+        by_line = Metric(name, "given for each line", "mean")
+        metrics.append(PERPLEXITY if name == PERPLEXITY.name else by_line)
+    return metrics
 
 
 def choose_lines(
@@ -98,12 +98,10 @@ def choose_lines(
     bounds: Sequence[int],
     trained: Sequence[int | None] = (),
 ) -> ChosenLines:
-    """The filled buckets, the lines that are longer than any in training, and all.
+    """The filled buckets by source length, the lines that are longer than any in training, and all.
 
-    By source length, as in Rosendahl et al. (2019): n bounds make n + 1 buckets that hold every
-    length exactly once; length 0 counts into the first, as in the paper's "0-25". Beyond training
-    are lines longer than the longest of each system whose training is known. Without bounds there
-    is one group, all.
+    As in Rosendahl et al. (2019), n bounds make n + 1 buckets; length 0 counts into the first.
+    Beyond training are lines longer than the longest of each system whose training is known.
     """
     chosen: ChosenLines = {}
     if lengths is not None and bounds:
@@ -121,7 +119,7 @@ def choose_lines(
 
 
 def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[dict[str, object]]:
-    """What the rows of a group say beside their numbers, by system."""
+    """All of a group's rows but their numbers, by system."""
     of_group = {"test": test.name, "group": group.name, "pairs": group.pairs}
     trained = test.trained or [None] * len(labels)
     return [
@@ -131,7 +129,7 @@ def _about(test: TranslatedTest, labels: Sequence[str], group: Group) -> list[di
 
 
 def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]]]:
-    """Each part of the lines that are joined of so many."""
+    """For each number of joined lines, the lines of each of their parts: place, group, lines."""
     sizes = np.array([len(references) for references in test.parts or ()])
     for size in sorted(set(sizes.tolist()) - {0, 1}):
         lines = np.flatnonzero(sizes == size)
@@ -142,9 +140,9 @@ def _places(test: TranslatedTest) -> Iterator[tuple[int, Group, NDArray[np.intp]
 def choose_examples(
     test: TranslatedTest, scores: Floats, buckets: Sequence[Sequence[int]]
 ) -> list[dict[str, Any]]:
-    """Lines with all translations, of the first runs, by the scores of sentences [system, line].
+    """The lines whose translations differ most, then the worst, by sentence scores [system, line].
 
-    By turns from each bucket of lines.
+    They come from each bucket by turns, with the translations of each system's first run.
     """
     sources, lengths = test.sources or [], test.lengths or []
     spread, mean = np.ptp(scores, axis=0), scores.mean(axis=0)
@@ -174,7 +172,7 @@ def choose_examples(
 def round_robin(groups: Sequence[Sequence[int]], keys: Sequence[float], most: int) -> list[int]:
     """Up to `most` lines of smallest key, by turns from each group; sorted by key.
 
-    Without turns, a long test set would show its longest (or shortest) sentences alone.
+    Otherwise a long test set would show only its longest (or shortest) sentences.
     """
     ordered = [sorted(lines, key=lambda i: (keys[i], i)) for lines in groups]
     turns = (line for turn in zip_longest(*ordered) for line in turn if line is not None)

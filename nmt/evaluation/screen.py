@@ -2,15 +2,18 @@
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain, count
+from pathlib import Path
 
-from nmt.evaluation.diagnose import LENGTH, Diagnosis, Losses
+from nmt.evaluation.diagnose import LENGTH, UNATTENDED, Diagnosis, Losses
 from nmt.evaluation.lost import LOST
-from nmt.evaluation.metrics import REPETITION, UNATTENDED
+from nmt.evaluation.metrics import REPETITION
 from nmt.evaluation.notation import EMPTY, interval, number
 from nmt.evaluation.text import table, wrap
 
 COLUMNS = ("lines", "lost", "95 %", "unattended", "repeated", "length")
-MEASURED = "encoding=absolute"  # the only one of which it is known what another in its place gives
+MEASURED = ["encoding=absolute"]  # for the others it was not measured what replacing them gives
+RUNS = Path("runs")  # where nmt-train writes
 
 
 def render_diagnosis(d: Diagnosis) -> str:
@@ -20,7 +23,7 @@ def render_diagnosis(d: Diagnosis) -> str:
         sections[f"3. Search settings, tried on {sample}"] = _describe_remedies(d)
         sections["4. Further training, not tried here"] = _suggest_training(d)
     sections["What this does not say"] = _describe_limits(d)
-    parts = [f"{d.model} on {d.source}\n"]
+    parts = [f"{d.model.typed} on {d.source}\n"]
     for title, texts in sections.items():
         lines = (line for text in texts for line in text.split("\n"))
         parts += [title, *(f"  {line}".rstrip() for line in lines), ""]
@@ -41,8 +44,8 @@ def _describe_lengths(d: Diagnosis) -> Iterator[str]:
 
 
 def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
-    """A row of cells for each of the losses that are of any lines."""
-    names = {"lost": LOST.name, "unattended": UNATTENDED, "repeated": REPETITION.name}
+    """A table with a row for each of the losses; those of no lines are left out."""
+    names = {"lost": LOST.name, "unattended": UNATTENDED.name, "repeated": REPETITION.name}
     table_rows = []
     for row_name, losses in rows.items():
         means = {name: figure.mean for name, figure in losses.figures.items()}
@@ -59,19 +62,20 @@ def _tabulate(rows: Mapping[str, Losses], without: Sequence[str]) -> str:
 
 
 def _describe_losses(d: Diagnosis) -> Iterator[str]:
-    unknown = ["unattended"] if d.with_references else ["lost", "95 %"]
+    unknown = ["unattended"] if d.reference else ["lost", "95 %"]
     yield _tabulate({f"up to {d.divided_at} pieces": d.within, "longer": d.beyond}, unknown)
     yield ""
-    if d.with_references:
+    repeated = "repeated: 4-grams of words that occurred earlier in the same translation"
+    if d.reference:
         yield wrap(
-            "lost: character 6-grams of the references that do not stand in the translations, "
-            "wrong words included; length: characters over those of the references."
+            "lost: character 6-grams of the references that are missing in the translations, "
+            f"wrong words included; {repeated}; length: characters over those of the references."
         )
     else:
         yield wrap(
             "By attention and length alone, as there are no references. unattended: source pieces "
-            "that got almost no attention, of a sample of each row; length: characters over those "
-            "of the source."
+            f"that got almost no attention, of a sample of each row; {repeated}; length: "
+            "characters over those of the source."
         )
     within, beyond = (losses.figures.get(LOST.name) for losses in (d.within, d.beyond))
     usual, now = (losses.figures.get(LENGTH) for losses in (d.within, d.beyond))
@@ -81,38 +85,53 @@ def _describe_losses(d: Diagnosis) -> Iterator[str]:
         overlap = "" if apart else "; the intervals overlap"
         more = f"{abs(points):.1f} points {'more' if points >= 0 else 'less'}"
         yield wrap(f"The long lines lose {more} than the others{overlap}.")
-    elif not d.with_references and usual and now and usual.mean and now.mean:
+    elif not d.reference and usual and now and usual.mean and now.mean:
         lost = 1 - now.mean / usual.mean
         how = f"{abs(lost):.0%} {'shorter' if lost > 0 else 'longer'}"
         yield wrap(f"For their sources, the long lines' translations are {how} than the others'.")
 
 
 def _describe_remedies(d: Diagnosis) -> Iterator[str]:
-    unknown = ["lines", "unattended", *([] if d.with_references else ["lost", "95 %"])]
+    unknown = ["lines", "unattended", *([] if d.reference else ["lost", "95 %"])]
     yield _tabulate({remedy.name: remedy.losses for remedy in d.remedies}, unknown)
     yield ""
     for remedy in d.remedies:
         if remedy.overrides:
-            yield f"nmt-translate {shlex.quote(d.model)} {shlex.join(remedy.overrides)}"
+            output = unused(Path(f"{remedy.name.replace(' ', '-')}.txt"))
+            words = ["nmt-translate", d.model.typed, d.source, "-o", output, *remedy.overrides]
+            yield f"{remedy.name}:\n  {shlex.join(map(str, words))}"
 
 
 def _suggest_training(d: Diagnosis) -> Iterator[str]:
-    corpus = "" if d.is_run else " data=files data.root=CORPUS"
-    go_on = f"nmt-train experiment=lengthen parent={shlex.quote(d.model)}{corpus}"
-    yield f"joined lines:      {go_on} name=longer"
-    if d.encoding == MEASURED:
-        yield f"another encoding:  {go_on} encoding=rotary optim.lr=PEAK name=rotary"
-        yield "PEAK: the peak learning rate of the parent's training."
-    yield wrap(
-        "On software manuals (docs/results.md), 450 updates on lines joined by up to four "
-        "(data.join=4 data.join_length=200) gave 12.5 BLEU on lines beyond 100 pieces where "
-        "sinusoids were kept and 16.3 with rotary; on single lines, 3.9 and 5.0. Only training "
-        "shows what they give on this text."
-    )
+    settings, is_run = d.model.settings, d.model.run is not None
+    words = ["nmt-train", "experiment=lengthen", f"parent={d.model.typed}"]
+    if not is_run:  # the corpus and test set of a run are known
+        words += ["data=files", "data.root=CORPUS"]
+        if d.reference:
+            words += [f"data.test_source={d.source}", f"data.test_target={d.reference}"]
+    name = unused(RUNS / "longer").name
+    yield f"joined lines:\n  {shlex.join([*words, f'name={name}'])}"
+    if [f"encoding={name}" for name in settings.encoding] == MEASURED:
+        # a run that continued another model has a smaller rate than its parent
+        is_known = is_run and settings.trainer.init_from is None
+        rate = f"{settings.optim.lr:g}" if is_known else "PEAK"
+        words += ["encoding=rotary", f"optim.lr={rate}", f"name={unused(RUNS / 'replaced').name}"]
+        yield f"joined lines, another encoding:\n  {shlex.join(words)}"
+        if not is_known:
+            yield "PEAK: the peak learning rate of the parent's training."
+    if not is_run:
+        yield "CORPUS: a directory with training and development text, as train.de, train.en."
+    yield wrap("docs/long-text.md says what both gave on software manuals.")
+
+
+def unused(path: Path) -> Path:
+    """The path if nothing is there, else with -2, -3, ... before its ending."""
+    numbered = (path.with_stem(f"{path.stem}-{n}") for n in count(2))
+    return next(p for p in chain([path], numbered) if not p.exists())
 
 
 def _describe_limits(d: Diagnosis) -> Iterator[str]:
-    if not d.with_references:
+    if not d.reference:
         yield wrap("Whether what was attended to was translated rightly: add --reference.")
     yield wrap("Whether long lines of this text are harder for other reasons than their length.")
     if d.remedies:

@@ -4,8 +4,8 @@ Koehn (2004), Statistical Significance Tests for Machine Translation Evaluation.
 differ in the seed alone may differ by more than two encodings (Zhou et al. 2024, Transformers Can
 Achieve Length Generalization But Not Robustly), so that the unit of comparison is the seed.
 
-A bucket of lengths or a sample of the bootstrap is a choice of lines, so that the costly part
-(n-grams, TER's shifts) is done once for each system.
+A bucket of lengths or a sample of the bootstrap is a choice of lines, so that each line is counted
+once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,8 +31,7 @@ def count_runs(
 ) -> list[list[dict[str, Floats]]]:
     """Count all translations (system, run -> lines) by each metric.
 
-    TER takes 1 to 10 ms for a line, so that this is where the time goes: many lines are counted in
-    as many processes as there are CPUs.
+    Many lines are counted in as many processes as there are CPUs: TER takes 1 to 10 ms a line.
     """
     counted = {metric.name: metric.counts for metric in metrics if metric.counts}
     functions = dict.fromkeys(counted.values())  # two metrics may share their counts
@@ -57,7 +56,7 @@ def score_group(
     samples: int,
     seed: int,
 ) -> list[Figure]:
-    """All figures of some lines, from the counts of each system's runs: all on the same draws.
+    """All figures of some lines, from the counts of each system's runs; all use the same draws.
 
     `about`: what else a row says, by system.
     """
@@ -90,23 +89,22 @@ def figures(
     """Rows of the systems that have the figure, from the values of each one's runs.
 
     `values` are by system [runs, 1 + samples]: of all lines, then of the bootstrap's draws; NaN
-    where there is none. The interval and the test are about the lines and, where systems have
-    several runs, about other seeds: each draw of lines scores the runs of all seeds, and
-    `over_seeds` makes a sample of their mean. With one seed each this is the usual test.
+    where there is none. The interval and the test are about other lines and, where systems have
+    several runs, other seeds (`over_seeds`). With one seed each this is the usual test.
     """
-    known = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
-    # a draw of nothing tells nothing
-    known = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in known.items() if len(v)}
+    by_system = {s: runs[~np.isnan(runs[:, 0])] for s, runs in enumerate(values)}
+    # a draw without counts says nothing
+    by_system = {s: np.where(np.isnan(v), v[:, :1], v) for s, v in by_system.items() if len(v)}
     # Student's t of shares is drawn for the observed value, too: the pins were recorded so
     first = 0 if metric.is_share else 1
-    means = over_seeds([runs[:, first:] for runs in known.values()], seed)
-    samples = {s: drawn[1 - first :] for s, drawn in zip(known, means, strict=True)}
+    means = over_seeds([runs[:, first:] for runs in by_system.values()], seed)
+    samples = {s: drawn[1 - first :] for s, drawn in zip(by_system, means, strict=True)}
     rows = []
-    for s, runs in known.items():
+    for s, runs in by_system.items():
         seeds, p = list(map(float, runs[:, 0])), None
         mean = fmean(seeds)
-        if is_tested and s and 0 in known and about[s]["pairs"] >= TESTED:
-            p = p_value(samples[0], samples[s], mean - fmean(known[0][:, 0]))
+        if is_tested and s and 0 in by_system and about[s]["pairs"] >= TESTED:
+            p = p_value(samples[0], samples[s], mean - fmean(by_system[0][:, 0]))
         low, high = interval(np.clip(samples[s], *metric.limits))
         deviation = stdev(seeds) if len(seeds) > 1 else None
         row: dict[str, Any] = {"metric": metric.name, "mean": mean, "seeds": seeds, "p": p}
@@ -143,10 +141,9 @@ def interval(scores: Floats) -> tuple[float, float]:
 def p_value(baseline: Floats, other: Floats, observed: float) -> float:
     """How often chance alone makes systems differ by `observed` or more, in either direction.
 
-    `baseline` and `other` are scores [samples] of the same draws. Their differences, moved to
-    mean zero, show what chance does. sacreBLEU 2.6 takes the absolute differences first and
-    counts one tail of those: equal systems get p = 0.001 there, and at p < 0.05 it finds a
-    difference about twice as often as it should (tested).
+    `baseline` and `other` are scores [samples] of the same draws. Their differences, moved to mean
+    zero, show what chance does. sacreBLEU 2.6 counts one tail of absolute differences: equal
+    systems get p = 0.001 there, and it finds a difference about twice as often as it should.
     """
     differences = other - baseline
     by_chance = np.abs(differences - differences.mean())
@@ -158,19 +155,16 @@ def p_value(baseline: Floats, other: Floats, observed: float) -> float:
 def over_seeds(scores: Sequence[Floats], seed: int) -> list[Floats]:
     """Samples [samples] of each system's mean over all seeds that it might have had.
 
-    `scores` [runs, samples] are those of each system's runs on the same drawn lines. Seeds deviate
-    by as much in all systems: of few, the deviation of one system alone is hardly known. So each
-    mean gets a deviation by Student's t, whose degrees of freedom are the runs of all systems less
-    one for each. Of a system with one run, or a text, nothing is known of other seeds: its samples
-    come back.
+    `scores` [runs, samples] are those of each system's runs on the same drawn lines. Two or three
+    seeds hardly tell how much a system deviates, so the deviation is pooled over all systems: each
+    mean deviates by Student's t, with the number of runs less the number of systems as degrees of
+    freedom. A system with one run, or a text, keeps its samples.
 
-    Of two to five seeds, whose scores deviate three times as much as the mean of the lines,
-    intervals cover the truth in 95 % of trials or more, and two systems that do not differ have
-    p < 0.05 in 2 to 6 %. Runs drawn with replacement give 74 to 90 % and 10 to 26 %. Where one
-    system deviates twice as much as the other, its intervals cover in 89 to 94 %, and p errs as
-    before (simulated). Systems that deviate far more than most others have intervals that are far
-    too narrow, half of them without the truth for 2 of 12 that deviate by 20 times as much: look at
-    the runs' own scores.
+    Simulated with two to five seeds whose scores deviate three times as much as the mean of the
+    lines: intervals cover the truth in 95 % of trials or more, and equal systems have p < 0.05 in 2
+    to 6 % (with runs drawn with replacement: 74 to 90 %, and 10 to 26 %); 89 to 94 % where one
+    system deviates twice as much as the other. A system that deviates far more than most others
+    has a far too narrow interval: look at its runs' own scores.
     """
     degrees = sum(len(runs) - 1 for runs in scores)
     if not degrees:

@@ -34,19 +34,19 @@ IGNORED_KEYS = (
 
 
 class SystemModel(NamedTuple):
-    """A model that translates, or several that do so together by the mean of their probabilities.
+    """A model, or an ensemble: the mean of the probabilities of several models.
 
     Settings are those of the first: its corpus, and how it searches unless told otherwise.
     """
 
-    place: str  # as it may be typed
+    typed: str  # PATH or PATH,PATH,... as typed
     paths: tuple[Path, ...]  # runs, checkpoints or model directories
     settings: Settings
     fingerprint: str | None  # of what a run was trained on; None: no run
 
     @property
     def run(self) -> Path | None:
-        """The run directory that it is, or is a checkpoint of; None for all else."""
+        """The directory of the run that it is, or of which it is a checkpoint; None: neither."""
         if len(self.paths) > 1:
             return None
         (path,) = self.paths
@@ -85,19 +85,19 @@ class System(NamedTuple):
     is_named: bool = False  # whether the user gave the label
 
     @property
-    def places(self) -> list[str]:
-        return [str(self.file)] if self.file else [model.place for model in self.models]
+    def typed(self) -> list[str]:
+        return [str(self.file)] if self.file else [model.typed for model in self.models]
 
     @property
     def longest_whole(self) -> int:
-        """Pieces of the longest source that its models translate as it is."""
+        """Pieces of the longest source that its models translate without dividing it."""
         held = self.facts and self.facts.source_limit
         most = self.models[0].settings.decode.max_source
         return most if held is None else min(held, most)
 
 
 def is_run(path: Path) -> bool:
-    """Whether a directory is one of nmt-train, not a model directory itself."""
+    """Whether a directory is a run of nmt-train, and not a model directory."""
     model = (path / manifest.NAME).exists() or (path / modeldir.FACTS).exists()
     return not model and os.path.lexists(
         path / modeldir.CONFIG
@@ -108,8 +108,7 @@ def systems_of(arguments: Sequence[str]) -> list[System]:
     """Read arguments [LABEL=]PATH[,PATH...]; runs of one config are one system.
 
     Logs next to runs, which `runs/toy/*` names too, are left out. Raises UserError: 2 for a label
-    that is no name of a file, 66 for a path that is not there, 65 for a directory that holds no
-    model, and what `group_by_config` does.
+    that is no name of a file, 66 for a path that is not there, 65 for a directory without a model.
     """
     homes = {path.parent for path in map(Path, arguments) if is_run(path)}
     logs = [a for a in arguments if a.endswith(".log") and Path(a).parent in homes]
@@ -133,16 +132,16 @@ def _parse_system(argument: str) -> System:
     return _system_at(place, label.strip())
 
 
-def _system_at(place: str, label: str | None = None) -> System:
-    paths = _paths(place)
+def _system_at(argument: str, label: str | None = None) -> System:
+    paths = _paths(argument)
     name, is_named = label or "+".join(map(_default_label, paths)), label is not None
     if not paths[0].exists():
-        raise UserError(f"{place}: no such file or directory", Exit.NO_INPUT)
+        raise UserError(f"{argument}: no such file or directory", Exit.NO_INPUT)
     if not paths[0].is_dir():
         return System(name, [], paths[0], is_named=is_named)
     for below in ("*", "*/*"):
         if any(map(is_run, paths[0].glob(below))):
-            raise UserError(f"{place}: a folder of runs; name the runs, as {place}/{below}")
+            raise UserError(f"{argument}: a folder of runs; name the runs, as {argument}/{below}")
     for path in filter(is_run, paths):
         step, last = progress(path)
         if step < last:
@@ -153,15 +152,15 @@ def _system_at(place: str, label: str | None = None) -> System:
     checkpoints = tuple(map(modeldir.locate, paths))  # the same ones, though training goes on
     run = len(paths) == 1 and is_run(paths[0])
     fingerprint = str(modeldir.read_facts(checkpoints[0])["fingerprint"]) if run else None
-    model = SystemModel(place, checkpoints, _settings_of(paths[0]), fingerprint)
+    model = SystemModel(argument, checkpoints, _settings_of(paths[0]), fingerprint)
     return System(name, [model], is_named=is_named)
 
 
-def _paths(place: str) -> tuple[Path, ...]:
+def _paths(argument: str) -> tuple[Path, ...]:
     """A path, or the directories PATH,PATH,..., which are an ensemble."""
-    directories = [Path(path) for path in place.split(",")]
-    if Path(place).exists() or not all(path.is_dir() for path in directories):
-        return (Path(place),)
+    directories = [Path(path) for path in argument.split(",")]
+    if Path(argument).exists() or not all(path.is_dir() for path in directories):
+        return (Path(argument),)
     return tuple(directories)
 
 
@@ -180,11 +179,10 @@ def _settings_of(path: Path) -> Settings:
 
 
 def group_by_config(systems: Sequence[System]) -> list[System]:
-    """Runs of one config are a system; a label starts or names one.
+    """Runs of one config are a system, called by its label, or as its first run, less -seedN.
 
-    A system of runs is called by its label, or as its first run, less -seedN. Raises UserError (2)
-    for a run or seed that comes twice, for runs of one label that are of several configs, and for
-    two systems of one name.
+    Raises UserError (2) for a run or seed that comes twice, for runs of one label that are of
+    several configs, and for two systems of one name.
     """
     groups: list[list[System]] = []
     by_label, by_config = dict[str, list[System]](), dict[str, list[System]]()
@@ -224,21 +222,21 @@ def _join_seeds(group: list[System]) -> System:
     return System(label, [system.models[0] for system in group])
 
 
-def _refuse_unlike(system: System, others: Sequence[SystemModel]) -> None:
-    """Raise UserError for a run of another config than others of its label, or of their seed."""
+def _refuse_unlike(system: System, earlier: Sequence[SystemModel]) -> None:
+    """Raise UserError for a run whose label has another config, or whose seed is there already."""
     (run,) = system.models
-    if system.is_named and others:
-        config, other = _config(run), _config(others[0])
+    if system.is_named and earlier:
+        config, other = _config(run), _config(earlier[0])
         keys = sorted({*config, *other} - {"parent"})  # a label joins those of several parents
         if differ := [key for key in keys if config.get(key) != other.get(key)]:
             raise UserError(
-                f"{system.label}: {others[0].place} and {run.place} are of two configs "
+                f"{system.label}: {earlier[0].typed} and {run.typed} are of two configs "
                 f"({differ[0]}: {other.get(differ[0])} and {config.get(differ[0])}); "
                 "give each its own LABEL="
             )
-    if twice := next((o for o in others if o.settings.seed == run.settings.seed), None):
+    if twice := next((o for o in earlier if o.settings.seed == run.settings.seed), None):
         raise UserError(
-            f"{run.place}: the same config and seed as {twice.place}; "
+            f"{run.typed}: the same config and seed as {twice.typed}; "
             "name one of them, or give each a LABEL="
         )
 
@@ -282,8 +280,8 @@ def facts_of(system: System) -> ModelFacts | None:
 
 def facts_at(path: Path) -> ModelFacts:
     if ctranslate2_engine.is_exported(path):
-        known = ctranslate2_engine.load(path)
-        sides, settings, facts = (known.source, known.target), known.settings, known.facts
+        loaded = ctranslate2_engine.load(path)
+        sides, settings, facts = (loaded.source, loaded.target), loaded.settings, loaded.facts
     else:
         sides, settings = modeldir.read_sides(path), modeldir.read_settings(path)
         facts = modeldir.read_facts(path)

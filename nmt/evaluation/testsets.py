@@ -133,10 +133,10 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
     tests: dict[bytes, ParallelFiles] = {}
     for system in systems:
         if system.file or not all(model.run for model in system.models):
-            raise UserError(f"{system.places[0]}: names no test set; {remedy}")
+            raise UserError(f"{system.typed[0]}: names no test set; {remedy}")
         for settings in (model.settings for model in system.models):
             if unnamed := unnamed_files(settings):
-                where = f"{system.places[0]}: its config has no {', '.join(unnamed)}"
+                where = f"{system.typed[0]}: its config has no {', '.join(unnamed)}"
                 raise UserError(f"{where}; {remedy}")
             tests[corpus.key(settings)] = corpus_test(settings, join, {*tags_of(settings.data)})
     texts = [test.read() for test in tests.values()]
@@ -149,7 +149,7 @@ def test_of_runs(systems: Sequence[System], join: int = 1) -> ParallelFiles:
 
 
 def unnamed_files(settings: Settings) -> list[str]:
-    """The keys of files of the test set that a config leaves open; none: it names all."""
+    """The keys of test files that a config does not set."""
     data = settings.data
     paths = {"data.test_source": data.test_source, "data.test_target": data.test_target}
     paths |= {f"data.columns.{name}.test": c.test for name, c in data.columns.items()}

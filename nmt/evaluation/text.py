@@ -54,7 +54,7 @@ def table(rows: Sequence[Sequence[str]], heading: Sequence[str], form: str = "pl
 
 
 def render(report: Report, best_first: bool = False, form: str = "plain") -> str:
-    """The scores of each test, what else is known of it, the systems, and how to read it all.
+    """The whole report: conclusion and tables of each test, systems, notes.
 
     `form` "github" gives Markdown, with a line for each system and no conclusion.
     """
@@ -90,15 +90,16 @@ def _render_metric(
             if is_plain and metric.is_main:
                 rows += _detailed_rows(label, row, metric)
             else:
-                cells = (_cell(f, group, metric) for f, group in zip(row, chosen, strict=True))
-                rows.append([label, *cells])
+                cells = [_cell(f, group, metric) for f, group in zip(row, chosen, strict=True)]
+                # room for two marks, so that numbers stand below each other
+                rows.append([label, *(f"{cell}{m:{2 * is_plain}}" for cell, m in cells)])
         heading = [f"{group.name}{separator}{pairs(group)}" for group in chosen]
         title = f"{title_of(metric)}  ({metric.title})\n" + "\n" * (not is_plain)
         yield title + table(rows, ["", *heading], form)
 
 
 def _detailed_rows(label: str, row: Sequence[Figure | None], metric: Metric) -> Iterator[list[str]]:
-    """A system's scores; below, where known: interval, p, deviation over seeds."""
+    """A system's scores, and below them interval, p and deviation over seeds, if any."""
     seeds = max(len(figure.seeds) for figure in row if figure)
     form = metric.form
     yield [label, *(f"{number(f.mean, form)}{marks(f):2}" if f else f"{EMPTY}  " for f in row)]
@@ -112,17 +113,20 @@ def _detailed_rows(label: str, row: Sequence[Figure | None], metric: Metric) -> 
             yield [f"  {name}", *cells]
 
 
-def _cell(figure: Figure | None, group: Group, metric: Metric) -> str:
-    """All that is known of a figure: of a metric that is not a main one its mean alone.
+def _cell(figure: Figure | None, group: Group, metric: Metric) -> tuple[str, str]:
+    """A figure in one line, without interval if the metric is not a main one; and its marks.
 
-    It says of how many pairs it is where these are its own, as those of the loss of a system.
+    The number of pairs is added where it is not that of the group: the loss beyond training is of
+    the lines that the one system has not seen.
     """
     if figure is None:
-        return EMPTY
+        return EMPTY, ""
+    text = mean(figure, metric)
     if metric.is_main:
-        return f"{mean(figure, metric)} {interval(figure, metric)}{marks(figure)}"
-    has_own_pairs = figure.pairs != group.pairs
-    return mean(figure, metric) + f" (n = {count(figure.pairs)})" * has_own_pairs
+        text += f" {interval(figure, metric)}"
+    elif figure.pairs != group.pairs:
+        text += f" (n = {count(figure.pairs)})"
+    return text, marks(figure)
 
 
 def tsv(report: Report) -> str:
@@ -138,7 +142,7 @@ def tsv(report: Report) -> str:
         test = tests[figure.test]
         group = test.group(figure.group)
         signatures = {metric.name: metric.signature for metric in test.metrics}
-        known = {
+        values = {
             **vars(figure),
             "shortest": group and group.low,
             "longest": group and group.high,
@@ -146,14 +150,14 @@ def tsv(report: Report) -> str:
             "unseen": "yes" if figure.unseen else "no",
             "signature": signatures.get(figure.metric),
         }
-        lines.append([known[column] for column in COLUMNS])
+        lines.append([values[column] for column in COLUMNS])
     # a tab or line end in a name would break the table
     cells = ((" ".join(str("" if c is None else c).split()) for c in line) for line in lines)
     return "".join("\t".join(line) + "\n" for line in cells)
 
 
 def writer_of(path: Path, report: Report, best_first: bool = False) -> Writer:
-    """What writes a report in the form that the name of its file says: a picture, else text."""
+    """A function that writes a report in the format of the file's ending."""
     from nmt.evaluation import page, plot
 
     forms: dict[str, Callable[[], str]] = {

@@ -1,9 +1,8 @@
-"""Translations of test sets, made once and kept by content, whatever they are wanted for.
+"""Translations of test sets, made once and kept by content.
 
-KEY.txt has the translations, and KEY.json next to it says what they were made from: which text,
-models, search. They lie in the directory of the run, DIRECTORY/translations, and those of anything
-else (a model directory, an ensemble) in CACHE. KEY is of all that decides on them, so that
-another name of the test set, other outputs or other groups of lengths search nothing again.
+KEY.txt has the translations, and KEY.json what they were made from: text, models, search, of which
+KEY is a hash. They lie in the directory of the run, DIRECTORY/translations, and those of anything
+else (a model directory, an ensemble) in CACHE.
 """
 
 import hashlib
@@ -39,7 +38,7 @@ NAMED = 16  # digits of a key that name the files
 
 @dataclass(frozen=True)
 class KeptTranslation:
-    """A test set as one model of a system translates it, and where that is kept."""
+    """The translation of a test set by one model, and the files that keep it."""
 
     label: str  # of the system
     model: SystemModel
@@ -79,12 +78,12 @@ class KeptTranslation:
         """
         text = self.path("txt")
         try:
-            known = manifest.read(self.path("json"))
+            record = manifest.read(self.path("json"))
         except UserError:
             return None  # missing or damaged: translate again
-        if known.get("key") != self.key or not text.is_file():
+        if record.get("key") != self.key or not text.is_file():
             return None
-        if known.get(TEXT) != manifest.sha256_of(text):
+        if record.get(TEXT) != manifest.sha256_of(text):
             raise UserError(
                 f"{text}: not as nmt-translate wrote it; move it away to translate again", Exit.DATA
             )
@@ -102,7 +101,7 @@ class KeptTranslation:
             about = {
                 "key": self.key,
                 TEXT: manifest.sha256_of(text),
-                "model": self.model.place,
+                "model": self.model.typed,
                 "checkpoints": [str(modeldir.locate(path)) for path in self.model.paths],
                 "test": self.test,
                 "date": date.today().isoformat(),
@@ -121,7 +120,7 @@ def digest_of(path: Path) -> str:
 def translate_all(
     requests: Sequence[KeptTranslation], options: EvaluationOptions
 ) -> list[list[str]]:
-    """The lines of each translation; those that are kept are read, the others are made and kept.
+    """The lines of each translation, read if they were kept, else made and kept.
 
     Raises UserError (65) for a kept translation that was changed, and as `Translator.translate`.
     """

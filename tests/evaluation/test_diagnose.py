@@ -1,139 +1,112 @@
-"""nmt-diagnose, on a model that copies 30 pieces and no more."""
+"""nmt-diagnose: its numbers are those of the commands that it proposes."""
 
-from collections.abc import Callable
+import re
+import shlex
+import shutil
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
-import torch
-from torch import Tensor
 
-from nmt.cli import diagnose as command_line
-from nmt.config.settings import Settings
-from nmt.decode.search import Step
+from nmt import modeldir
+from nmt.cli import diagnose, translate
 from nmt.evaluation.diagnose import Diagnosis, Losses, Remedy
+from nmt.evaluation.lost import lost_text
 from nmt.evaluation.screen import render_diagnosis
-from nmt.text.vocab import EOS
-from tests.decode.copying import Copying, CopyState, decode, trained
-from tests.pretended import pretend
+from nmt.evaluation.systems import systems_of
+from nmt.text.lines import read_text
+from tests.evaluation.conftest import TinyRuns
+from tests.evaluation.made_up import score
 
-Run = Callable[..., tuple[int, str, str]]
-KNOWN = 30  # pieces
-
-
-class Forgetful(Copying):
-    """Ends after 30 pieces."""
-
-    def step(self, tokens: Tensor, state: CopyState) -> Tensor:
-        logits = super().step(tokens, state)
-        if state.length > KNOWN:
-            logits[:, EOS] = 20
-        return logits
+SEARCH = ["decode.alpha=0.5", "decode.target_language=null"]
 
 
-class NoPenalty:
-    """In the place of the coverage penalty, which reads the attention that Forgetful has not."""
-
-    def __init__(self, step: Step, *_: object) -> None:
-        self.step, self.rows = step, torch.zeros(0)
-
-    def of_rows(self) -> Tensor:
-        return torch.zeros(len(self.rows))
-
-    def __call__(self, tokens: Tensor, parents: Tensor | None) -> Tensor:
-        self.rows = tokens
-        return self.step(tokens, parents)
-
-
-@pytest.fixture
-def command(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    settings_of: Callable[..., Settings],
-    capsys: pytest.CaptureFixture[str],
-) -> Run:
-    """Words -> exit code, stdout, stderr; text has 20 lines of 10 words, and 5 of 60."""
-    some = trained(KNOWN)
-    settings = settings_of()
-    settings.decode = decode(max_length_ratio=3.0, batch_tokens=4000, too_long="split")
-    model = cast(Any, Forgetful(some.source.vocabulary).eval())
-    pretend(monkeypatch, some._replace(model=model, settings=settings))
-    monkeypatch.setattr("nmt.decode.torch_engine.CoveragePenalty", NoPenalty)
-    monkeypatch.chdir(tmp_path)
-    lines = [" ".join(f"w{(i + j) % 40}" for j in range(10 if i < 20 else 60)) for i in range(25)]
-    Path("text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    Path("model").mkdir()
-
-    def run(*words: str) -> tuple[int, str, str]:
-        try:
-            code = command_line.main(["model", *words, "--samples", "40"])
-        except SystemExit as leaving:  # argparse
-            code = int(leaving.code or 0)
-        return (code, *capsys.readouterr())
-
-    return run
-
-
-def row(out: str, name: str) -> list[str]:
+def row(screen: str, name: str) -> list[str]:
     """The cells of a line of a table, without units."""
-    (line,) = [line for line in out.split("\n") if line.startswith(f"  {name}  ")]
+    (line,) = [line for line in screen.split("\n") if line.startswith(f"  {name}  ")]
     return line.removeprefix(f"  {name}").replace("%", "").split()
 
 
-def test_what_is_lost_and_what_parts_give(command: Run) -> None:
-    code, out, err = command("text", "--reference", "text")
-    assert code == 0, err
-    assert "sources of up to 30 pieces. 5 of 25 lines (20%) are longer; the longest has 60." in out
-    assert row(out, "up to 30 pieces")[:2] == ["20", "0.0"]
-    lines, share, *_, ratio = row(out, "longer")
-    lost = float(share)
-    assert lines == "5" and 40 < lost < 60 and ratio == "0.48"  # of characters
-    assert f"The long lines lose {lost:.1f} points more than the others." in out
-    assert row(out, "as the model searches")[0] == str(lost)
-    assert float(row(out, "in parts")[0]) < 5  # characters around the borders are all that is lost
-    by_sentences = row(out, "by sentences")  # of which this text has none
-    assert by_sentences == row(out, "as the model searches")
-    assert "nmt-translate model decode.split=sentences\n" in out
-    assert "nmt-translate model decode.max_source=30 decode.too_long=split\n" in out
-    assert "nmt-translate model decode.min_length_ratio=0.8\n" in out
-    assert "nmt-translate model decode.beam_size=4 decode.coverage_penalty=0.2\n" in out
-    assert "experiment=lengthen parent=model data=files data.root=CORPUS name=longer" in out
+def test_commands_give_what_the_table_says(
+    runs: TinyRuns,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "in-parts.txt").write_text("written earlier\n")
+    words = [*runs.paths("absolute-seed1"), str(runs.source), "--reference", str(runs.reference)]
+    assert diagnose.main([*words, *SEARCH, "--samples", "40", "--device", "cpu"]) == 0
+    screen = capsys.readouterr().out
+    lines = [line.strip() for line in screen.split("\n")]
+    trained = int(re.findall(r"sources of up to (\d+) pieces", screen)[0])
+    encode = modeldir.load(Path(words[0])).source.segmenter.encode
+    sources, references = read_text(runs.source), read_text(runs.reference)
+    long = [i for i, line in enumerate(sources) if len(encode(line)) > trained]
+    assert row(screen, "longer")[0] == str(len(long)) and 5 < len(long) < len(sources)
+    lost = lost_text([references[i] for i in long])
+    for name in ("in parts", "not too short", "covering the source"):
+        command = shlex.split(lines[lines.index(f"{name}:") + 1])
+        assert command[:2] == ["nmt-translate", words[0]] and set(SEARCH) <= set(command)
+        assert translate.main(command[1:]) == 0
+        output = read_text(tmp_path / command[command.index("-o") + 1])
+        share = score(lost, [output[i] for i in long])
+        assert row(screen, name)[0] == f"{100 * share:.1f}"
+    assert (tmp_path / "in-parts.txt").read_text() == "written earlier\n"
+    ratios = [line for line in lines if "decode.min_length_ratio" in line]
+    assert all("decode.min_length_ratio=0.5" in line for line in ratios)  # not above the largest
 
 
-def test_commands_keep_the_settings_that_were_tried(command: Run) -> None:
-    code, out, err = command(
-        *("text", "--reference", "text"),
-        *("decode.beam_size=2", "decode.max_length_ratio=0.5", "decode.target_language=null"),
-    )
-    assert code == 0, err
-    kept = "decode.beam_size=2 decode.max_length_ratio=0.5 decode.target_language=null "
-    assert f"nmt-translate model {kept}decode.max_s" in out
-    assert f"{kept}decode.min_length_ratio=0.5\n" in out  # not above it
+def diagnosis_of(place: str | Path, reference: str | None) -> Diagnosis:
+    (model,) = systems_of([str(place)])[0].models
+    few = Losses(2)
+    search = Remedy("as the model searches", ["decode.source_language=>>fra<<"], few)
+    files = Path("de"), None if reference is None else Path(reference)
+    return Diagnosis(model, *files, 30, 30, 60, few, few, [search])
+
+
+def test_training_commands_are_complete_and_take_no_name_twice(
+    runs: TinyRuns, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs/longer").mkdir(parents=True)
+    absolute, relative = runs.paths("absolute-seed1", "relative_seed1")
+    go_on = "nmt-train experiment=lengthen"
+    screen = render_diagnosis(diagnosis_of(absolute, None))
+    assert "'decode.source_language=>>fra<<'\n" in screen  # for a shell
+    assert f"{go_on} parent={absolute} name=longer-2\n" in screen
+    rate = f"{modeldir.read_settings(Path(absolute)).optim.lr:g}"
+    assert f"{go_on} parent={absolute} encoding=rotary optim.lr={rate} name=replaced\n" in screen
+    assert "encoding=rotary" not in render_diagnosis(diagnosis_of(relative, None))
+    model = next((runs.root / "absolute-seed1/checkpoints").iterdir())
+    shutil.copytree(model, "model")  # whose corpus and training are not known
+    screen = render_diagnosis(diagnosis_of("model", "en"))
+    tests = "data=files data.root=CORPUS data.test_source=de data.test_target=en"
+    assert f"{go_on} parent=model {tests} name=longer-2\n" in screen
+    assert "optim.lr=PEAK" in screen and "\n  PEAK: " in screen and "\n  CORPUS: " in screen
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
+    ("words", "code", "message"),
     [
-        (("text", "--columns", "heads=text"), "--columns: a diagnosis is of"),
-        (("text", "decode.length=forced"), "model: reads length; a diagnosis is"),
-        (("blank",), "blank: no line has text; nothing to diagnose"),
+        (("{run}", "text", "--columns", "heads=text"), 2, "--columns: a diagnosis is of"),
+        (("{run}", "text", "decode.length=forced"), 2, "reads length; a diagnosis is"),
+        (("{run}", "blank"), 65, "blank: no line has text; nothing to diagnose"),
+        (("{run}/best", "text"), 2, "best: is a file; name the directory of a run or model"),
     ],
 )
-def test_what_cannot_be_diagnosed(command: Run, words: tuple[str, ...], message: str) -> None:
+def test_what_cannot_be_diagnosed(
+    words: tuple[str, ...],
+    code: int,
+    message: str,
+    runs: TinyRuns,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
     Path("blank").write_text("\n \n", encoding="utf-8")
-    code, out, err = command(*words)
-    assert code and not out and message in err and err.count("\n") == 1
-
-
-@pytest.mark.parametrize("name", ["absolute", "absolute+relative"])
-def test_another_encoding_is_for_models_with_sinusoids(name: str) -> None:
-    sinusoids = name == "absolute"
-    some = Losses(2)
-    remedies = [Remedy("as the model searches", ["decode.source_language=>>fra<<"], some)]
-    screen = render_diagnosis(
-        Diagnosis("runs/x", "de", True, f"encoding={name}", 30, 30, 60, False, some, some, remedies)
-    )
-    assert "nmt-translate runs/x 'decode.source_language=>>fra<<'\n" in screen  # for a shell
-    assert "experiment=lengthen parent=runs/x name=longer" in screen
-    assert ("parent=runs/x encoding=rotary optim.lr=PEAK" in screen) is sinusoids
-    assert ("PEAK: the peak learning rate" in screen) is sinusoids
+    Path("text").write_text("ein Haus\n", encoding="utf-8")
+    (run,) = runs.paths("absolute-seed1")
+    assert diagnose.main([word.format(run=run) for word in words]) == code
+    out, err = capsys.readouterr()
+    assert not out and message in err and err.count("\n") == 1

@@ -5,6 +5,7 @@ import re
 import sys
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -16,6 +17,7 @@ from nmt.evaluation import plot
 from nmt.evaluation.notation import spell_out
 from nmt.evaluation.page import GAP, html, mark_differences
 from nmt.evaluation.report import Report
+from nmt.evaluation.text import render
 from tests.evaluation.made_up import HOSTILE, compare, noisy, references
 
 VOID = {"br", "hr", "img", "meta"}
@@ -67,23 +69,24 @@ def page(study: Report) -> str:
     return html(study)
 
 
-def hostile() -> Report:
-    """Every text of a report attacks."""
+@pytest.fixture(scope="module")
+def hostile() -> str:
+    """The page of a report whose every text attacks."""
     text = " ".join(HOSTILE)
     lines = [f"{text} {n}" for n in range(12)]
     systems = {text: [lines], f"other {text}": [["", *lines[1:]]]}
-    made = compare(systems, lines, name=text, about=text, unit=text, sources=lines)
-    return Report(
-        made.systems, made.tests, made.figures, 40, 1, text, text, text, [text], {text: [text]}
-    )
+    values: dict[str, Any] = {"name": text, "about": text, "unit": text, "sources": lines}
+    made = compare(systems, lines, bounds=[50], metrics=["exact"], **values)
+    texts = text, text, text, [text], {text: [text]}
+    return html(Report(made.systems, made.tests, made.figures, 40, 1, *texts))
 
 
 EMPTY = Report([], [], [], 100, 1, "Nothing")
 
 
-def test_elements_close_and_nothing_foreign_is_among_them(study: Report) -> None:
-    for report in (study, hostile(), EMPTY):
-        tree = Tree(html(report))
+def test_elements_close_and_nothing_foreign_is_among_them(page: str, hostile: str) -> None:
+    for text in (page, hostile, html(EMPTY)):
+        tree = Tree(text)
         assert {name for name, _ in tree.elements} <= set(EXPECTED.split())
         assert len(tree.all("style")) == 1 and not tree.all("script")
         for name, attributes in tree.elements:
@@ -97,14 +100,13 @@ def test_elements_close_and_nothing_foreign_is_among_them(study: Report) -> None
         assert levels[0] == 1 and levels.count(1) == 1
 
 
-def test_hostile_text_is_shown_and_does_nothing() -> None:
-    page = html(hostile())
-    words = Tree(page).words
+def test_hostile_text_is_shown_and_does_nothing(hostile: str) -> None:
+    words = Tree(hostile).words
     assert sum(spell_out(" ".join(HOSTILE)) in word for word in words) > 20
-    assert "⟨U+202E⟩override" in page and "␀nul" in page and "⟨U+D800⟩" in page
-    assert "\u06cc\u200c\u062e" in page  # Persian keeps its joiner
-    assert not INVISIBLE.search(page)
-    page.encode("utf-8")
+    assert "⟨U+202E⟩override" in hostile and "␀nul" in hostile and "⟨U+D800⟩" in hostile
+    assert "\u06cc\u200c\u062e" in hostile  # Persian keeps its joiner
+    assert not INVISIBLE.search(hostile)
+    hostile.encode("utf-8")
 
 
 @given(TEXT)
@@ -118,12 +120,22 @@ def test_cells_hold_the_numbers_and_what_is_sure_is_shaded(study: Report, page: 
     found = study.figure("BLEU", "worse", "all")
     assert found and found.significant and found.low is not None and found.high is not None
     table = page.split("BLEU <small>")[1].split("</table>")[0]
-    cell = table.split("<bdi>worse</bdi>")[1].split("<td")[-1]
+    headings = re.findall(r'<th scope="col"[^>]*>([^<]*)<small>', table)
+    assert headings[:2] == ["beyond training", "all"]  # what a narrow screen shows
+    cell = table.split("<bdi>worse</bdi>")[1].split("<td")[2]
     assert f"{found.mean:.1f}" in cell and f"[{found.low:.1f}, {found.high:.1f}]" in cell
     assert cell.startswith(' class="sure edge"') and "<sup>*</sup>" in cell
     good = study.figure("BLEU", "good", "all")
     assert good and good.deviation is not None
     assert f'class="best edge"><b>{good.mean:.1f} ± {good.deviation:.1f}</b>' in table
+    stars = sum(figure.significant for figure in study.figures)
+    assert (
+        page.count("<sup>*")
+        == stars
+        > sum(f.significant and f.metric == "BLEU" for f in study.figures)
+    )
+    tables = [block for block in render(study).split("\n\n") if "n = " in block]
+    assert sum(block.count("*") for block in tables) == stars  # the text has the same
     assert page.index('class="finding"') < page.index("<table")  # the conclusion comes first
     assert page.count('<details class="example"') == 30
 
@@ -167,25 +179,27 @@ def test_differing_words_and_missing_ones_are_marked() -> None:
     assert re.findall("<mark>(.*?)</mark>", mark_differences("我很好", "我不好")) == ["很"]
 
 
-def test_pages_and_plots_are_repeatable(study: Report, page: str, tmp_path: Path) -> None:
-    assert html(study) == page
-    a, b = tmp_path / "a.pdf", tmp_path / "b.pdf"
-    plot.draw(study, a)
-    plot.draw(study, b)
-    assert a.read_bytes() == b.read_bytes() and a.stat().st_size > 5000
+def test_plots_are_repeatable(tmp_path: Path) -> None:
+    small = compare({"a": [RIGHT[:20]]}, RIGHT[:20], bounds=[20], metrics=["exact"])
+    (test,) = small.tests
+    assert plot.chart(small, test, test.metrics[0]) == plot.chart(small, test, test.metrics[0])
+    for name in ("a.pdf", "b.pdf"):
+        plot.draw(small, tmp_path / name)
+    a, b = ((tmp_path / name).read_bytes() for name in ("a.pdf", "b.pdf"))
+    assert a == b and len(a) > 5000
 
 
 def test_plots_show_where_training_ends_and_any_label(tmp_path: Path) -> None:
     """matplotlib leaves the text of a label as a comment."""
     labels = ("_b", "c$_$5", "$")
-    systems = {label: [noisy(RIGHT, 0.2)] for label in labels}
-    plot.draw(compare(systems, RIGHT, [20, 30, None]), tmp_path / "a.svg")
-    svg = (tmp_path / "a.svg").read_text()
+    systems = {label: [RIGHT[:20]] for label in labels}
+
+    def draw(**values: Any) -> str:
+        plot.draw(compare(systems, RIGHT[:20], metrics=["exact"], **values), tmp_path / "a.svg")
+        return (tmp_path / "a.svg").read_text()
+
+    svg = draw(trained=[20, 30, None])
     assert "longest in training: 20, _b" in svg and "longest in training: 30, c$_$5" in svg
-    assert all(f"<!-- {label} -->" in svg for label in labels)
-    plot.draw(compare(systems, RIGHT, [20, 30, 20]), tmp_path / "all.svg")
-    assert WASH in (tmp_path / "all.svg").read_text()
-    plot.draw(compare(systems, RIGHT, [20, 99, 20]), tmp_path / "one_beyond.svg")
-    assert WASH not in (tmp_path / "one_beyond.svg").read_text()
-    plot.draw(compare(systems, RIGHT, lengths=None, unit=None), tmp_path / "c.svg")
-    assert "all pairs" in (tmp_path / "c.svg").read_text()
+    assert all(f"<!-- {label} -->" in svg for label in labels) and WASH not in svg
+    assert WASH in draw(trained=[20, 30, 20])
+    assert "all pairs" in draw(lengths=None, unit=None)

@@ -7,7 +7,7 @@ import pytest
 
 from nmt.evaluation.metrics import Metric
 from nmt.evaluation.notation import conclude, notes_of, order_systems
-from nmt.evaluation.report import ComparedSystem, Figure, Group, Report
+from nmt.evaluation.report import FEW, ComparedSystem, Figure, Group, Report
 from nmt.evaluation.text import COLUMNS, render, tsv
 from tests.evaluation.made_up import compare, noisy, references
 
@@ -46,13 +46,17 @@ def test_a_grid_for_each_metric_whose_numbers_are_those_of_the_figures(three: Re
 def test_marks_and_their_notes_come_together(three: Report) -> None:
     text, notes = render(three), "\n".join(notes_of(three))
     assert "^" in text and "^ every source is longer than any in the system's training." in notes
-    assert "* p < 0.05" in notes and "few: under 100 pairs" in notes
+    assert (
+        "* p < 0.05" in notes
+        and "±: standard deviation over seeds" in notes
+        and "few: under 100 pairs" in notes
+    )
     assert "by their pooled deviation with 1 degree of freedom" in notes
     assert notes.count("nrefs:1|bs:40|seed:7|") == 2 and "A note." in notes
     assert "Warning" not in notes
     plain = compare({"one": SYSTEMS["good"][:1]}, RIGHT, bounds=[200])
     quiet = "\n".join(notes_of(plain))
-    assert "^" not in quiet and "p <" not in quiet and "few" not in quiet
+    assert "^" not in quiet and "p <" not in quiet and "few" not in quiet and "±" not in quiet
     assert "seeds of training are held fixed" in quiet
     run = {"run": "r", "seed": 1, "step": 1, "dev_perplexity": None}
     unlike = replace(three, systems=[*three.systems[:2], ComparedSystem("x", runs=[run])])
@@ -68,23 +72,45 @@ def test_the_conclusion_is_of_all_lines_beyond_training(three: Report) -> None:
     )
     assert "best has the highest BLEU, 100.0, against" in found
     assert re.search(r"against \d\d\.\d ± \d\.\d of good \(p = 0\.\d+\)\.$", found)
-    assert verdict == "By the paired test (p < 0.05), worse and best differ from good."
+    significant = "differ significantly from good in BLEU (paired bootstrap, p < 0.05)."
+    assert verdict == f"On these {beyond.pairs} pairs, worse and best {significant}"
 
 
 def test_the_conclusion_leaves_open_what_the_numbers_leave_open() -> None:
     def conclusion(report: Report) -> str:
         return " ".join(conclude(report, report.tests[0]))
 
-    twins = compare({"a": [RIGHT], "b": [RIGHT]}, RIGHT)
-    assert "On all 240 pairs of test, a and b have the highest BLEU, 100.0." in conclusion(twins)
-    assert "The paired test tells no system from a." in conclusion(twins)
-    few = compare({"a": [RIGHT[:9]], "b": [noisy(RIGHT[:9], 0.5)]}, RIGHT[:9])
-    assert "Few pairs: not reliable. There are too few pairs" in conclusion(few)
-    assert conclude(compare({"a": [RIGHT]}, RIGHT), twins.tests[0]) == []
-    lower = compare({"a": SYSTEMS["worse"], "b": [RIGHT]}, RIGHT, metrics=["TER"])
+    right, wrong = RIGHT[:100], SYSTEMS["worse"][0][:100]
+    twins = compare({"a": [right], "b": [right]}, right, metrics=["BLEU"])
+    assert "On all 100 pairs of test, a and b have the highest BLEU, 100.0." in conclusion(twins)
+    assert "On these 100 pairs, no system differs significantly from a in BLEU" in conclusion(twins)
+    few = compare({"a": [right[:99]], "b": [wrong[:99]]}, right[:99], metrics=["BLEU"])
+    assert "not reliable" in conclusion(few) and "significant" not in conclusion(few)
+    assert conclude(compare({"a": [right]}, right, metrics=["BLEU"]), twins.tests[0]) == []
+    lower = compare({"a": [wrong], "b": [right]}, right, metrics=["TER"])
     assert "b has the lowest TER, 0.0" in conclusion(lower)
-    half = compare({"a": [RIGHT], "b": SYSTEMS["worse"]}, RIGHT, [20, 999])
+    half = compare({"a": [right], "b": [wrong]}, right, [20, 999], metrics=["BLEU"])
     assert "pairs of test of length 36-50, beyond training, a has the highest" in conclusion(half)
+
+
+def test_the_conclusion_names_its_metric_and_group(three: Report) -> None:
+    """Stars of another metric, or of another group, do not contradict it."""
+    (test,) = three.tests
+    figures = [
+        replace(f, p=0.4 if (f.metric, f.group) == ("BLEU", "beyond training") else f.p and 0.001)
+        for f in three.figures
+    ]
+    verdict = conclude(replace(three, figures=figures), test)[1]
+    beyond = test.group("beyond training")
+    assert beyond and verdict.startswith(f"On these {beyond.pairs} pairs, no system differs")
+    assert "in BLEU" in verdict
+
+
+def test_no_star_where_the_number_of_pairs_is_called_unreliable(three: Report) -> None:
+    assert Figure("t", "g", FEW, "s", "BLEU", 1.0, p=0.001).significant
+    assert not Figure("t", "g", FEW - 1, "s", "BLEU", 1.0, p=0.001).significant
+    few = {group.name for group in three.tests[0].groups if group.few}
+    assert few and not any(f.significant for f in three.figures if f.group in few)
 
 
 def test_sorted_by_what_is_beyond_training(three: Report) -> None:
@@ -110,10 +136,9 @@ def test_a_line_of_tsv_for_each_figure_and_nothing_is_rounded(three: Report) -> 
     rows = [dict(zip(COLUMNS, line, strict=True)) for line in lines[1:]]
     assert len(rows) == len(three.figures)
     (row,) = [r for r in rows if (r["system"], r["metric"], r["group"]) == ("good", "BLEU", "all")]
-    found = three.figure("BLEU", "good")
-    assert found and float(row["mean"]) == found.mean and float(row["low"]) == found.low
+    figure = three.figure("BLEU", "good")
+    assert figure and float(row["mean"]) == figure.mean and float(row["low"]) == figure.low
     assert (row["p"], row["runs"], row["unseen"], row["shortest"]) == ("", "2", "no", "")
-    assert "nrefs:1" in row["signature"]
     odd = compare({"a\tb\nc": [RIGHT]}, RIGHT)
     assert {line.count("\t") for line in tsv(odd).split("\n")[:-1]} == {len(COLUMNS) - 1}
 
