@@ -73,7 +73,6 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         if cut.kind in LEARNED:  # files say it by their number
             cut = replace(cut, shared_vocabulary=files.shared)
         settings = replace(settings, data=exported.data, segmenter=cut, decode=exported.decode)
-        trained_length = trained_length or modeldir.facts_of(sealed)["longest_source"]
     tensors = _tensors(files, settings, *ids)
     files.refuse_rest()
     trained = make_trained(

@@ -60,7 +60,7 @@ def prepare(trained: Trained) -> Export:
 
 def fit(trained: Trained) -> tuple[Naming, Mapping[str, SitePositions]]:
     """Names and positions of a model there; UserError for what CTranslate2 cannot express."""
-    sites = positions(trained.settings, trained.model, LONGEST)
+    sites = positions(trained.settings, trained.model)
     vocabularies = trained.source.vocabulary, trained.target.vocabulary
     tables = sites["encoder"].limit, sites["decoder"].limit
     languages = prefixes(trained.settings.decode, *vocabularies)
@@ -84,7 +84,7 @@ def write_weights(
     return CTranslate2Scorer(directory, naming, trained.settings.decode, computed_in)
 
 
-def positions(settings: Settings, model: Transformer, longest: int) -> dict[str, SitePositions]:
+def positions(settings: Settings, model: Transformer) -> dict[str, SitePositions]:
     """The positions of encoder and decoder in a form that CTranslate2 has, or UserError."""
     families.refuse(settings, model, "CTranslate2")
     shape = settings.model
@@ -95,7 +95,7 @@ def positions(settings: Settings, model: Transformer, longest: int) -> dict[str,
     }
     return {
         name: site_positions.read(
-            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), longest
+            model.sites[name], Dims(name, layers, shape.heads, shape.dim, width, vocab), LONGEST
         )
         for name, (layers, vocab) in stacks.items()
     }

@@ -81,7 +81,8 @@ def export(
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))  # the code reads it
         if form.code and trained.settings.decode == trained.settings.decode.by_beam():
             code = form.code(str(directory))
-            certificate["as_nmt_translate"] = model_card.count_equal(trained, code, ours.lines)
+            counts = model_card.count_equal(trained, code, ours.lines, precision)
+            certificate["as_nmt_translate"] = counts
         options = card or CardOptions(path.name.removesuffix(form.suffix))
         text = model_card.card(form, certificate, options, path.name)
         (directory / CERTIFICATE).write_bytes(manifest.dump(certificate))

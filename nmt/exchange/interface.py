@@ -45,7 +45,6 @@ class Library(NamedTuple):
 
 CTRANSLATE2 = Library("ctranslate2", "ct2")
 TRANSFORMERS = Library("transformers", "hf")
-HUB = Library("huggingface_hub", "hub")
 
 
 class Output(NamedTuple):

@@ -6,6 +6,7 @@ longest source in training, which no file tells: the size of a table of position
 it. None: it stays unknown.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,7 @@ from nmt.exchange.transformers_engine import (
     GENERATION,
     PIECES,
     TOKENIZER,
+    TOKENIZER_CONFIG,
     TransformersScorer,
     language_id,
 )
@@ -62,9 +64,10 @@ UNSHARED: dict[str, Any] = {  # keys of generation_config.json, and what asks fo
     **dict.fromkeys(("min_length", "min_new_tokens", "do_sample"), 0),
     **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty", "num_beam_groups"), 1),
     **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "forced_bos_token_id")),
-    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty")),
+    **dict.fromkeys(("sequence_bias", "exponential_decay_length_penalty", "max_length")),
     "bad_words_ids": [],
 }
+log = logging.getLogger(__name__)
 MOST_MADE_UP = 1000  # rows without a piece; NLLB has 2, M2M100 8, and some are rounded up
 TABLE_ERROR = 0.0021  # of stored sinusoids: numbers up to 1, rounded to bfloat16 by 0.00195 at most
 
@@ -94,6 +97,11 @@ def m2m100(
     tokenizer = transformers_engine.open_tokenizer(directory)
     named = [tokenizer.init_kwargs.get(key) for key in ("src_lang", "tgt_lang")]
     source, target = languages or named
+    if not languages and None not in named:
+        log.warning(
+            "no --languages: the model translates from %s to %s, as %s says",
+            source, target, TOKENIZER_CONFIG,
+        )  # fmt: skip
     if source is None or target is None:
         raise UserError(
             f"{directory}: a model of many languages, of which its tokenizer names no two; add "
@@ -137,6 +145,8 @@ def _imported(
     known = transformers_engine.pieces_of(tokenizer)[1]
     if generation["forced_bos_token_id"] == language_id(known, decode.get("target_language", "")):
         generation["forced_bos_token_id"] = None  # is taken over
+    if generation["max_length"] == config["max_position_embeddings"]:
+        generation["max_length"] = None  # no limit but the table's
     choices = [*sinusoids(*family.sinusoids), *read_search(where, generation, ids[1])]
     with in_file(where):
         settings = settings_of(choices, shape, longest, ids[0] is ids[1], languages)

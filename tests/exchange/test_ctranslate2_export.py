@@ -12,6 +12,7 @@ import torch
 
 from nmt import modeldir
 from nmt.cli import export_model
+from nmt.cli.encodings import exportable
 from nmt.config.catalog import options_of
 from nmt.errors import Exit, UserError
 from nmt.exchange import ctranslate2_write, proof
@@ -77,6 +78,10 @@ def test_samples_are_searched_whole_whatever_nmt_translate_does_with_them(tmp_pa
     trained = made("encoding=none", "decode.max_source=20", "decode.too_long=refuse")
     counts = proven(trained, tmp_path)["as_nmt_translate"]
     assert 0 < counts["equal"] < counts["compared"]
+    reasons = " or ".join(counts["reasons"])
+    assert "divides, cuts or refuses" in reasons
+    for other in ("precision", "penalty", "languages", "protects"):
+        assert other not in reasons
 
 
 @pytest.mark.parametrize("words", fast_first(5, [
@@ -118,9 +123,11 @@ def test_what_cannot_be_expressed_is_refused(
     words: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ctranslate2_write, "LONGEST", 2048)
+    trained = made(*words)
     with pytest.raises(UserError, match=message) as error:
-        export(made(*words), tmp_path / "made", LINES)
+        export(trained, tmp_path / "made", LINES)
     assert error.value.code == Exit.USAGE and not list(tmp_path.iterdir())
+    assert message == "decode.no_repeat_ngram=3" or exportable(trained.settings).startswith("no: ")
 
 
 def test_what_computes_something_else_is_not_written(

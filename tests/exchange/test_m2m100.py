@@ -226,7 +226,7 @@ def saved_by_5(place: Path) -> None:
 
 SHAPES: dict[str, Callable[[Path], Any]] = {
     "saved by transformers 5": saved_by_5,
-    "a fine-tuned one": changed("generation_config.json", forced_bos_token_id=122, max_length=200),
+    "a fine-tuned one": changed("generation_config.json", forced_bos_token_id=122),
     "a new language": lambda place: added(place, "nnh_Latn", special=True),
     "transformers decides": changed(
         "config.json", normalize_before=False, decoder_start_token_id=0
@@ -241,6 +241,7 @@ def test_nllb_as_users_have_it_is_certified(
     SHAPES[name](copied)
     imported = importing.read(copied)
     assert "not taken over" not in caplog.text
+    assert "the model translates from deu_Latn to eng_Latn, as tokenizer_config" in caplog.text
     assert importing.certify(imported, LINES[:1])["log_probs"] < proof.LOG_PROBS
     if name == "a new language":
         exporting.export(imported.trained, tmp_path / "back", LINES[:1], "m2m100")

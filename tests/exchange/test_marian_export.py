@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from nmt.errors import Exit, UserError
-from nmt.exchange import exporting, transformers_read, transformers_write
+from nmt.exchange import exporting, importing, transformers_read, transformers_write
 from nmt.modeldir import Trained
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
@@ -71,7 +71,8 @@ def test_what_was_imported_goes_back_as_it_came(tmp_path: Path) -> None:
     assert found["compared_with"] == f"transformers {version('transformers')}"
     assert 0 < found["log_probs"] < 1e-4 and found["longest_source"] > 12
     assert found["greedy"]["equal"] + found["greedy"]["ties"] == found["lines"] >= len(LINES)
-    again = transformers_read.marian(tmp_path / "made").trained
+    again = importing.read(tmp_path / "made").trained
+    assert again.facts["longest_source"] == 12
     weights = trained.model.state_dict()
     for name, tensor in again.model.state_dict().items():
         assert torch.equal(tensor, weights[name]), name

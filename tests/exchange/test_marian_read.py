@@ -104,16 +104,15 @@ def test_what_is_left_out_of_the_search_is_said(
 ) -> None:
     where = copied / "generation_config.json"
     given = json.loads(where.read_bytes()) | {"repetition_penalty": 1.0, "do_sample": False}
+    given["max_length"] = 300  # positions
     where.write_text(json.dumps(given))
     transformers_read.marian(copied)
     assert not caplog.text
     pad = given["pad_token_id"]
-    more = {"no_repeat_ngram_size": 2, "repetition_penalty": 1.3, "bad_words_ids": [[pad], [5]]}
+    more = {"no_repeat_ngram_size": 2, "max_length": 200, "bad_words_ids": [[pad], [5]]}
     where.write_text(json.dumps(given | more))
     imported = importing.read(copied)
-    what = (
-        "not taken over: no_repeat_ngram_size=2, repetition_penalty=1.3, bad_words_ids=[[5]]; the"
-    )
+    what = "not taken over: no_repeat_ngram_size=2, max_length=200, bad_words_ids=[[5]]; the"
     assert what in caplog.text
     importing.certify(imported, LINES[:1])  # without them, as nmt searches
     where.write_text(json.dumps(given | {"bad_words_ids": [[pad], [1]]}))
