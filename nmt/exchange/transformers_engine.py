@@ -20,15 +20,13 @@ from nmt.text.vocab import BOS, EOS, Vocabulary
 GENERATION, PIECES, TOKENIZER = "generation_config.json", "vocab.json", "tokenizer.json"
 TOKENIZER_CONFIG = "tokenizer_config.json"
 JSON = "*config.json", "*vocab.json", TOKENIZER, "special_tokens_map.json", "added_tokens.json"
-POINTER = b"version https://git-lfs.github.com/spec/"
 MARIAN = "MarianMTModel", "MarianTokenizer"  # classes of transformers
 M2M100 = "M2M100ForConditionalGeneration", "M2M100Tokenizer"
 NLLB = M2M100[0], "NllbTokenizer"
 
 
 def check(directory: Path, needed: Sequence[str]) -> None:
-    """Raise UserError (65) for a file that is missing, a pointer of Git LFS, or damaged JSON."""
-    refuse_pointers(directory, (".json", ".spm", ".model"))
+    """Raise UserError (65) for a file that is missing, or damaged JSON."""
     for where in (directory / name for name in needed):
         if not where.exists():
             raise UserError(f"{where}: the file is missing; the model is incomplete", Exit.DATA)
@@ -36,17 +34,6 @@ def check(directory: Path, needed: Sequence[str]) -> None:
         manifest.read(where, None)  # transformers passes over some that it refuses
     if (directory / "adapter_config.json").exists():
         raise UserError(f"{directory}: weights of an adapter; give the whole model", Exit.DATA)
-
-
-def refuse_pointers(directory: Path, suffixes: tuple[str, ...]) -> None:
-    """Raise UserError (65) for files that `git clone` left for `git lfs pull` to replace."""
-    for where in sorted(directory.iterdir()):
-        if where.suffix in suffixes and where.is_file():
-            with where.open("rb") as file:
-                is_pointer = file.read(len(POINTER)) == POINTER
-            if is_pointer:
-                what = "a pointer of Git LFS; git lfs pull, or hf download, brings the file itself"
-                raise UserError(f"{where}: {what}", Exit.DATA)
 
 
 def classes(directory: Path) -> tuple[str, str]:
@@ -86,7 +73,6 @@ def in_transformers(directory: Path) -> Iterator[Any]:
         foreign = is_panic or (isinstance(error, Exception) and not isinstance(error, UserError))
         if not foreign or is_out_of_memory(error):
             raise
-        refuse_pointers(directory, (".safetensors", ".bin"))
         sentence = " ".join(str(error).split()).split(". ")[0]
         what = f"{type(error).__name__}: {visible(sentence, 300)}"
         if isinstance(error, NotImplementedError):  # of matrices that it compares, as it ties them

@@ -114,11 +114,6 @@ def test_models_of_our_own_go_too(tie: str, tmp_path: Path) -> None:
             "of the decoder and knows no other",
         ),
         (
-            lambda: made("encoding=absolute", "encoding.absolute.denominator=tensor2tensor"),
-            "encoding.absolute: cannot be exported to Marian",
-        ),
-        (lambda: made("encoding=absolute", form="nfkc"), "data.normalize=nfkc: cannot be exported"),
-        (
             lambda: made("encoding=absolute", tokenizer="moses"),
             "segmenter.tokenizer=moses: cannot be exported to Marian",
         ),
@@ -142,12 +137,10 @@ def test_what_such_a_directory_cannot_hold_is_refused(
 
 def test_how_it_decodes_goes_along(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     words = ["encoding=absolute", "decode.beam_size=3", "decode.alpha=0.5", "decode.unknown=forbid"]
-    trained = made(*words, "decode.length_penalty=power")
+    trained = made(*words)
     transformers_write.prepare_marian(trained).write(tmp_path / "made", "float32")
     generation = json.loads((tmp_path / "made" / "generation_config.json").read_bytes())
     assert (generation["num_beams"], generation["length_penalty"]) == (3, 0.5)
     pad, unknown = json.loads((tmp_path / "made" / "vocab.json").read_bytes())["<pad>"], 1
     assert generation["bad_words_ids"] == [[pad], [unknown]]
-    assert "decode.length_penalty" not in caplog.text
-    transformers_write.prepare_marian(made(*words)).write(tmp_path / "other", "float32")
     assert "decode.length_penalty=wu: transformers divides by length ** 0.5" in caplog.text

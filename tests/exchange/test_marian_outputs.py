@@ -17,7 +17,7 @@ def trained() -> Trained:
     return importing.read(PLACE, 60).trained
 
 
-@pytest.mark.parametrize(("beam", "normalize"), [(1, 0), (12, 0), (4, 0.6), (6, 1)])
+@pytest.mark.parametrize(("beam", "normalize"), [(1, 0), (12, 0), (4, 0.6)])
 def test_lines_are_translated_as_marian_does(trained: Trained, beam: int, normalize: float) -> None:
     """Two translations of one of the first 140 lines differ by 1e-6 in their score."""
     lines = (PLACE / "lines.de").read_text(encoding="utf-8").split("\n")[:40]

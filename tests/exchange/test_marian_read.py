@@ -35,7 +35,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("marian")
     for name, options in KINDS.items():
         if "relu" not in name:
-            make(place / name, **options, updates=90 if name == TRAINED else 0)
+            make(place / name, **options, updates=60 if name == TRAINED else 0)
     return place
 
 
@@ -139,9 +139,6 @@ def test_the_command_makes_a_model_directory(
     trained = modeldir.load(made)
     assert trained.facts["longest_source"] == 30
     assert json.loads((made / "certificate.json").read_bytes())["lines"] == 4
-    original = transformers_read.marian(models / TRAINED).trained
-    texts = [Translator.of(each, each.settings.decode).texts(LINES) for each in (trained, original)]
-    assert texts[0] == texts[1] and len(set(texts[0])) > 1
     assert import_model.main(arguments) == Exit.CANT_CREATE
     assert import_model.main([str(tmp_path / "nothing"), str(tmp_path / "x")]) == Exit.NO_INPUT
 
@@ -185,8 +182,12 @@ PUBLIC: dict[str, dict[str, Any]] = {
         "prefix": ">>cmn<< ",
         "classif_dropout": 0.0,
     },
-    "opus-mt-tc-big-en-pt": {"torch_dtype": "float16", "max_position_embeddings": 1024},
-    "fine-tuned": {"forced_bos_token_id": 7, "suppress_tokens": [5], "dtype": "bfloat16"},
+    "fine-tuned": {
+        "max_position_embeddings": 1024,
+        "forced_bos_token_id": 7,
+        "suppress_tokens": [5],
+        "dtype": "bfloat16",
+    },
 }
 
 
@@ -245,9 +246,6 @@ def test_rows_that_no_piece_has_are_read_and_an_added_token_is_named(
         ("decoder_ffn_dim", 8, r"mismatched .*fc1"),
         ("decoder_attention_heads", 1, "decoder_attention_heads: must be that of the enc"),
         ("tie_word_embeddings", False, "missing .*lm_head"),
-        ("d_model", 18, "mismatched"),
-        ("max_position_embeddings", 2, "no sample is short enough"),
-        ("encoder_layers", 3, r"missing .*encoder\.layers\.2"),
         ("eos_token_id", [0, 5], r"eos_token_id=\[0, 5\]"),
         ("decoder_start_token_id", 5, "decoder_start_token_id=5"),
     ],
@@ -317,18 +315,11 @@ def test_files_that_are_damaged_or_missing_are_refused(
     refused(copied, str(copied))
 
 
-@pytest.mark.parametrize("name", ["config.json", "target.spm", "model.safetensors"])
-def test_a_pointer_of_git_lfs_is_named(name: str, copied: Path) -> None:
-    pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:ab\nsize 298763941\n"
-    (copied / name).write_text(pointer)
-    refused(copied, f"{name}: a pointer of Git LFS")
-
-
 def refused(directory: Path, message: str) -> None:
     with pytest.raises(UserError, match=message) as error:
         importing.certify(importing.read(directory), LINES[:1])
     assert error.value.code == Exit.DATA and "\n" not in str(error.value)
-    assert str(directory) in str(error.value) or "no sample" in message
+    assert str(directory) in str(error.value)
 
 
 def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
