@@ -69,24 +69,16 @@ def test_a_directory_that_cannot_be_imported_is_named(
     [
         ("checkpoint_best.pt", "a model of fairseq;"),
         ("model.pt", "weights of another toolkit;"),
-        ("notes.txt", "a file; give its directory, "),
+        ("model.safetensors", "a file; give its directory, {directory};"),
     ],
 )
 def test_a_file_is_not_taken_for_a_missing_directory(
     name: str, what: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    (tmp_path / name).write_bytes(b"\x80")
-    assert import_model.main([str(tmp_path / name), str(tmp_path / "made")]) == Exit.DATA
-    assert capsys.readouterr().err.startswith(f"nmt: {tmp_path / name}: {what}")
-
-
-def test_a_file_of_a_model_that_can_be_read_names_its_directory(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    holding("model.safetensors", **MARIAN)(tmp_path / "opus")
-    weights = tmp_path / "opus" / "model.safetensors"
-    assert import_model.main([str(weights), str(tmp_path / "made")]) == Exit.DATA
-    assert f"a file; give its directory, {tmp_path / 'opus'};" in capsys.readouterr().err
+    holding(name, **MARIAN)(directory := tmp_path / "theirs")
+    assert import_model.main([str(directory / name), str(tmp_path / "made")]) == Exit.DATA
+    what = what.format(directory=directory)
+    assert capsys.readouterr().err.startswith(f"nmt: {directory / name}: {what}")
 
 
 @pytest.mark.parametrize("prefix", ["", "https://huggingface.co/"])

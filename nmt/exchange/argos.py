@@ -67,7 +67,6 @@ def prepare(trained: Trained) -> Export:
         "Argos Translate and LibreTranslate",
         partial(ctranslate2_write.write_weights, written, naming, sites),
         usage=lambda name: model_card.render("argos_card.jinja", file=name, **languages).strip(),
-        suffix=".argosmodel",
         pack=partial(_pack, segmenter.model, (data.source_language, data.target_language)),
     )
 

@@ -65,7 +65,7 @@ def unpack(path: Path, directory: Path) -> Path:
 
 
 def _convert(checkpoint: Path, directory: Path) -> None:
-    """What CTranslate2 makes of one of OpenNMT-py, and the SentencePiece models next to it."""
+    """Convert a checkpoint of OpenNMT-py by CTranslate2; copy the SentencePiece models."""
     CTRANSLATE2.require(str(checkpoint))
     import torch
     from ctranslate2.converters import OpenNMTPyConverter
@@ -93,11 +93,11 @@ def _convert(checkpoint: Path, directory: Path) -> None:
 def read(
     directory: Path, trained_length: int | None = None, languages: Sequence[str] | None = None
 ) -> Imported:
-    """Read the model of a directory, of whichever engine its files are.
+    """Read the model of a directory of any engine.
 
     `trained_length`: pieces of the longest source in training; None: as the certificate of an
-    nmt-export says, or unknown. `languages`: of source and target, in models of many. A file that
-    is missing, damaged, or says what cannot be expressed here is a UserError (65).
+    nmt-export says, or unknown. `languages`: of source and target, in models of many. Raises
+    UserError (65) for a file that is missing, damaged, or asks for what nmt does not compute.
     """
     if trained_length is None and (certificate := directory / CERTIFICATE).exists():
         stated = manifest.read(certificate).get("longest_trained_source")
@@ -115,10 +115,9 @@ def read(
 
 
 def certify(imported: Imported, lines: Sequence[str] | None = None) -> dict[str, Any]:
-    """Compare an imported model with its engine; returns the certificate.
+    """Compare an imported model with its engine, as `exporting.export` does; the certificate.
 
-    On the lines, or made-up ones, and beyond the length of training, as `exporting.export` does.
-    Where the engine is not installed, that is said, and nothing compared.
+    If the engine is not installed, a warning says so, and nothing is compared.
     """
     library = imported.library
     if library.is_missing():

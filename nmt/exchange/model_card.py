@@ -10,7 +10,7 @@ counts what these very lines make of the samples (`count_equal`).
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from omegaconf import OmegaConf
@@ -29,20 +29,15 @@ from nmt.text.tokenizer import CONTROL, INVISIBLE
 from nmt.text.unigram import CODE, MarianSegmenter, Unigram, language_codes
 
 
-class CardOptions(NamedTuple):
-    """Statements of a card that no file of the model makes."""
-
-    name: str
-    license: str | None = None  # None: left out
-
-
-def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, name: str) -> bytes:
-    """The text of README.md for a model that was written for an engine, under a name."""
+def card(
+    form: Export, certificate: Mapping[str, Any], path: str, title: str, license: str | None = None
+) -> bytes:
+    """The text of README.md for a model that was written to a path."""
     trained = form.trained
     languages = _languages(trained)
     front: dict[str, Any] = {
         "language": languages,
-        "license": options.license,
+        "license": license,
         "library_name": form.on_hub,
         "pipeline_tag": "translation",
         "tags": ["translation", *trained.settings.encoding],
@@ -55,14 +50,14 @@ def card(form: Export, certificate: Mapping[str, Any], options: CardOptions, nam
         "model_card.jinja",
         front=OmegaConf.to_yaml(OmegaConf.create({k: v for k, v in front.items() if v})),
         pair=f" from {source} to {', '.join(targets)}" if targets else "",
-        code=form.code and form.code(name),
+        code=form.code and form.code(path),
         example=" ".join([*codes[: before is None], EXAMPLE]),
         sentences=proof.sentences(certificate),
         decode=trained.settings.decode,
         version=__version__,
         form=form,
-        options=options,
-        name=name,
+        title=title,
+        path=path,
         before=before,
         codes=codes,
     )

@@ -44,10 +44,10 @@ def settings_of(
     shared: bool,
     languages: Sequence[str] = (UNNAMED, UNNAMED),
 ) -> Settings:
-    """The settings as nmt-train would have been given them.
+    """The settings of a training that would have made the model.
 
-    `overrides` choose encoding and search; texts of files stay out of them, since Hydra reads more
-    than text. `model` has the keys of that section; `longest`: pieces of the longest source in
+    `overrides` choose encoding and search. They hold no text from files, in which Hydra would read
+    its syntax. `model` has the keys of that section; `longest`: pieces of the longest source in
     training, None: unknown; `shared`: both sides have one vocabulary.
     """
     source, target = languages
@@ -65,13 +65,13 @@ def settings_of(
     return replace(settings, segmenter=segmenter, model=shape, data=data)
 
 
-@cache  # Hydra takes longer than all else of a small model
+@cache  # Hydra takes longer than the rest of a small import
 def _compose(overrides: tuple[str, ...]) -> Settings:
     return experiment_of(overrides).settings
 
 
 def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
-    """Check values of a file; `given`: by each of its keys, the key of ours and the value."""
+    """Our keys with checked values; `given`: by each key of a file, our key and its value."""
     kinds = keys_of(schema)
     try:
         return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
@@ -86,27 +86,27 @@ def make_trained(
     sides: Sequence[Side],
     longest: int | None,
 ) -> Trained:
-    """The model that has these tensors, which are under our names; `longest`: see settings_of."""
+    """The model with these tensors, under our names; `longest`: see settings_of."""
     source, target = sides
     model = model_of(settings, source, target, tensors, where)
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 
 def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
-    """The pieces that a file numbers, in that order; UserError (65) where a number is left out."""
+    """The pieces that a file numbers, in that order; UserError (65) for a missing number."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
     return sorted(ids, key=ids.__getitem__)
 
 
 def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
-    """The vocabulary of a file; UserError (65) for what is no piece."""
+    """The vocabulary of a file; UserError (65) for an invalid piece."""
     with in_file(where):
         return Vocabulary.from_json([*pieces])
 
 
 def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
-    """Read a segmenter from its SentencePiece model; UserError (65) where the file is none."""
+    """Read a segmenter from a SentencePiece model; UserError (65) for another file."""
     model = manifest.read_bytes(where)
     try:
         return kind(Tokenizer("none", "none", language), model)
@@ -115,14 +115,14 @@ def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
 
 
 def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
-    """Log what a file asks of a search that is not taken over; `usual`: what asks for nothing."""
+    """Log the search settings of a file that are not taken over; `usual`: without effect."""
     if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
         log.warning("%s: not taken over: %s; the keys under decode. have their own values",
                     where, ", ".join(found))  # fmt: skip
 
 
 def warn_of_length_penalty(decode: Decode, engine: str) -> None:
-    """Log that an engine divides by another function of the length than nmt, if it does."""
+    """Log if an engine divides by another function of the length than nmt."""
     if decode.beam_size > 1 and decode.length_penalty != "power" and decode.alpha:
         log.warning(
             "decode.length_penalty=%s: %s divides by length ** %g instead",

@@ -138,15 +138,6 @@ def test_pieces_of_any_characters_are_read_as_marian_and_ctranslate2_write_them(
         assert marian_ids.parse(text.encode(), where) == ids
 
 
-def test_what_begins_with_an_embedding_is_found_out(models: Path) -> None:
-    imported = importing.read(models / "untied")
-    with torch.no_grad():
-        imported.trained.model.target_bos = True
-        imported.trained.model.target_embedding.weight[1].add_(0.1)
-    with pytest.raises(UserError, match="log-probabilities in ctranslate2 differ by"):
-        importing.certify(imported, LINES[:1])
-
-
 def npz(change: Callable[[Any, Any], Any]) -> Callable[[Path], None]:
     """An npz whose tensors and options are changed."""
 
@@ -203,19 +194,14 @@ REFUSED: dict[str, tuple[Callable[[Path], None], str]] = {
     "8 bits": (tensor("Wemb", lambda t: t.astype(np.int8)), "Wemb is int8, not float32"),
     "one too many": (tensor("encoder_l1_self_Wo_ln_scale_pre", lambda _: np.ones((1, 16), "f4")),
                      r"encoder_l1_self_Wo_ln_scale_pre, \[16\], has no place"),
-    "one too few": (npz(lambda t, _: t.pop("decoder_l1_ffn_b2")), "has no decoder_l1_ffn_b2; it"),
     "another vocabulary": (tensor("Wemb", lambda t: t[:-1]), "has 61 pieces, but Wemb is"),
     "pickles": (tensor("Wemb", lambda t: t.astype(object)), "opus.npz: damaged, or holds more"),
-    "no npz of Marian": (lambda place: np.savez(place / "opus.npz", a=np.ones(2)), "no model of"),
     "two models": (decoder(models=["a.npz", "b.npz"]), "a.npz, b.npz: expected one file"),
     "ids missing": (file("opus.yml", b"</s>: 0\n<unk>: 1\na: 3\n"), "expected the ids 0 to 2"),
-    "ids that are none": (file("opus.yml", b"</s>: 0\n<unk>: [1]\n"), "opus.yml: expected a piece"),
-    "no </s>": (file("opus.yml", b"a: 0\n<unk>: 1\n"), "has no </s>"),
     "YAML that runs": (file("decoder.yml", b"a: !!python/object:os.getcwd {}"), "no valid YAML"),
     "YAML that swells": (file("decoder.yml", b"a: &a [x, x]\nword-penalty: [*a, *a]"), "aliases"),
     "an npz that swells": (lambda place: np.savez_compressed(place / "opus.npz", a=np.zeros(10**5)),
                            "opus.npz: damaged, or holds more"),
-    "a beam of none": (decoder(**{"beam-size": 0}), "decoder.yml: beam-size=0"),
 }  # fmt: skip
 
 
@@ -257,9 +243,7 @@ SAME = (
 def test_options_without_effect_on_translations_change_nothing(copied: Path) -> None:
     expected = importing.read(copied).trained.settings
     option(SAME)(copied)
-    imported = importing.read(copied)
-    assert imported.trained.settings == expected
-    assert importing.certify(imported, LINES[:1])["log_probs"] < 1e-4
+    assert importing.read(copied).trained.settings == expected
 
 
 def test_one_vocabulary_may_stand_in_two_files(copied: Path) -> None:

@@ -3,7 +3,6 @@
 import json
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -201,17 +200,6 @@ def test_models_with_the_keys_of_public_configs_are_certified(name: str, copied:
     assert importing.certify(imported, LINES[:1])["log_probs"] < proof.LOG_PROBS
 
 
-def test_a_table_of_positions_keeps_its_length_on_the_way_back(
-    copied: Path, tmp_path: Path
-) -> None:
-    change_json(copied / "config.json", max_position_embeddings=700)
-    modeldir.save(importing.read(copied).trained, tmp_path / "made")
-    trained = modeldir.load(tmp_path / "made")
-    transformers_write.prepare_marian(trained).write(tmp_path / "back", "float32")
-    config = json.loads((tmp_path / "back" / "config.json").read_bytes())
-    assert config["max_position_embeddings"] == 700
-
-
 def resize(place: Path, tokens: list[str], multiple: int | None = None) -> None:
     """Add tokens, as people do who fine-tune, and round the rows of the embedding up."""
     transformers = theirs("transformers")
@@ -296,14 +284,10 @@ def test_tensors_that_do_not_fit_are_refused(
     [
         ("model.safetensors", b"no tensors"),
         ("model.safetensors", None),
-        ("config.json", b"{"),
         ("generation_config.json", b"{"),
-        ("special_tokens_map.json", b"[]"),
-        ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a": 2}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "<pad>": 3}'),
         ("vocab.json", b'{"</s>": 0, "<unk>": 1, "a\\nb": 2, "<pad>": 3}'),
         ("source.spm", b"no model"),
-        ("target.spm", None),
     ],
 )
 def test_files_that_are_damaged_or_missing_are_refused(
@@ -330,15 +314,3 @@ def test_the_code_of_a_language_is_a_piece(models: Path) -> None:
     assert segmenter.encode("das >>fr<< Buch")[0] != ">>fr<<"
     of_the_source = "\u2581lacht"  # in a vocabulary of both sides
     assert segmenter.decode([*pieces[1:], of_the_source]) == "das Buch lacht"
-
-
-def test_a_line_without_a_target_language_is_warned_of_once(
-    models: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    trained = transformers_read.marian(models / "multilingual gelu").trained
-    decode = replace(trained.settings.decode, max_length_ratio=1.0, window=2)
-    lines = [">>fr<< das Buch", "das Buch", "", ">>xx<< das Buch", ">>de<< ein", "das >>fr<<"]
-    Translator.of(trained, decode).texts(lines)
-    (warned,) = [r.getMessage() for r in caplog.records if "target language" in r.getMessage()]
-    assert "3 (first: line 2; longest: " in warned
-    assert warned.endswith("it knows >>de<<, >>fr<<")
