@@ -70,17 +70,17 @@ def _compose(overrides: tuple[str, ...]) -> Settings:
     return experiment_of(overrides).settings
 
 
-def fit_keys(where: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
+def fit_keys(path: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:
     """Our keys with checked values; `given`: by each key of a file, our key and its value."""
     kinds = keys_of(schema)
     try:
         return {ours: fit(kinds[ours].kind, v, theirs) for theirs, (ours, v) in given.items()}
     except UserError as error:
-        raise UserError(f"{where}: {error}", Exit.DATA) from None
+        raise UserError(f"{path}: {error}", Exit.DATA) from None
 
 
 def make_trained(
-    where: Path,
+    path: Path,
     settings: Settings,
     tensors: "dict[str, Tensor]",
     sides: Sequence[Side],
@@ -88,37 +88,37 @@ def make_trained(
 ) -> Trained:
     """The model with these tensors, under our names; `longest`: see settings_of."""
     source, target = sides
-    model = model_of(settings, source, target, tensors, where)
+    model = model_of(settings, source, target, tensors, path)
     return Trained(settings, model, source, target, {"longest_source": longest})
 
 
-def in_order(where: Path, ids: Mapping[str, Any]) -> list[str]:
+def in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
     """The pieces that a file numbers, in that order; UserError (65) for a missing number."""
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
-        raise UserError(f"{where}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
+        raise UserError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
     return sorted(ids, key=ids.__getitem__)
 
 
-def vocabulary(where: Path, pieces: Sequence[str]) -> Vocabulary:
+def vocabulary(path: Path, pieces: Sequence[str]) -> Vocabulary:
     """The vocabulary of a file; UserError (65) for an invalid piece."""
-    with in_file(where):
+    with in_file(path):
         return Vocabulary.from_json([*pieces])
 
 
-def sentencepiece(kind: type[Unigram], where: Path, language: str) -> Unigram:
+def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:
     """Read a segmenter from a SentencePiece model; UserError (65) for another file."""
-    model = manifest.read_bytes(where)
+    model = manifest.read_bytes(path)
     try:
         return kind(Tokenizer("none", "none", language), model)
     except (RuntimeError, OSError):
-        raise UserError(f"{where}: no SentencePiece model", Exit.DATA) from None
+        raise UserError(f"{path}: no SentencePiece model", Exit.DATA) from None
 
 
-def warn_of_others(where: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
+def warn_of_others(path: Path, values: Mapping[str, Any], usual: Mapping[str, Any]) -> None:
     """Log the search settings of a file that are not taken over; `usual`: without effect."""
     if found := [f"{k}={values[k]}" for k, v in usual.items() if values.get(k, v) not in (v, None)]:
         log.warning("%s: not taken over: %s; the keys under decode. have their own values",
-                    where, ", ".join(found))  # fmt: skip
+                    path, ", ".join(found))  # fmt: skip
 
 
 def warn_of_length_penalty(decode: Decode, engine: str) -> None:

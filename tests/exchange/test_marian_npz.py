@@ -26,7 +26,7 @@ from tests.exchange.npz_models import KINDS, TEXT, load, make, save
 from tests.exchange.test_marian_export import made
 from tests.fast import fast_first
 
-FEW = {"MADE_UP": 4, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
+FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 6, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in TEXT[:4]]
 
 

@@ -24,7 +24,7 @@ from nmt.toy import pairs
 from tests.encodings.agreement import theirs
 from tests.exchange.marian_models import KINDS, make
 
-FEW = {"MADE_UP": 4, "BEYOND": 20, "LONG": 1, "USUAL_LENGTH": 12}
+FEW = {"MADE_UP": 4, "BEYOND": 20, "ROOM": 6, "LONG": 1, "USUAL_LENGTH": 12}
 LINES = [source for source, _ in pairs(8, 4, 14, "samples")]
 TRAINED = "shared swish"  # the outputs of the others hardly ever end
 
@@ -71,7 +71,7 @@ def test_beam_search_is_that_of_transformers_with_its_length_penalty(copied: Pat
     for line, (ours, *_) in zip(LINES, translations, strict=True):
         found = model.generate(
             **reference.tokenizer(line, return_tensors="pt"), max_new_tokens=80,
-            forced_eos_token_id=None, bad_words_ids=[[reference.target.theirs[BOS]]],
+            forced_eos_token_id=None, bad_words_ids=[[reference.target.numbers[BOS]]],
             return_dict_in_generate=True, output_scores=True,
         )  # fmt: skip
         ids = reference.target.ours(found.sequences[0].tolist())[1:]
