@@ -10,7 +10,6 @@ import io
 import re
 import shutil
 import zipfile
-from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 
@@ -86,16 +85,11 @@ def _pack(
     for file in sorted(directory.iterdir()):
         folder = "" if file.name in (CERTIFICATE, manifest.README) else "model/"
         files[f"{folder}{file.name}"] = file.read_bytes()
-    place = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
-    return zip_files((f"{place}/{name}", data) for name, data in files.items())
-
-
-def zip_files(files: Iterable[tuple[str, bytes]]) -> bytes:
-    """A zip archive of files (name, bytes), always of the same bytes."""
+    folder = f"translate-{source}_{target}-{VERSION.replace('.', '_')}"
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        for name, data in files:
-            info = zipfile.ZipInfo(name, WRITTEN)
+        for name, data in files.items():
+            info = zipfile.ZipInfo(f"{folder}/{name}", WRITTEN)
             info.external_attr = 0o644 << 16
             archive.writestr(info, data, zipfile.ZIP_DEFLATED)
     return stream.getvalue()

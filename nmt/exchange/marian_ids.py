@@ -12,7 +12,8 @@ from sentencepiece import SentencePieceProcessor
 from torch import Tensor
 
 from nmt.errors import Exit, UserError
-from nmt.exchange.settings import in_order, vocabulary
+from nmt.exchange.settings import in_order
+from nmt.modeldir import in_file
 from nmt.system import manifest
 from nmt.text.vocab import BOS, EOS, PAD, SPECIALS, Vocabulary
 
@@ -80,7 +81,8 @@ def number(path: Path, pieces: Sequence[str], special: Sequence[int]) -> MarianI
     `special`: the engine's ids of padding, start, end and unknown; the others become our pieces.
     """
     others = [i for i in range(len(pieces)) if i not in special]
-    return MarianIds(vocabulary(path, [pieces[i] for i in others]), [*special, *others])
+    with in_file(path):
+        return MarianIds(Vocabulary.from_json([pieces[i] for i in others]), [*special, *others])
 
 
 def read(path: Path) -> MarianIds:

@@ -35,16 +35,16 @@ FIXED, IGNORED, OLDER = yaml.safe_load(Path(__file__).with_suffix(".yml").read_b
 LEFT_OUT = {"word-penalty": 0, "shortlist": [], "n-best": False, "output-sampling": []}
 
 
-def parse(data: bytes, path: str) -> dict[str, Any]:
+def parse(data: bytes, name: str) -> dict[str, Any]:
     """Read a YAML mapping; UserError (65) for anything else."""
     try:
         if len(data) > YAML_LIMIT or any(isinstance(e, yaml.AliasEvent) for e in yaml.parse(data)):
             raise ValueError  # an alias of aliases would be shown as gigabytes
         values = yaml.safe_load(data)
     except (ValueError, yaml.YAMLError, RecursionError):
-        raise UserError(f"{path}: no valid YAML, or one with aliases", Exit.DATA) from None
+        raise UserError(f"{name}: no valid YAML, or one with aliases", Exit.DATA) from None
     if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
-        raise UserError(f"{path}: expected keys and values", Exit.DATA)
+        raise UserError(f"{name}: expected keys and values", Exit.DATA)
     return values
 
 

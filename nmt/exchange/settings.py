@@ -16,12 +16,11 @@ from nmt.config.compose import experiment_of
 from nmt.config.data import Segmentation
 from nmt.config.settings import Decode, Settings
 from nmt.errors import Exit, UserError
-from nmt.modeldir import Trained, in_file, model_of
+from nmt.modeldir import Trained, model_of
 from nmt.system import manifest
 from nmt.text.side import Side
 from nmt.text.tokenizer import Tokenizer
 from nmt.text.unigram import Unigram
-from nmt.text.vocab import Vocabulary
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -97,12 +96,6 @@ def in_order(path: Path, ids: Mapping[str, Any]) -> list[str]:
     if sorted(map(repr, ids.values())) != sorted(map(repr, range(len(ids)))):
         raise UserError(f"{path}: expected the ids 0 to {len(ids) - 1}, each once", Exit.DATA)
     return sorted(ids, key=ids.__getitem__)
-
-
-def vocabulary(path: Path, pieces: Sequence[str]) -> Vocabulary:
-    """The vocabulary of a file; UserError (65) for an invalid piece."""
-    with in_file(path):
-        return Vocabulary.from_json([*pieces])
 
 
 def sentencepiece(kind: type[Unigram], path: Path, language: str) -> Unigram:

@@ -70,8 +70,9 @@ def prepare_m2m100(trained: Trained) -> Export:
         (differs, "the embedding of bos", "trainer.freeze=[embeddings] leaves it that of eos"),
     ):
         if wrong:
-            path = f"{what}: cannot be exported to M2M100"
-            raise UserError(f"{path} ({why}); export --to ctranslate2")
+            raise UserError(
+                f"{what}: cannot be exported to M2M100 ({why}); export --to ctranslate2"
+            )
     languages = [str(name) for name in names]
     tokenizer = m2m100_tokens.to_files(segmenter, trained.source.vocabulary, languages)
     ids = [m2m100_tokens.number(s.vocabulary) for s in (trained.source, trained.target)]

@@ -204,7 +204,8 @@ def test_those_for_transformers_normalise_and_end_as_nmt_does(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(samples, "ROOM", 2)
-    trained = of_unigram("encoding=absolute", *SHORT, "decode.length_penalty=power")
+    shape = ("model.tie=target", "model.share_layers=true", "model.activation=gelu")
+    trained = of_unigram("encoding=absolute", *shape, *SHORT, "decode.length_penalty=power")
     lines = [*LINES, ODD[2], "Ein </s> <pad> <unk> Hund."]
     found = export(trained, tmp_path / "made", lines, to="marian")["as_nmt_translate"]
     assert found["equal"] == found["compared"] > len(LINES)

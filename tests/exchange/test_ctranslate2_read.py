@@ -69,6 +69,7 @@ def test_an_export_keeps_its_languages_search_and_trained_length(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     languages = ["decode.source_language=fra_Latn", "decode.target_language=eng_Latn"]
+    languages.append("decode.max_length_offset=3")
     pieces = [*LETTERS, "eng_Latn", "fra_Latn"]
     ours = made("encoding=relative", "decode.unknown=forbid", *languages, letters=pieces)
     sides = ours.source, ours.target

@@ -84,12 +84,6 @@ def test_an_unknown_language_is_refused_with_what_is_near(models: Path) -> None:
         message = rf"decode.source_language={source}: .* such as {near}"
         with pytest.raises(UserError, match=message):
             transformers_read.m2m100(models / kind, languages=(source, KINDS[kind][1]))
-    trained = transformers_read.m2m100(models / "m2m100").trained
-    decode = with_decode(trained.settings, {"target_language": "Haus"}).decode
-    message = r"decode.target_language=Haus: .* has 100 of them"
-    with pytest.raises(UserError, match=message) as error:
-        Translator.of(trained, decode)
-    assert error.value.code == Exit.USAGE
 
 
 def test_the_command_translates_as_it_is_told(
