@@ -62,11 +62,11 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
         Side(_segmenter(directory, name, kind), side.vocabulary)
         for name, side in zip(("source", "target"), ids, strict=True)
     ]
-    encoding = [*_encoding(files), "decode.alpha=1.0"]
     package = manifest.read(path, None) if (path := directory / METADATA).exists() else {}
     languages = [str(package.get(f"{end}_code", UNNAMED)) for end in ("from", "to")]
     shared = files.source == files.target
-    settings = settings_of(encoding, _shape(files), trained_length, shared, languages)
+    shape, search = _shape(files), {"alpha": 1.0}
+    settings = settings_of(_encoding(files), search, shape, trained_length, shared, languages)
     if (directory / SETTINGS_BESIDE).exists():  # by nmt-export: how its text is read and searched
         sealed = manifest.VerifiedDirectory(directory, "a whole directory of nmt-export")
         exported = modeldir.settings_of(sealed, SETTINGS_BESIDE)

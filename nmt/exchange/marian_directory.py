@@ -57,8 +57,8 @@ def read(directory: Path, trained_length: int | None = None) -> Imported:
             "otherwise; name the vocabulary of both sides in decoder.yml under vocabs",
             Exit.DATA,
         )
-    overrides = [*sinusoids(*MARIAN_NPZ.sinusoids), *marian_npz.search_of(decoder, values)]
-    settings = settings_of(overrides, shape, trained_length, shared)
+    encoding, search = sinusoids(*MARIAN_NPZ.sinusoids), marian_npz.search_of(decoder, values)
+    settings = settings_of(encoding, search, shape, trained_length, shared)
     ours = marian_weights.to_ours(npz, tensors, settings.model, ids, MARIAN)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
     trained = make_trained(npz, settings, ours, sides, trained_length)

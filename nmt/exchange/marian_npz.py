@@ -131,8 +131,8 @@ def shape_of(path: Path, options: dict[str, Any]) -> dict[str, Any]:
     return shape | {"norm": "post", "tie": tie, "target_bos": False}
 
 
-def search_of(path: Path, values: Mapping[str, Any]) -> list[str]:
-    """Overrides for the search in decoder.yml; options without a counterpart are logged."""
+def search_of(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Our keys under `decode`, from decoder.yml; options without a counterpart are logged."""
     warn_of_others(path, values, LEFT_OUT)
     normalize = values.get("normalize", 0.0)  # true or false in early versions
     search = fit_keys(path, Decode, {
@@ -142,7 +142,7 @@ def search_of(path: Path, values: Mapping[str, Any]) -> list[str]:
     })  # fmt: skip
     search["max_length_offset"] = _offset(search["max_length_ratio"])
     search["unknown"] = "allow" if values.get("allow-unk") else "forbid"
-    return ["decode.stop=shrinking", *(f"decode.{key}={value}" for key, value in search.items())]
+    return {**search, "stop": "shrinking"}
 
 
 def to_options(shape: Model, sizes: Sequence[int]) -> dict[str, Any]:

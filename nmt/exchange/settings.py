@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from nmt.config.check import fit, keys_of
 from nmt.config.compose import experiment_of
 from nmt.config.data import Segmentation
-from nmt.config.settings import Decode, Settings
+from nmt.config.settings import Decode, Settings, with_decode
 from nmt.errors import Exit, UserError
 from nmt.modeldir import Trained, model_of
 from nmt.system import manifest
@@ -37,7 +37,8 @@ def sinusoids(layout: str, denominator: str, start: int = 0) -> list[str]:
 
 
 def settings_of(
-    overrides: Sequence[str],
+    encoding: Sequence[str],
+    decode: Mapping[str, Any],
     model: Mapping[str, Any],
     longest: int | None,
     shared: bool,
@@ -45,28 +46,27 @@ def settings_of(
 ) -> Settings:
     """The settings of a training that would have made the model.
 
-    `overrides` choose encoding and search. They hold no text from files, in which Hydra would read
-    its syntax. `model` has the keys of that section; `longest`: pieces of the longest source in
-    training, None: unknown; `shared`: both sides have one vocabulary.
+    `encoding`: the overrides that choose it. `decode` and `model` have keys of those sections;
+    `longest`: pieces of the longest source in training, None: unknown; `shared`: both sides have
+    one vocabulary.
     """
-    source, target = languages
-    arguments = [
-        *("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none"),
-        *([] if longest is None else [f"data.max_length={longest}"]),
-        *("decode.unknown=allow", "decode.length_penalty=power"),
-    ]
     if model["tie"] == "all" and not shared:
         raise UserError("one matrix of embeddings, but source and target number pieces otherwise")
-    settings = deepcopy(_compose((*arguments, *overrides)))
-    segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
+    composed = deepcopy(_compose(tuple(encoding)))
+    settings = with_decode(composed, {"unknown": "allow", "length_penalty": "power", **decode})
+    source, target = languages
     data = replace(settings.data, source_language=source, target_language=target)
+    if longest:
+        data = replace(data, max_length=longest)
+    segmenter = Segmentation("imported", "none", shared_vocabulary=shared)
     shape = replace(settings.model, **model)
     return replace(settings, segmenter=segmenter, model=shape, data=data)
 
 
 @cache  # Hydra takes longer than the rest of a small import
-def _compose(overrides: tuple[str, ...]) -> Settings:
-    return experiment_of(overrides).settings
+def _compose(encoding: tuple[str, ...]) -> Settings:
+    data = ("data=files", "data.root=elsewhere", "data.name=imported", "data.normalize=none")
+    return experiment_of((*data, *encoding)).settings
 
 
 def fit_keys(path: Path, schema: type, given: Mapping[str, tuple[str, Any]]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.config.settings import Model, with_decode
+from nmt.config.settings import Model
 from nmt.decode.torch_engine import FORBIDDEN
 from nmt.errors import Exit, UserError
 from nmt.exchange import families, m2m100_tokens, marian_ids, marian_weights, transformers_engine
@@ -146,10 +146,10 @@ def _imported(
         generation["forced_bos_token_id"] = None  # is taken over
     if generation["max_length"] == config["max_position_embeddings"]:
         generation["max_length"] = None  # no limit but the table's
-    choices = [*sinusoids(*family.sinusoids), *read_search(path, generation, ids[1])]
+    encoding, search = sinusoids(*family.sinusoids), read_search(path, generation, ids[1])
+    shared = ids[0] is ids[1]
     with in_file(path):
-        settings = settings_of(choices, shape, longest, ids[0] is ids[1], languages)
-    settings = with_decode(settings, decode)
+        settings = settings_of(encoding, {**search, **decode}, shape, longest, shared, languages)
     ours = marian_weights.to_ours(directory, tensors, settings.model, ids, HUGGING_FACE)
     sides = [Side(cut, side.vocabulary) for cut, side in zip(segmenters, ids, strict=True)]
     trained = make_trained(directory, settings, ours, sides, longest)
@@ -219,8 +219,8 @@ def to_shape(path: Path, values: Mapping[str, Any]) -> dict[str, Any]:
     return fit_keys(path, Model, shape) | {"tie": tie}
 
 
-def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> list[str]:
-    """Overrides for the search in generation_config.json; keys not taken over are logged."""
+def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> dict[str, Any]:
+    """Our keys under `decode`, from generation_config.json; keys not taken over are logged."""
     never = values.get("bad_words_ids") or []
     never = never if isinstance(never, list) else [never]
     unknown = "forbid" if [target.numbers[UNK]] in never else "allow"
@@ -228,8 +228,8 @@ def read_search(path: Path, values: Mapping[str, Any], target: MarianIds) -> lis
     others = [ids for ids in never if ids not in ours]
     warn_of_others(path, {**values, "bad_words_ids": others}, UNSHARED)
     beam, alpha = (values[key] for key in ("num_beams", "length_penalty"))
-    chosen = {"beam_size": 1 if beam is None else beam, "alpha": 1.0 if alpha is None else alpha}
-    return [f"decode.{key}={value}" for key, value in {**chosen, "unknown": unknown}.items()]
+    beam, alpha = 1 if beam is None else beam, 1.0 if alpha is None else alpha
+    return {"beam_size": beam, "alpha": alpha, "unknown": unknown}
 
 
 def _refusal(path: Path, what: str) -> UserError:
